@@ -100,7 +100,7 @@ class DeviceReport:
     devices
         By rising ``p_content``.
     unexamined
-        Names of devices whose sketches cover too few features or too few records.
+        Names of devices whose records cannot be told from noise, or with none to compare with.
     level
         Probability that any content lamp is lit where all devices hold alike records.
     n_draws
@@ -134,7 +134,10 @@ class DeviceReport:
         if len(self.devices) < _LEAST_FLEET:
             told.append(f"with fewer than {_LEAST_FLEET} devices none can be unusual among them")
         if self.unexamined:
-            told.append(f"{len(self.unexamined)} devices have too few sketches or records for this")
+            told.append(
+                f"{len(self.unexamined)} devices have too few records for this, or none to be "
+                "compared with"
+            )
         if any(each.differs and each.size > SATURATED for each in self.devices):
             told.append("sizes of more than 1 scale are an order of magnitude, no more")
         return told
@@ -287,8 +290,17 @@ def _average_pairs(
     for device in devices:
         rest = Selection(name="the rest", totals=whole - device.totals, members=frozenset())
         try:
-            pairs.append((average(plan, device), average(plan, rest)))
+            own = average(plan, device, may_lack_blocks=True)
+            others = average(plan, rest, may_lack_blocks=True)
         except DecodingError:
+            unexamined.append(device.name)
+            continue
+        # A device is compared in the blocks of frequencies that it sent and others did too.
+        common = own.is_known & others.is_known
+        if np.any(common):
+            block_of = plan.blocks.block_of
+            pairs.append((own.restrict(common, block_of), others.restrict(common, block_of)))
+        else:
             unexamined.append(device.name)
     return pairs, unexamined
 
@@ -299,7 +311,7 @@ def _identify(own: Errors, rest: Errors) -> object:
             each.noise.tobytes(),
             each.sampling.tobytes(),
             each.counting.tobytes(),
-            len(each.factors[0]),
+            tuple(factors.size for factors in each.factors),
         )
         for each in (own, rest)
     )
@@ -326,7 +338,7 @@ def _examine(
     )
     p = math.exp(log_p)
     p_silence = law.quiet.estimate_lower_p(float(statistics.measure_quiet(row)[0]))
-    size, size_error = measure_size(model, statistics, difference, law.all)
+    size, size_error = measure_size(statistics, difference, law.all)
     examined = DeviceExamination(
         device=own.name,
         n_sketches=own.n_sketches,
@@ -338,7 +350,7 @@ def _examine(
         size=size,
         size_error=size_error,
         snr=_measure_snr(model, own.errors),
-        least_lie=_find_least_lie(model, law, level),
+        least_lie=_find_least_lie(law, model.features, level),
         differs=p < level,
         is_silent=p_silence < min(_MOST_SILENT, level),
         is_unusual=False,
@@ -352,17 +364,18 @@ def _measure_snr(model: StudyModel, errors: Errors) -> float:
     signal = model.features[:m] ** 2 + model.features[m:] ** 2
     noise = 2.0 * errors.noise[block_of] + errors.sampling[block_of] * (1.0 - signal)
     noise += errors.counting[block_of] * signal
-    return float(np.sum(signal) / np.sum(noise))
+    is_known = errors.noise[block_of] > 0.0
+    return float(np.sum(signal[is_known]) / np.sum(noise[is_known]))
 
 
-def _find_least_lie(model: StudyModel, law: PairLaw, level: float) -> float:
+def _find_least_lie(law: PairLaw, features: Floats, level: float) -> float:
     """Return the share of a device's records at one point whose omnibus p-value is the level.
 
     A share f of records at a point that is far from the others moves the mean features by
     ``f (exp(i w.x) - phi)``, of energy ``f^2 sum_j (1 + |phi_j|^2)`` on average over places.
     """
-    m = model.plan.n_frequencies
-    energy = m + float(np.sum(model.features**2))
+    places = law.statistics.places
+    energy = places.size / 2.0 + float(np.sum(features[places] ** 2))
     needed = law.all.find_value(level) - law.all.mean
     return float(np.clip(np.sqrt(max(0.0, needed) / energy), 0.0, 1.0))
 

@@ -48,6 +48,7 @@ class _Block:
     vectors: Floats
     jacobian: Floats
     phi: Floats
+    energy_per_shift: float
 
     @classmethod
     def of(cls, model: StudyModel, members: NDArray[np.int64]) -> _Block:
@@ -59,6 +60,7 @@ class _Block:
             vectors=vectors,
             jacobian=model.jacobian[:, places] @ vectors,
             phi=model.features[places] @ vectors,
+            energy_per_shift=float(np.sum(model.shift_energies[members])),
         )
 
 
@@ -69,6 +71,11 @@ class _Scales:
     noise: float
     sampling: float
     counting: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both sides have records in the block."""
+        return self.noise > 0.0
 
     def round(self) -> _Scales:
         """Round each to a power of 1.5."""
@@ -117,6 +124,18 @@ class PairStatistics:
             total += gain**2 @ (scales.sampling * block.variances + scales.noise)
             total += scales.counting * (gain @ block.phi) ** 2
         return np.sqrt(total)
+
+    @property
+    def energy_per_shift(self) -> float:
+        """Q, the squared difference that a common shift causes, of the blocks that count."""
+        pairs = zip(self.blocks, self.scales, strict=True)
+        return sum(block.energy_per_shift for block, scales in pairs if scales.is_known)
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """The coordinates that count."""
+        pairs = zip(self.blocks, self.scales, strict=True)
+        return np.concatenate([block.places for block, scales in pairs if scales.is_known])
 
     def measure_all(self, differences: Floats) -> Floats:
         """Compute T_all of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
@@ -256,7 +275,10 @@ class SharedDraws:
         return rotated
 
     def find_law(self, first: Errors, second: Errors) -> PairLaw:
-        """Find the null law of a pair by the errors of its sides."""
+        """Find the null law of a pair by the errors of its sides.
+
+        Blocks in which there is no error count as absent; differences must be 0 in them.
+        """
         both = first + second
         scales = tuple(
             _Scales(*each)
@@ -326,11 +348,14 @@ class SharedDraws:
         pairs = list(zip(self._blocks, rounded, strict=True))
         variances = [each.sampling * block.variances + each.noise for block, each in pairs]
         counting = sum(each.counting * float(block.phi @ block.phi) for block, each in pairs)
-        n_features = sum(each.size for each in variances)
+        n_features = sum(block.places.size for block, each in pairs if each.is_known)
         ridge = RIDGE * (sum(float(np.sum(each)) for each in variances) + counting) / n_features
         projections = []
         information = np.zeros((n_parameters, n_parameters))
         for (block, each), own in zip(pairs, variances, strict=True):
+            if not each.is_known:
+                projections.append(np.zeros_like(block.jacobian))
+                continue
             solved = block.jacobian / (own + ridge)
             if each.counting:
                 # Sherman and Morrison: a secret number of records adds a matrix of rank one.
