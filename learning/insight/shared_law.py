@@ -33,6 +33,9 @@ __all__ = ["PairLaw", "PairStatistics", "SharedDraws"]
 
 Singles = NDArray[np.float32]
 
+_Key = tuple[str, int, tuple[float, ...]]
+"""Name of a component; and for the exact noise of few sketches, the side and their shares."""
+_NOISES: Final = frozenset({"exact", "gaussian"})
 _STEP: Final = math.log(1.5)
 """Scales of covariances are rounded to powers of 1.5 for the directed statistic."""
 _MOST_VIEWS: Final = 4
@@ -103,8 +106,8 @@ class _View:
     roots: tuple[Floats, ...]
     turn: Floats
     emphasis: tuple[Floats, ...]
-    seen: dict[object, Singles] = field(default_factory=dict)
-    energies: dict[object, Floats] = field(default_factory=dict)
+    seen: dict[tuple[int, _Key], Singles] = field(default_factory=dict)
+    energies: dict[tuple[int, _Key, _Key], Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,9 +262,9 @@ class SharedDraws:
         self._deviation = math.sqrt(model.plan.mechanism.variance)
         self._blocks = tuple(_Block.of(model, members) for members in model.plan.blocks.members)
         self._views: OrderedDict[object, _View] = OrderedDict()
-        self._components: dict[object, Singles] = {}
-        self._noises: OrderedDict[object, Singles] = OrderedDict()
-        self._products: dict[object, Floats] = {}
+        self._components: dict[tuple[int, _Key], Singles] = {}
+        self._noises: OrderedDict[tuple[int, _Key], Singles] = OrderedDict()
+        self._products: dict[tuple[int, _Key, _Key], Floats] = {}
 
     @cached_property
     def _sampling(self) -> Floats:
@@ -383,8 +386,21 @@ class SharedDraws:
         if (b, key) not in cache:
             cache[b, key] = self._draw_anew(b, key)
             if cache is self._noises and len(self._noises) > _MOST_NOISES * len(self._blocks):
-                self._noises.popitem(last=False)
+                self._forget(self._noises.popitem(last=False)[0])
         return cache[b, key]
+
+    def _forget(self, place: tuple[int, _Key]) -> None:
+        """Drop what was computed from draws that are no longer kept."""
+        b, key = place
+        self._products = {
+            each: value
+            for each, value in self._products.items()
+            if each[0] != b or key not in each[1:]
+        }
+        for view in self._views.values():
+            view.seen.pop(place, None)
+            for each in [each for each in view.energies if each[0] == b and key in each[1:]]:
+                del view.energies[each]
 
     def _draw_anew(self, b: int, key: _Key) -> Singles:
         block, name = self._blocks[b], key[0]
@@ -425,10 +441,6 @@ class SharedDraws:
         if (b, key) not in view.seen:
             view.seen[b, key] = self._draw(b, key) @ view.roots[b].T.astype(np.float32)
         return view.seen[b, key]
-
-
-_Key = tuple[str, int, tuple[float, ...]]
-_NOISES: Final = frozenset({"exact", "gaussian"})
 
 
 def _standard(rng: np.random.Generator, shape: tuple[int, ...]) -> Singles:

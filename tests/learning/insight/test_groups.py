@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learning.decoding.density import GaussianMixture
-from learning.insight.groups import GroupComparison, compare_groups, compare_pairs
+from learning.insight.groups import GroupComparison, compare_groups, compare_pairs, place_groups
 from shared.errors import DecodingError
 from shared.plan import WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
@@ -70,6 +70,19 @@ def test_a_common_shift_has_its_own_size_on_the_map() -> None:
     assert 0.0 < found.errors[0, 1] < 0.1
     assert np.abs(found.places[0] - found.places[1]) == pytest.approx([found.sizes[0, 1], 0.0])
     assert found.share_shown == pytest.approx(1.0)
+
+
+def test_the_map_keeps_the_distances_of_points_in_a_plane() -> None:
+    points = np.random.default_rng(1).normal(size=(6, 2))
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    places, share_shown = place_groups(distances)
+    assert np.linalg.norm(places[:, None] - places, axis=2) == pytest.approx(distances)
+    assert share_shown == pytest.approx(1.0)
+    # Sizes that fit in no space are placed all the same, and the map says how much it shows.
+    distances[0, 1] = distances[1, 0] = 10.0
+    places, share_shown = place_groups(distances)
+    assert np.all(np.isfinite(places))
+    assert share_shown < 0.9
 
 
 def test_alike_groups_are_told_apart_in_one_family_of_twenty() -> None:
