@@ -55,7 +55,11 @@ Shift = Annotated[
     float, typer.Option(min=0.0, help="Smallest size of an alarm, in the plan's scales.")
 ]
 Identity = Annotated[
-    str, typer.Argument(metavar="ANALYSIS", help="Its id (`sfumato analysis list STUDY`).")
+    str,
+    typer.Argument(
+        metavar="ANALYSIS",
+        help="Its id, or 6 or more first digits of it (`sfumato analysis list`).",
+    ),
 ]
 
 
@@ -161,9 +165,9 @@ def _show(client: Client, analysis_id: Identity) -> Answer:
     found = client.analysis_state(analysis_id)
     yield found
     if found.state == "succeeded":
-        yield from describe(Analysis(client, analysis_id, KINDS[found.kind]).wait())
+        yield from describe(Analysis(client, found.analysis_id, KINDS[found.kind]).wait())
         return
-    yield f"{found.kind} {analysis_id}: {found.state}, {found.progress:.0%} done"
+    yield f"{found.kind} {found.analysis_id}: {found.state}, {found.progress:.0%} done"
     if found.n_workers == 0:
         yield "  no worker is there: start one with `sfumato worker`"
     if found.problem:
@@ -174,7 +178,7 @@ def _show(client: Client, analysis_id: Identity) -> Answer:
 def _watch(client: Client, analysis_id: Identity, timeout: Timeout = None) -> Answer:
     """Follow an analysis until it ends, and print its result."""
     found = client.analysis_state(analysis_id)
-    return follow(Analysis(client, analysis_id, KINDS[found.kind]), timeout)
+    return follow(Analysis(client, found.analysis_id, KINDS[found.kind]), timeout)
 
 
 @command(app, "cancel", "sfumato analysis cancel ANALYSIS")
@@ -182,7 +186,7 @@ def _cancel(client: Client, analysis_id: Identity) -> Answer:
     """Cancel an analysis. One that has ended stays as it is."""
     found = client.cancel_analysis(analysis_id)
     yield found
-    yield f"{found.kind} {analysis_id}: {found.state}"
+    yield f"{found.kind} {found.analysis_id}: {found.state}"
 
 
 def follow(running: Analysis[Any], timeout: float | None) -> Answer:

@@ -171,6 +171,7 @@ ARGUMENTS: dict[str, Any] = {
     "label": "site",
     "search_box": {"flow": (0, 1)},
     "key_id": ID[:16],
+    "reference": ID[:8],
     "scope": "analyst",
     "message": b"",
     "reason": "r",
