@@ -35,8 +35,10 @@ from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
-from shared.wire.bodies.results import ChoiceBody, DecodeBody
+from shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
 
+_BAR = 1.645
+"""Standard errors either way of a 90 % bar."""
 _MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
 
@@ -265,12 +267,18 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
 def _describe(result: DecodeResult) -> Answer:
     yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
-        yield _tabulate_choice(result.choice)
+        yield _tabulate_choice(result.choice, result.body)
         yield Text(result.choice.statement)
+        if result.body.stability:
+            yield (
+                "SSE is relative to one cluster; stability is how far two halves of the possible "
+                "densities agree (1: fully). Neither chooses."
+            )
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     if words := result.selection:
         yield Text(f"selected {words}")
     yield _tabulate_centroids(result, resolved)
+    yield Text(result.bars.sentence)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
     if result.search_box:
@@ -286,9 +294,20 @@ def _describe(result: DecodeResult) -> Answer:
 def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Table:
     """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short."""
     axes = [f"{name} ({unit})" for name, unit in zip(result.names, result.units, strict=True)]
-    shares = [f"{weight:.1%}" for weight in result.weights]
+    errors, weight_errors = result.centroid_errors, result.weight_errors
+    shares = [
+        f"{weight:.1%}"
+        + ("" if weight_errors is None else f" ± {_BAR * float(weight_errors[i]):.1%}")
+        for i, weight in enumerate(result.weights)
+    ]
     styles = [None if is_resolved else "dim" for is_resolved in resolved]
-    cells = [[f"{value:.4g}" for value in centroid] for centroid in result.centroids]
+    cells = [
+        [
+            f"{value:.4g}" + ("" if errors is None else f" ± {_BAR * float(errors[i, j]):.2g}")
+            for j, value in enumerate(centroid)
+        ]
+        for i, centroid in enumerate(result.centroids)
+    ]
     table = Table()
     if len(axes) <= _MOST_ACROSS:
         table.add_column("weight", overflow="fold")
@@ -305,11 +324,15 @@ def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Tab
     return table
 
 
-def _tabulate_choice(choice: ChoiceBody) -> Table:
-    table = Table("clusters", "residual", "noise floor", "")
+def _tabulate_choice(choice: ChoiceBody, body: ResultBody) -> Table:
+    sses = {each.n_clusters: each.sse for each in body.sse_curve or ()}
+    agreements = {each.n_clusters: each.agreement for each in body.stability or ()}
+    table = Table("clusters", "residual", "noise floor", "SSE", "stability", "")
     rows = zip(choice.residuals, choice.noise_floors, strict=True)
     for k, (residual, floor) in enumerate(rows, start=1):
         is_fair = (choice.least or k) <= k <= (choice.most or k)
         mark = "recommended" if k == choice.recommended else "fair" if is_fair else ""
-        table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
+        sse = f"{sses[k]:.3f}" if k in sses else ""
+        agreement = f"{agreements[k]:.2f}" if k in agreements else ""
+        table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", sse, agreement, mark)
     return table

@@ -11,6 +11,7 @@ import pytest
 from analyst import Client
 from analyst.client import Decode
 from analyst.client.synchronous.connection import Connection
+from analyst.questions import make_questions
 from shared.errors import (
     ConfigError,
     DecodingError,
@@ -176,6 +177,7 @@ ARGUMENTS: dict[str, Any] = {
     "message": b"",
     "reason": "r",
     "n_clusters": 2,
+    "questions": make_questions(marginals=["flow"]),
     "seconds": 0.0,
     "decode": structure(DecodeBody, DONE, strict=False),
 }

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from analyst.client.synchronous.jobs import Job
 from analyst.client.synchronous.snapshots import Snapshots
 from analyst.periods import When
+from analyst.questions import Box, make_questions
 from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
@@ -147,6 +150,22 @@ class Decodes(Snapshots):
         path = path_of_decode(self.find_decode(decode_id))
         return self._read(DecodeBody, "DELETE", path)
 
+    def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        questions
+            From :func:`analyst.questions.make_questions`; :meth:`Decode.ask` makes them.
+
+        Raises
+        ------
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        path = f"{path_of_decode(self.find_decode(decode_id))}/questions"
+        return self._read(AnswersBody, "POST", path, asdict(questions))
+
 
 class Decode(Job[DecodeBody]):
     """A decode on the server."""
@@ -172,6 +191,40 @@ class Decode(Job[DecodeBody]):
     def cancel(self) -> DecodeBody:
         """Cancel it; if it has ended, it stays as it is."""
         return self._client.cancel(self.decode_id)
+
+    def ask(
+        self,
+        *,
+        ranges: Iterable[Box] = (),
+        quantiles: Iterable[tuple[str, float]] = (),
+        marginals: Iterable[str] = (),
+        means: Iterable[str | tuple[str, Box]] = (),
+        n_points: int = 64,
+        allow_narrow: bool = False,
+    ) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        ranges, quantiles, marginals, means, n_points, allow_narrow
+            As in :func:`analyst.questions.make_questions`.
+
+        Raises
+        ------
+        ConfigError
+            Nothing is asked.
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        asked = make_questions(
+            ranges=ranges,
+            quantiles=quantiles,
+            marginals=marginals,
+            means=means,
+            n_points=n_points,
+            allow_narrow=allow_narrow,
+        )
+        return self._client.ask(self.decode_id, asked)
 
     def wait(
         self,

@@ -37,6 +37,9 @@ def make(k: int, d: int, names: list[str] | None = None, **changes: Any) -> Deco
         "centroids": centroids.tolist(),
         "weights": weights.tolist(),
         "spreads": spreads.tolist(),
+        "centroid_errors": (spreads / 3.0).tolist(),
+        "weight_errors": (weights / 10.0).tolist(),
+        "bars": {"word": "stated", "sentence": "nine in ten bars hold the truth"},
         "resolved": [i > 0 for i in range(k)],
         "mixture": {
             "weights": weights.tolist(),
@@ -108,6 +111,7 @@ def test_the_verdict_comes_first_and_the_page_names_all_that_a_check_needs() -> 
         html.escape(result.privacy),
         html.escape(make_statement(result.plan).unprotected[0]),
         "Cannot be told from noise: 1.",
+        "Nine in ten bars hold the truth.",
         "client.decode(...)",
     ):
         assert each in page
