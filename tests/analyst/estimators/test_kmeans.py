@@ -166,7 +166,7 @@ def test_a_table_with_words_is_refused_by_column() -> None:
         with pytest.raises(RecordError, match="'b' of type <U5, which holds no numbers"):
             make().fit(words)
     mixed: Any = [[1.0, "x"], [2.0, 3.0], [0.0, None]]
-    with pytest.raises(RecordError, match="no number in column 1, row 0"):
+    with pytest.raises(RecordError, match="no number in column 'x1', row 0"):
         make_exact(n_clusters=1).fit(mixed)
 
 
