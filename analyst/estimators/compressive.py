@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from analyst.estimators.held import RELEASING, Held, Sketches, make_event, read_sketches
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from analyst.estimators.planning import make_plan
-from analyst.estimators.reading import list_names, make_unfitted, read_rng
+from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import ReleasingEstimator
 from analyst.sketching.sketch_file import SketchFile
 from learning.decoding.density import GaussianMixture
@@ -342,8 +342,7 @@ class CompressiveEstimator(ReleasingEstimator):
     @property
     def axes_(self) -> list[str]:
         """Names of the axes: those of the columns, and ``column=level`` where one has levels."""
-        if "_held" not in vars(self):
-            raise make_unfitted(f"{type(self).__name__!r} has no axes: call fit first")
+        self._require_fitted()
         return [axis.name for axis in self.plan_.axes]
 
     @property

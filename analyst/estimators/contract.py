@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,11 +24,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
-from analyst.estimators.reading import Exact, read_number
+from analyst.estimators.reading import Exact, describe_lost_names, describe_names, read_number
 from analyst.estimators.turns import Turn, take_turn
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, PrivacyError
+from shared.errors import ConfigError, PrivacyError, TableError
 from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from shared.privacy.accounting import select_per_record
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
@@ -105,6 +107,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     budget: Exact | None
     refit: bool
 
+    n_features_in_: int
     release_: Release
     events_: tuple[PrivacyEvent, ...]
     guarantee_: PrivacyGuarantee
@@ -144,6 +147,36 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def __sklearn_is_fitted__(self) -> bool:
         return "release_" in vars(self)
+
+    def _require_fitted(self) -> None:
+        """Refuse what needs a fit: by scikit-learn's error, which is an ``AttributeError`` too."""
+        if "n_features_in_" not in vars(self):
+            raise NotFittedError(f"{type(self).__name__!r} has no result: call fit first")
+
+    def _require_columns(self, n_columns: int, names: NDArray[np.object_] | None) -> None:
+        """Refuse other columns than those of the fit."""
+        known = vars(self).get("feature_names_in_")
+        if known is not None and names is not None and known.tolist() != names.tolist():
+            raise TableError(
+                f"must have the columns {', '.join(known)}, in this order, and has "
+                f"{', '.join(names)}. {describe_names(known.tolist(), names.tolist())}",
+                field="X",
+                fix="reorder the columns, such as X[estimator.feature_names_in_]",
+            )
+        if n_columns != self.n_features_in_:
+            raise TableError(
+                f"must have {self.n_features_in_} columns and has {n_columns}: X has {n_columns} "
+                f"features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input",
+                field="X",
+                fix="pass the columns that it was fitted to",
+            )
+        if (known is None) != (names is None):
+            warnings.warn(
+                describe_lost_names(type(self).__name__, has_names=names is not None),
+                UserWarning,
+                stacklevel=2,
+            )
 
     # ---- spending ----
 

@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
 from analyst.estimators.columns import Bounds, Logs, Scale
 from analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
-from analyst.estimators.reading import Exact, make_unfitted
+from analyst.estimators.reading import Exact
 from learning.decoding.kmeans import assign
 from learning.decoding.solution import Solution
 
@@ -271,8 +271,7 @@ class CompressiveKMeans(
 
         All 1, so that distances are in data units, where one scale serves all columns.
         """
-        if "_held" not in vars(self):
-            raise make_unfitted(f"{type(self).__name__!r} has no metric: call fit first")
+        self._require_fitted()
         scale, dimensions = self.plan_.scale, self.plan_.dimensions
         is_plain = all(not each.levels and each.transform is None for each in dimensions)
         return np.ones_like(scale) if is_plain and np.all(scale == scale[0]) else scale

@@ -28,11 +28,8 @@ from analyst.estimators.planning import (
     find_scales,
 )
 from analyst.estimators.reading import (
-    describe_lost_names,
-    describe_names,
     find_names,
     list_names,
-    make_unfitted,
     open_table,
     read_cells,
     read_rng,
@@ -66,7 +63,6 @@ class SketchingEstimator(PrivateEstimator):
     n_jobs: Any
     random_state: Any
 
-    n_features_in_: int
     _held: Held
 
     _COUNT: ClassVar[str]
@@ -266,34 +262,8 @@ class SketchingEstimator(PrivateEstimator):
                 fix="raise max_records before the first batch, or release before",
             )
 
-    def _require_columns(self, n_columns: int, names: NDArray[np.object_] | None) -> None:
-        """Refuse other columns than those of the fit."""
-        known = vars(self).get("feature_names_in_")
-        if known is not None and names is not None and known.tolist() != names.tolist():
-            raise TableError(
-                f"must have the columns {', '.join(known)}, in this order, and has "
-                f"{', '.join(names)}. {describe_names(known.tolist(), names.tolist())}",
-                field="X",
-                fix="reorder the columns, such as X[estimator.feature_names_in_]",
-            )
-        if n_columns != self.n_features_in_:
-            raise TableError(
-                f"must have {self.n_features_in_} columns and has {n_columns}: X has {n_columns} "
-                f"features, but {type(self).__name__} is expecting {self.n_features_in_} features "
-                "as input",
-                field="X",
-                fix="pass the columns that it was fitted to",
-            )
-        if (known is None) != (names is None):
-            warnings.warn(
-                describe_lost_names(type(self).__name__, has_names=names is not None),
-                UserWarning,
-                stacklevel=2,
-            )
-
     def _read_columns(self, X: ArrayLike) -> Floats:  # noqa: N803
-        if "n_features_in_" not in vars(self):
-            raise make_unfitted(f"{type(self).__name__!r} has no result: call fit first")
+        self._require_fitted()
         rows, _ = self._read_table(X, is_begun=True)
         return rows.astype(np.float64, copy=False)
 

@@ -255,7 +255,9 @@ class PrivatePCA(
         TableError
             The shape does not fit.
         """
-        records = self._read_columns(X, self.n_features_in_)
+        self._require_fitted()
+        records = read_rows(X)
+        self._require_columns(records.shape[1], find_names(X))
         moved: Floats = ((records - self.mean_) / self.metric_) @ self.components_.T
         return moved
 
@@ -267,7 +269,14 @@ class PrivatePCA(
         TableError
             The shape does not fit.
         """
-        moved = self._read_columns(X, self.n_components_)
+        self._require_fitted()
+        moved = read_rows(X)
+        if moved.shape[1] != self.n_components_:
+            raise TableError(
+                f"must have {self.n_components_} columns and has {moved.shape[1]}",
+                field="X",
+                fix="pass what transform returns",
+            )
         records: Floats = self.mean_ + (moved @ self.components_) * self.metric_
         return records
 
@@ -378,13 +387,3 @@ class PrivatePCA(
         self.components_ = answer.directions[:n]
         self.explained_variance_ = answer.eigenvalues[:n]
         self.explained_variance_ratio_ = answer.share[:n]
-
-    def _read_columns(self, rows: ArrayLike, n_columns: int) -> NDArray[np.floating]:
-        read = read_rows(rows)
-        if read.shape[1] != n_columns:
-            raise TableError(
-                f"must have {n_columns} columns and has {read.shape[1]}",
-                field="X",
-                fix="pass the columns that it was fitted to",
-            )
-        return read

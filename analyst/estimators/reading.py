@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -355,10 +354,3 @@ def read_rng(random_state: Any) -> np.random.Generator:
             field="random_state",
             fix="leave it out for fresh starts",
         ) from error
-
-
-def make_unfitted(text: str) -> AttributeError:
-    """Make the error of an estimator before its fit: scikit-learn's, where that is in use."""
-    module = sys.modules.get("sklearn.exceptions")
-    error: AttributeError = (AttributeError if module is None else module.NotFittedError)(text)
-    return error
