@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-DECODE_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -51,10 +51,9 @@ class Metrics:
         self.database_up = self._gauge("sfumato_database_up", "1 while the database answers")
         self.studies = self._gauge("sfumato_studies", "Studies")
         self.devices = self._gauge("sfumato_devices", "Enrolled devices")
-        self.workers = self._gauge("sfumato_workers", "Workers that solve decodes")
-        self.decodes = Gauge(
-            "sfumato_decodes", "Decodes by state", ("state",), registry=self.registry
-        )
+        self.workers = self._gauge("sfumato_workers", "Workers that solve decodes and analyses")
+        self.decodes = self._gauge_states("sfumato_decodes", "Decodes by state")
+        self.analyses = self._gauge_states("sfumato_analyses", "Analyses by state")
         build = Gauge(
             "sfumato_build_info",
             "1, with the versions as labels",
@@ -70,6 +69,9 @@ class Metrics:
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, registry=self.registry)
+
+    def _gauge_states(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, ("state",), registry=self.registry)
 
     def note_request(
         self, *, method: str, route: str, status: int, problem: str | None, seconds: float

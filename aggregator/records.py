@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -44,7 +44,7 @@ StudyState = Literal["open", "closed", "withdrawn"]
 TokenState = Literal["usable", "used-up", "expired", "revoked"]
 MOST_RANGES = 100
 """The largest number of listed gaps of a stream; all are counted."""
-DecodeState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +90,12 @@ WORKER_SILENCE_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class StoreTotals:
-    """Numbers for the metrics; decodes by state, without states that do not occur."""
+    """Numbers for the metrics; jobs by state, without states that do not occur."""
 
     n_studies: int
     n_devices: int
     decodes: Mapping[str, int]
+    analyses: Mapping[str, int]
 
 
 async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
@@ -360,6 +361,23 @@ class SketchTotals(Totals):
     devices: bytes = b""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceSums:
+    """The sums of a device.
+
+    Parameters
+    ----------
+    totals
+        Over the sketches whose payloads are kept.
+    n_dropped
+        Sketches without a payload.
+    """
+
+    device: DeviceRecord
+    totals: Totals
+    n_dropped: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExcludedSketches:
     """The numbers of sketches of an excluded device.
@@ -440,31 +458,22 @@ class SnapshotRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeRecord:
-    """A decode and its lease.
+class JobRecord:
+    """A job of a worker, and its lease.
 
     Parameters
     ----------
-    decoder, solver, settings
-        The decoder's name, the name with its version, and all its settings.
-    search_box
-        The search box, its own or the study's at its request; empty for the plan's box.
     lease_token, lease_expires, attempts
         The token is random and new for each attempt: only its holder may write. After the expiry
-        any worker may take the decode.
+        any worker may take the job.
     """
 
-    decode_id: bytes
+    identity: ClassVar[str]
+    """Name of the member that holds the identity."""
+
     study_id: bytes
-    snapshot_id: bytes
-    n_clusters: int
-    decoder: str
-    solver: str
-    settings: Mapping[str, Any]
-    seed: int
     created: float
-    search_box: Stated = field(default_factory=dict)
-    state: DecodeState = "queued"
+    state: JobState = "queued"
     progress: float = 0.0
     started: float | None = None
     finished: float | None = None
@@ -473,3 +482,75 @@ class DecodeRecord:
     lease_token: bytes | None = None
     lease_expires: float | None = None
     attempts: int = 0
+
+    @property
+    def job_id(self) -> bytes:
+        """The identity."""
+        job_id: bytes = getattr(self, self.identity)
+        return job_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeRecord(JobRecord):
+    """A decode.
+
+    Parameters
+    ----------
+    decoder, solver, settings
+        The decoder's name, the name with its version, and all its settings.
+    search_box
+        The search box, its own or the study's at its request; empty for the plan's box.
+    """
+
+    identity = "decode_id"
+
+    decode_id: bytes
+    snapshot_id: bytes
+    n_clusters: int
+    decoder: str
+    solver: str
+    settings: Mapping[str, Any]
+    seed: int
+    search_box: Stated = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorRecord:
+    """The densities behind a decode.
+
+    Parameters
+    ----------
+    n_records
+        Number of the records that they are about.
+    content
+        Bytes of :func:`learning.answers.packing.pack_posterior`.
+    """
+
+    decode_id: bytes
+    study_id: bytes
+    n_records: int
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisRecord(JobRecord):
+    """An analysis: a comparison, a timeline, groups, or the health of devices.
+
+    Parameters
+    ----------
+    kind, version
+        The kind, and the version of its algorithm.
+    request
+        The request with its defaults.
+    inputs
+        The selections that it rests on, frozen, see
+        :class:`aggregator.services.results.snapshots.Frozen`.
+    """
+
+    identity = "analysis_id"
+
+    analysis_id: bytes
+    kind: str
+    version: int
+    request: Mapping[str, Any]
+    inputs: Sequence[Mapping[str, Any]]

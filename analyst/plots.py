@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from analyst.results import DecodeResult
 from learning.answers.moments import describe_components
 from learning.estimate.moments import PrincipalComponents
 from shared.errors import ConfigError
@@ -32,12 +32,33 @@ PICTURES = (".png", ".svg")
 """Endings of the files that pictures are written to."""
 
 
+class Centroids(Protocol):
+    """What a picture of centroids shows."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the axes."""
+
+    @property
+    def units(self) -> Sequence[str]:
+        """Their units."""
+
+    @property
+    def centroids(self) -> NDArray[np.float64]:
+        """Shape ``(k, d)``, data units."""
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Shares of the records: shape ``(k,)``."""
+
+
 def plot_centroids(
-    result: DecodeResult,
+    result: Centroids,
     *,
     pairs: Sequence[tuple[int, int]],
     title: str,
     readings: Sequence[str] | None = None,
+    first_number: int = 1,
     records: NDArray[np.float64] | None = None,
     baseline: NDArray[np.float64] | None = None,
 ) -> Figure:
@@ -53,6 +74,8 @@ def plot_centroids(
         Above the figure.
     readings
         A few words for each centroid; its number if not given.
+    first_number
+        The number of the heaviest centroid.
     records
         Shape ``(n, d)``, data units: raw records to show faintly behind. Only a demonstration has
         them; an analyst does not.
@@ -64,9 +87,9 @@ def plot_centroids(
         1, len(pairs) + 1, gridspec_kw={"width_ratios": [1.0] * len(pairs) + [0.95]}
     )
     for panel, (x, y) in zip(axes[:-1], pairs, strict=True):
-        _draw_pair(panel, result, x, y, records, baseline)
-    words = readings or [f"pattern {i + 1}" for i in range(len(result.weights))]
-    _draw_weights(axes[-1], result, words)
+        _draw_pair(panel, result, x, y, records, baseline, first_number)
+    words = readings or [f"pattern {i + first_number}" for i in range(len(result.weights))]
+    _draw_weights(axes[-1], result, words, first_number)
     figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
     return figure
 
@@ -158,11 +181,12 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def _draw_pair(
     panel: Axes,
-    result: DecodeResult,
+    result: Centroids,
     x: int,
     y: int,
     records: NDArray[np.float64] | None,
     baseline: NDArray[np.float64] | None,
+    first_number: int,
 ) -> None:
     if records is not None:
         panel.scatter(
@@ -187,7 +211,7 @@ def _draw_pair(
             zorder=3,
         )
         panel.annotate(
-            str(i + 1),
+            str(i + first_number),
             (centroid[x], centroid[y]),
             ha="center",
             va="center",
@@ -218,13 +242,21 @@ def _draw_pair(
                 handle.set_alpha(1.0)
 
 
-def _draw_weights(panel: Axes, result: DecodeResult, readings: Sequence[str]) -> None:
+def _draw_weights(
+    panel: Axes, result: Centroids, readings: Sequence[str], first_number: int
+) -> None:
     rows = np.arange(len(result.weights))
     colours = [COLOURS[i % len(COLOURS)] for i in rows]
     panel.barh(rows, 100 * result.weights, color=colours, height=0.36)
     for i, words in enumerate(readings):
         panel.text(
-            0, i - 0.30, f"{i + 1}  {words}", va="bottom", ha="left", fontsize=9, color="#222222"
+            0,
+            i - 0.30,
+            f"{i + first_number}  {words}",
+            va="bottom",
+            ha="left",
+            fontsize=9,
+            color="#222222",
         )
         panel.text(
             100 * result.weights[i] + 0.6, i, f"{result.weights[i]:.0%}", va="center", fontsize=9

@@ -193,7 +193,7 @@ def enrol(
     folder.mkdir()
     with Client(aggregator.url, key=aggregator.key) as client:
         plan = _make_plan(d, m, length)
-        study = str(client.create_study(folder.name, plan, allow_same_plan=True)["study_id"])
+        study = client.create_study(folder.name, plan, allow_same_plan=True).study_id
         token = client.create_token(study)
     device = Device(folder=folder, study=study)
     device.append(make_header(d))

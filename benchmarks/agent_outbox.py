@@ -44,7 +44,7 @@ def measure_recovery(n_sketches: int, outage_s: float) -> Iterator[Row]:
     yield row(case, "seconds", took, "s", 1, limit)
     yield row(case, "sketches_per_second", waiting / took, "1/s", 1, "none")
     yield row(case, "waiting", waiting, "sketches", 1, f"{n_sketches} windows were read")
-    stored, records = study["n_sketches"], study["n_records"]
+    stored, records = study.n_sketches, study.n_records or 0
     yield row(case, "stored", stored, "sketches at the server", 1, f"exactly {waiting}")
     yield row(
         case, "stored_records", records, "records at the server", 1, f"exactly {_RECORDS * waiting}"

@@ -115,7 +115,7 @@ def _pass_records(folder: Path) -> float:
     server = Aggregator.start(folder)
     try:
         with Client(server.url, key=server.key) as client:
-            study = str(client.create_study("structure", _PLAN)["study_id"])
+            study = client.create_study("structure", _PLAN).study_id
             config = folder / "agent.toml"
             config.write_text(
                 _AGENT.format(

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.records import SketchTotals
-from aggregator.services.results.answers import read_version
 from analyst.results import DecodeResult
 from learning.decoding.kmeans import cluster, measure_inertia
 from learning.decoding.registry import create_solver, default_solver
@@ -68,28 +67,8 @@ class Outcome:
     @property
     def result(self) -> DecodeResult:
         """The answer as an analyst reads it, without the identities that a server gives."""
-        solution, verdict = self.solution, self.solution.verdict
-        decoder, _, _ = solution.solver.partition("/")
-        return DecodeResult(
-            decode_id="",
-            snapshot_id="",
-            names=tuple(axis.name for axis in self.plan.axes),
-            units=tuple(axis.unit for axis in self.plan.axes),
-            centroids=self.centroids,
-            weights=solution.weights,
-            snr=self.utility.snr,
-            quality="" if verdict is None else verdict.describe_band(),
-            privacy=make_statement(self.plan).describe(),
-            residual=float(solution.residual),
-            noise_floor=float(solution.noise_floor),
-            warnings=solution.warnings,
-            decoder=decoder,
-            decoder_version=read_version(solution.solver),
-            seconds=self.decode_seconds,
-            spreads=solution.spreads,
-            resolved=None if solution.evidence is None else solution.evidence.resolved,
-            verdict=DecodeResult.verdict if verdict is None else verdict.word,
-            reason=DecodeResult.reason if verdict is None else verdict.sentence,
+        return DecodeResult.of_solution(
+            self.plan, self.solution, snr=self.utility.snr, seconds=self.decode_seconds
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
+from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep
+from aggregator.api.jobs import advise, count_workers, headers_of
 from aggregator.api.responses import (
     CONDITIONAL,
-    IMMUTABLE,
     NOT_MODIFIED,
     OF_STUDY,
     TO_DECODE,
@@ -19,12 +21,13 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.records import DecodeRecord, Selection
-from aggregator.services import Services
 from aggregator.services.results.answers import read_version
 from shared.structure import structure
 from shared.wire import Problem
 from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
+from shared.wire.bodies.studies import Paged
 
 router = APIRouter(
     prefix="/v1",
@@ -33,7 +36,6 @@ router = APIRouter(
     responses=describe_problems(*WITH_KEY, *OF_STUDY),
 )
 
-_POLL_S = "1"
 _LINKS = describe_links(TO_DECODE, TO_SNAPSHOT)
 
 
@@ -60,8 +62,21 @@ async def create_decode(
     )
     response.status_code = 202 if queued else 200
     response.headers["Location"] = f"/v1/decodes/{decode.decode_id.hex()}"
-    _advise(response, decode)
+    advise(response, decode)
     return to_body(decode, n_workers=await count_workers(services, decode))
+
+
+@router.get("/studies/{study}/decodes", responses={200: describe_links(TO_DECODE, item="/items/0")})
+async def list_decodes(study: Identity, services: ServicesDep, page: Page) -> Paged[DecodeBody]:
+    """List the decodes of a study, the newest first.
+
+    Their results leave out the large parts: density, evidence and the choice of the number of
+    clusters.
+    """
+    found = await services.decodes.list_page(
+        bytes.fromhex(study), after=page.after, limit=page.n_wanted
+    )
+    return page.make(found, show=_to_entry, key=lambda each: (each.created, each.decode_id))
 
 
 @router.get(
@@ -78,8 +93,8 @@ async def get_decode(decode: Identity, services: ServicesDep) -> Response:
     """
     record = await services.decodes.get(bytes.fromhex(decode))
     n_workers = await count_workers(services, record)
-    response = answer(to_body(record, n_workers=n_workers), **_headers_of(record, n_workers))
-    _advise(response, record)
+    response = answer(to_body(record, n_workers=n_workers), **headers_of(record, n_workers))
+    advise(response, record)
     return response
 
 
@@ -89,22 +104,18 @@ async def cancel_decode(decode: Identity, services: ServicesDep) -> DecodeBody:
     return to_body(await services.decodes.cancel(bytes.fromhex(decode)))
 
 
-def _advise(response: Response, decode: DecodeRecord) -> None:
-    if decode.finished is None:
-        response.headers["Retry-After"] = _POLL_S
+@router.post(
+    "/decodes/{decode}/questions",
+    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid"),
+)
+async def ask_questions(
+    decode: Identity, body: QuestionsRequest, services: ServicesDep
+) -> AnswersBody:
+    """Answer questions on the records behind a decode, from its stored density.
 
-
-async def count_workers(services: Services, decode: DecodeRecord) -> int | None:
-    """Count the workers that a decode may wait for; None once it is not queued."""
-    return await services.jobs.count_workers() if decode.state == "queued" else None
-
-
-def _headers_of(decode: DecodeRecord, n_workers: int | None) -> dict[str, str]:
-    state = f"{decode.state}.{n_workers}" if decode.state == "queued" else decode.state
-    etag = f"{state}.{decode.progress:.6f}.{decode.created}.{decode.finished}"
-    if decode.state == "succeeded":
-        return {"ETag": '"succeeded"', "Cache_Control": IMMUTABLE}
-    return {"ETag": f'"{etag}"', "Cache_Control": "no-cache"}
+    Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
+    """
+    return await services.decodes.ask(bytes.fromhex(decode), body)
 
 
 def to_selection(body: SnapshotRequest) -> Selection:
@@ -122,3 +133,10 @@ def to_body(decode: DecodeRecord, *, n_workers: int | None = None) -> DecodeBody
         result=decode.result and structure(ResultBody, decode.result, strict=False),
         problem=decode.problem and structure(Problem, decode.problem, strict=False),
     )
+
+
+def _to_entry(decode: DecodeRecord) -> DecodeBody:
+    found = to_body(decode)
+    if found.result is None:
+        return found
+    return replace(found, result=replace(found.result, mixture=None, evidence=None, choice=None))

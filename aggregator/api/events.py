@@ -1,26 +1,28 @@
-"""Decodes as server-sent events, instead of polling."""
+"""Decodes and analyses as server-sent events, instead of polling."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from aggregator.api.decodes import count_workers, to_body
+from aggregator.api import analyses, decodes
 from aggregator.api.dependencies import Analyst, Identity, ServicesDep
+from aggregator.api.jobs import count_workers
 from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
-from aggregator.records import DecodeRecord
+from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord, KeyRecord
 from aggregator.services import Services
 from shared.errors import OverloadedError, SketchError
 from shared.wire import problem_document
 from shared.wire.bodies.results import ProgressBody
 
-router = APIRouter(prefix="/v1", tags=["decodes"])
+router = APIRouter(prefix="/v1")
+J = TypeVar("J", bound=JobRecord)
 
 _LONGEST_S = 600
 _MOST_OF_KEY = 256
@@ -59,7 +61,7 @@ class EventStreams:
                 f"cannot open more than {_MOST_OF_KEY} streams of events, or {_MOST} together with "
                 "all other keys",
                 field="Authorization",
-                fix="close one, or poll the decode itself",
+                fix="close one, or poll the decode or analysis itself",
                 retry_after_s=_RETRY_AFTER_S,
             )
         self._of_key[key_id] += 1
@@ -81,20 +83,34 @@ async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) ->
     return await services.decodes.get(bytes.fromhex(decode))
 
 
+async def find_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> AnalysisRecord:
+    """Find the analysis before the answer begins, while a problem document is still possible."""
+    found = await services.analyses.get(bytes.fromhex(analysis))
+    analyses.require_allowed(found.kind, key)
+    return found
+
+
+Place = Annotated[None, Depends(hold_stream)]
+Longest = Annotated[
+    int, Query(ge=0, le=_LONGEST_S, description="the stream ends after this time at the latest")
+]
+_DESCRIBED = describe_problems(*WITH_KEY, *OF_STUDY) | {
+    200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}
+}
+
+
 @router.get(
     "/decodes/{decode}/events",
+    tags=["decodes"],
     response_class=EventSourceResponse,
-    responses=describe_problems(*WITH_KEY, *OF_STUDY)
-    | {200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}},
+    responses=_DESCRIBED,
 )
 async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
-    _place: Annotated[None, Depends(hold_stream)],
+    _place: Place,
     services: ServicesDep,
     key: Analyst,
-    seconds: Annotated[
-        int, Query(ge=0, le=_LONGEST_S, description="the stream ends after this time at the latest")
-    ] = _LONGEST_S,
+    seconds: Longest = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream a decode's progress as server-sent events.
 
@@ -102,6 +118,34 @@ async def stream_events(
     carries the decode when it has ended, or `problem`, which says why the stream ends: the key was
     revoked, for instance. A stream without either ended for another reason: open it again.
     """
+    async for event in _stream(services, found, key, seconds, decodes.to_body):
+        yield event
+
+
+@router.get(
+    "/analyses/{analysis}/events",
+    tags=["analyses"],
+    response_class=EventSourceResponse,
+    responses=_DESCRIBED,
+)
+async def stream_analysis_events(
+    found: Annotated[AnalysisRecord, Depends(find_analysis)],
+    _place: Place,
+    services: ServicesDep,
+    key: Analyst,
+    seconds: Longest = _LONGEST_S,
+) -> AsyncIterator[ServerSentEvent]:
+    """Stream an analysis's progress as server-sent events, as for a decode.
+
+    The last event is `result`, which carries the analysis when it has ended, or `problem`.
+    """
+    async for event in _stream(services, found, key, seconds, analyses.to_body):
+        yield event
+
+
+async def _stream(
+    services: Services, found: J, key: KeyRecord, seconds: int, show: Callable[[J], Any]
+) -> AsyncIterator[ServerSentEvent]:
     shown = found
     end = asyncio.get_running_loop().time() + seconds
     with services.watch.follow(shown, key):
@@ -118,10 +162,10 @@ async def stream_events(
             name = "progress" if now.state == shown.state else "state"
             yield await _to_event(services, now, name)
             shown = now
-    yield ServerSentEvent(event="result", data=to_body(shown))
+    yield ServerSentEvent(event="result", data=show(shown))
 
 
-async def _to_event(services: Services, decode: DecodeRecord, name: str) -> ServerSentEvent:
-    n_workers = await count_workers(services, decode)
-    data = ProgressBody(state=decode.state, progress=decode.progress, n_workers=n_workers)
+async def _to_event(services: Services, job: JobRecord, name: str) -> ServerSentEvent:
+    n_workers = await count_workers(services, job)
+    data = ProgressBody(state=job.state, progress=job.progress, n_workers=n_workers)
     return ServerSentEvent(event=name, data=data)

@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from aggregator.api import (
+    analyses,
     decodes,
     devices,
     events,
@@ -70,6 +71,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         devices,
         snapshots,
         decodes,
+        analyses,
         events,
         keys,
         operations,

@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse
 
 from aggregator.api.dependencies import ServicesDep
 from aggregator.api.middleware import RequestQueue
-from aggregator.metrics import DECODE_STATES, MEDIA_TYPE, Metrics
+from aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
 from aggregator.services import Services
 from shared.errors import TransportError
 from shared.wire.bodies.results import HealthBody, ReadinessBody
@@ -31,7 +31,7 @@ async def get_health() -> HealthBody:
 async def get_readiness(services: ServicesDep) -> ReadinessBody:
     """Answer while the database answers and has the schema of this release.
 
-    A server without workers takes sketches; its decodes wait.
+    A server without workers takes sketches; its decodes and analyses wait.
     """
     await services.readiness.require()
     return ReadinessBody(n_workers=await services.jobs.count_workers())
@@ -66,5 +66,6 @@ async def _count_stored(metrics: Metrics, services: Services) -> None:
     metrics.studies.set(totals.n_studies)
     metrics.devices.set(totals.n_devices)
     metrics.workers.set(n_workers)
-    for state in DECODE_STATES:
+    for state in JOB_STATES:
         metrics.decodes.labels(state).set(totals.decodes.get(state, 0))
+        metrics.analyses.labels(state).set(totals.analyses.get(state, 0))

@@ -37,11 +37,15 @@ TO_STUDY = {
         "list_sketches",
         "create_snapshot",
         "create_decode",
+        "list_decodes",
+        "create_analysis",
+        "list_analyses",
     )
 }
 """By parameter: the operations that take it from an answer."""
 TO_SNAPSHOT = {"snapshot": ("get_snapshot",)}
 TO_DECODE = {"decode": ("get_decode", "cancel_decode")}
+TO_ANALYSIS = {"analysis": ("get_analysis", "cancel_analysis")}
 TO_DEVICE = {"device": ("exclude_device",)}
 TO_TOKEN = {"token": ("revoke_token",)}
 TO_KEY = {"key": ("revoke_key",)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aggregator.records import Clock
+from aggregator.records import AnalysisRecord, Clock, DecodeRecord
+from aggregator.services.analyses.service import AnalysisService
 from aggregator.services.audit import AuditService
 from aggregator.services.devices.enrolment import EnrolmentService
 from aggregator.services.devices.roster import RosterService
@@ -13,7 +14,7 @@ from aggregator.services.results.decodes import DecodeService
 from aggregator.services.results.jobs import JobService
 from aggregator.services.results.snapshots import SnapshotService
 from aggregator.services.results.statistics import StatisticService
-from aggregator.services.results.watching import DecodeWatch
+from aggregator.services.results.watching import JobWatch
 from aggregator.services.service import Parts
 from aggregator.services.sketches.merging import Merger
 from aggregator.services.sketches.receiving import SketchService
@@ -41,6 +42,12 @@ class Services:
         self.statistics = StatisticService(parts, self.snapshots)
         self.decodes = DecodeService(parts, self.snapshots)
         self.keys = KeyService(parts)
-        self.watch = DecodeWatch(self.decodes, self.keys)
-        self.jobs = JobService(parts)
+        self.analyses = AnalysisService(parts, self.snapshots)
+        self.watch = JobWatch(
+            {DecodeRecord: self.decodes.get, AnalysisRecord: self.analyses.get}, self.keys
+        )
+        self.jobs = JobService(
+            parts,
+            {DecodeRecord: self.decodes.prepare, AnalysisRecord: self.analyses.prepare},
+        )
         self.audit = AuditService(parts)

@@ -76,12 +76,7 @@ class KeyService(Service):
         key = _require_in_use(await self._find(secret))
         self._rate.spend(key.key_id)
         self._note_use(key)
-        if scope not in _GRANTS[key.scope]:
-            raise ForbiddenError(
-                f"must carry a key of scope {scope}, and this one has {key.scope}",
-                field="Authorization",
-                fix=f"use a key made with `sfumato key create --scope {scope}`",
-            )
+        require_scope(key, scope)
         return key
 
     async def require_still(self, key: KeyRecord) -> None:
@@ -135,6 +130,27 @@ class KeyService(Service):
             revoked = await transaction.get_key(key_id)
         assert revoked is not None, "it was revoked in this transaction"
         return revoked
+
+
+def is_granted(key: KeyRecord, scope: KeyScope) -> bool:
+    """Return whether a key may do what a scope may."""
+    return scope in _GRANTS[key.scope]
+
+
+def require_scope(key: KeyRecord, scope: KeyScope) -> None:
+    """Refuse a key of an insufficient scope.
+
+    Raises
+    ------
+    ForbiddenError
+        Its scope is insufficient.
+    """
+    if not is_granted(key, scope):
+        raise ForbiddenError(
+            f"must carry a key of scope {scope}, and this one has {key.scope}",
+            field="Authorization",
+            fix=f"use a key made with `sfumato key create --scope {scope}`",
+        )
 
 
 def _require_in_use(key: KeyRecord | None) -> KeyRecord:

@@ -6,13 +6,19 @@ import asyncio
 from collections import OrderedDict
 from typing import TypeVar
 
-from aggregator.records import DecodeRecord, DeviceRecord, SnapshotRecord, StudyRecord
+from aggregator.records import (
+    AnalysisRecord,
+    DecodeRecord,
+    DeviceRecord,
+    SnapshotRecord,
+    StudyRecord,
+)
 from aggregator.storage import Transaction
 from shared.errors import NotFoundError, StudyWithdrawnError
 from shared.plan import SketchPlan, decode_plan
 
 _MOST_PLANS = 64
-R = TypeVar("R", DecodeRecord, DeviceRecord, SnapshotRecord)
+R = TypeVar("R", AnalysisRecord, DecodeRecord, DeviceRecord, SnapshotRecord)
 
 
 class PlanCache:

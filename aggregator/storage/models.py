@@ -64,6 +64,7 @@ class Base(DeclarativeBase):
         float: Double,
         str: Text,
         dict[str, Any]: CanonicalJson,
+        list[dict[str, Any]]: CanonicalJson,
     }
 
 
@@ -279,21 +280,9 @@ class Snapshot(Base):
     created: Mapped[float]
 
 
-class Decode(Base):
-    """Decodes, which are the queue of jobs too."""
+class Job:
+    """Columns of a job: its state, its answer, and the lease of a worker."""
 
-    __tablename__ = "decodes"
-    __table_args__ = (Index(None, "state", "created"),)
-
-    decode_id: Mapped[bytes] = mapped_column(primary_key=True)
-    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
-    snapshot_id: Mapped[bytes] = mapped_column(ForeignKey("snapshots.snapshot_id"))
-    n_clusters: Mapped[int]
-    decoder: Mapped[str] = mapped_column(String(64))
-    solver: Mapped[str] = mapped_column(String(64))
-    settings: Mapped[dict[str, Any]]
-    search_box: Mapped[dict[str, Any]]
-    seed: Mapped[int]
     created: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))
     progress: Mapped[float]
@@ -304,6 +293,55 @@ class Decode(Base):
     lease_token: Mapped[bytes | None]
     lease_expires: Mapped[float | None]
     attempts: Mapped[int]
+
+
+class Decode(Job, Base):
+    """Decodes, which are a queue of jobs too."""
+
+    __tablename__ = "decodes"
+    __table_args__ = (
+        Index(None, "state", "created"),
+        Index(None, "study_id", "created", "decode_id"),
+    )
+
+    decode_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    snapshot_id: Mapped[bytes] = mapped_column(ForeignKey("snapshots.snapshot_id"))
+    n_clusters: Mapped[int]
+    decoder: Mapped[str] = mapped_column(String(64))
+    solver: Mapped[str] = mapped_column(String(64))
+    settings: Mapped[dict[str, Any]]
+    search_box: Mapped[dict[str, Any]]
+    seed: Mapped[int]
+
+
+class Posterior(Base):
+    """Densities behind decodes, which answer questions; see ``learning.answers.packing``."""
+
+    __tablename__ = "posteriors"
+    __table_args__ = (Index(None, "study_id"),)
+
+    decode_id: Mapped[bytes] = mapped_column(ForeignKey("decodes.decode_id"), primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    n_records: Mapped[int]
+    content: Mapped[bytes]
+
+
+class Analysis(Job, Base):
+    """Analyses, which are a queue of jobs too."""
+
+    __tablename__ = "analyses"
+    __table_args__ = (
+        Index(None, "state", "created"),
+        Index(None, "study_id", "created", "analysis_id"),
+    )
+
+    analysis_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    kind: Mapped[str] = mapped_column(String(16))
+    version: Mapped[int]
+    request: Mapped[dict[str, Any]]
+    inputs: Mapped[list[dict[str, Any]]]
 
 
 class WorkerPresence(Base):

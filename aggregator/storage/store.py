@@ -11,13 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
-from aggregator.storage.statements.decodes import DecodeRows
+from aggregator.storage.statements.device_sums import DeviceSumRows
 from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
 from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.sketches import SketchRows
+from aggregator.storage.statements.snapshots import SnapshotRows
 from aggregator.storage.statements.studies import StudyRows
 from shared.errors import ConfigError
 
@@ -27,8 +28,9 @@ class Transaction(
     DeviceRows,
     SketchRows,
     ExclusionRows,
+    DeviceSumRows,
     MergeRows,
-    DecodeRows,
+    SnapshotRows,
     KeyRows,
     InspectionRows,
 ):

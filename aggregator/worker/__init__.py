@@ -1,4 +1,4 @@
-"""Worker processes: lease decodes from the database, solve them, store the answers.
+"""Worker processes: lease jobs from the database, solve them, store the answers.
 
 Importable by app, cli and tests. `python -m aggregator.worker` runs one.
 """

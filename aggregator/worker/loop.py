@@ -1,4 +1,4 @@
-"""The loop of a worker: lease a decode, solve it in a thread, renew the lease meanwhile."""
+"""The loop of a worker: lease a job, solve it in a thread, renew the lease meanwhile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import structlog
 
 from aggregator.logs import describe_cause
 from aggregator.records import WORKER_SILENCE_S, wait_for_stop
-from aggregator.services.results.jobs import Job, JobService
-from learning.decoding.solution import Solution
+from aggregator.services.results.jobs import Job, JobService, Work
 from shared.errors import DecodingCancelledError, SketchError, TransportError
 
 T = TypeVar("T")
@@ -27,14 +26,14 @@ log = structlog.get_logger("aggregator.worker")
 
 
 class Worker:
-    """Solves decodes, one at a time.
+    """Solves jobs, one at a time.
 
     Parameters
     ----------
     jobs
         The queue.
     lease_s
-        Seconds after which another worker may take the decode of a silent one.
+        Seconds after which another worker may take the job of a silent one.
     poll_s
         Seconds between polls of the queue.
     """
@@ -70,14 +69,14 @@ class Worker:
             self._shown_at = now
 
     async def run_once(self, stop: asyncio.Event) -> bool:
-        """Lease one decode and solve it; false if none is queued."""
+        """Lease one job and solve it; false if none is queued."""
         job = await self._jobs.take(lease_s=self._lease_s)
         if job is None:
             return False
-        decode_id = job.decode.decode_id.hex()
-        log.info("decode taken", decode=decode_id, attempt=job.decode.attempts)
+        named = _name(job)
+        log.info("job taken", **named, attempt=job.record.attempts)
         await self._work(job, stop)
-        log.info("decode left", decode=decode_id)
+        log.info("job left", **named)
         return True
 
     async def _work(self, job: Job, stop: asyncio.Event) -> None:
@@ -88,9 +87,14 @@ class Worker:
             nonlocal reached
             reached = fraction
 
-        solving = run_in_thread(
-            lambda: job.solve(progress=note_progress, cancelled=cancelled.is_set)
-        )
+        async def solve() -> tuple[Work, Any]:
+            work = await self._jobs.prepare(job)
+            answer = await run_in_thread(
+                lambda: work.solve(progress=note_progress, cancelled=cancelled.is_set)
+            )
+            return work, answer
+
+        solving = asyncio.create_task(solve())
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not solving.done() and not stop.is_set():
@@ -117,21 +121,26 @@ class Worker:
             # The database may answer before the lease ends; if not, no answer is stored.
             return True
 
-    async def _finish(self, job: Job, solving: asyncio.Future[Solution]) -> None:
+    async def _finish(self, job: Job, solving: asyncio.Task[tuple[Work, Any]]) -> None:
         try:
-            stored = await self._jobs.succeed(job, solving.result())
+            stored = await self._jobs.succeed(job, *solving.result())
         except DecodingCancelledError:
             return  # cancelled or leased by another worker: the row says so already
         except TransportError:
             raise
         except SketchError as error:
-            stored = await self._jobs.fail(job.decode, job.token, error)
+            stored = await self._jobs.fail(job, error)
         except Exception as error:
-            log.error("decode failed", decode=job.decode.decode_id.hex(), exc_info=error)
-            failure = SketchError("the decoder failed", fix="see the worker's log")
-            stored = await self._jobs.fail(job.decode, job.token, failure)
+            log.error("job failed", **_name(job), exc_info=error)
+            failure = SketchError("the computation failed", fix="see the worker's log")
+            stored = await self._jobs.fail(job, failure)
         if not stored:
-            log.warning("lease lost", decode=job.decode.decode_id.hex())
+            log.warning("lease lost", **_name(job))
+
+
+def _name(job: Job) -> dict[str, str]:
+    """Return the identity of a job under its name, for the log."""
+    return {job.record.identity.removesuffix("_id"): job.record.job_id.hex()}
 
 
 def run_in_thread(call: Callable[[], T]) -> asyncio.Future[T]:

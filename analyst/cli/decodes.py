@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -25,15 +24,17 @@ from analyst.cli.options import (
     show,
 )
 from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
-from analyst.client import Client
-from analyst.decode import Decode, require_usable
+from analyst.client import Client, Decode
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
-from analyst.results import DecodeResult
+from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
+from shared.wire.bodies.results import ChoiceBody
 
+_BAR = 1.645
+"""Standard errors either way of a 90 % bar."""
 _MOST_ACROSS = 6
 """Axes above which centroids are columns of a table, not rows."""
 
@@ -107,7 +108,7 @@ def _decode_file(
         allow_unusable=allow_unusable,
     )
     if as_json:
-        print(json.dumps(_to_json(result)))
+        print(json.dumps(result.to_json()))
         return
     for part in _describe(result):
         show(part)
@@ -126,7 +127,7 @@ def _start(
     decode_id = _request(client, study, n_clusters, seed, choose, within).decode_id
     state = client.decode_state(decode_id)
     yield state
-    yield f"decode {decode_id}: {state['state']}"
+    yield f"decode {decode_id}: {state.state}"
     yield f"next: sfumato decode watch {decode_id}"
 
 
@@ -135,14 +136,14 @@ def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = F
     """Show the state of a decode, and its result if it has one."""
     state = client.decode_state(decode_id)
     yield state
-    if state["state"] == "succeeded":
+    if state.state == "succeeded":
         yield from _describe(Decode(client, decode_id).wait(allow_unusable=allow_unusable))
         return
-    yield f"decode {decode_id}: {state['state']}, {state['progress']:.0%} done"
-    if state.get("n_workers") == 0:
+    yield f"decode {decode_id}: {state.state}, {state.progress:.0%} done"
+    if state.n_workers == 0:
         yield "  no worker is there: start one with `sfumato worker`"
-    if state["problem"]:
-        yield f"  {state['problem'].get('detail', '')}"
+    if state.problem:
+        yield f"  {state.problem.detail}"
 
 
 @command(app, "watch", "sfumato decode watch DECODE --json")
@@ -159,10 +160,9 @@ def _watch(
 @command(app, "cancel", "sfumato decode cancel DECODE")
 def _cancel(client: Client, decode_id: Identity) -> Answer:
     """Cancel a decode. One that has ended stays as it is."""
-    client.cancel(decode_id)
-    state = client.decode_state(decode_id)
+    state = client.cancel(decode_id)
     yield state
-    yield f"decode {decode_id}: {state['state']}"
+    yield f"decode {decode_id}: {state.state}"
 
 
 def _request(
@@ -192,24 +192,18 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
             timeout=timeout,
             note=lambda words: progress.console.print(f"note: {words}", markup=False),
         )
-    yield _to_json(result)
+    yield result.to_json()
     yield from _describe(result)
-
-
-def _to_json(result: DecodeResult) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in vars(result).items()
-    }
 
 
 def _describe(result: DecodeResult) -> Answer:
     yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
         yield _tabulate_choice(result.choice)
-        yield Text(result.choice["statement"])
+        yield Text(result.choice.statement)
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     yield _tabulate_centroids(result, resolved)
+    yield Text(result.bars.sentence)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
     if result.search_box:
@@ -225,9 +219,20 @@ def _describe(result: DecodeResult) -> Answer:
 def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Table:
     """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short."""
     axes = [f"{name} ({unit})" for name, unit in zip(result.names, result.units, strict=True)]
-    shares = [f"{weight:.1%}" for weight in result.weights]
+    errors, weight_errors = result.centroid_errors, result.weight_errors
+    shares = [
+        f"{weight:.1%}"
+        + ("" if weight_errors is None else f" ± {_BAR * float(weight_errors[i]):.1%}")
+        for i, weight in enumerate(result.weights)
+    ]
     styles = [None if is_resolved else "dim" for is_resolved in resolved]
-    cells = [[f"{value:.4g}" for value in centroid] for centroid in result.centroids]
+    cells = [
+        [
+            f"{value:.4g}" + ("" if errors is None else f" ± {_BAR * float(errors[i, j]):.2g}")
+            for j, value in enumerate(centroid)
+        ]
+        for i, centroid in enumerate(result.centroids)
+    ]
     table = Table()
     if len(axes) <= _MOST_ACROSS:
         table.add_column("weight", overflow="fold")
@@ -244,11 +249,11 @@ def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Tab
     return table
 
 
-def _tabulate_choice(choice: Mapping[str, Any]) -> Table:
+def _tabulate_choice(choice: ChoiceBody) -> Table:
     table = Table("clusters", "residual", "noise floor", "")
-    rows = zip(choice["residuals"], choice["noise_floors"], strict=True)
+    rows = zip(choice.residuals, choice.noise_floors, strict=True)
     for k, (residual, floor) in enumerate(rows, start=1):
-        is_fair = (choice.get("least") or k) <= k <= (choice.get("most") or k)
-        mark = "recommended" if k == choice["recommended"] else "fair" if is_fair else ""
+        is_fair = (choice.least or k) <= k <= (choice.most or k)
+        mark = "recommended" if k == choice.recommended else "fair" if is_fair else ""
         table.add_row(str(k), f"{residual:.3g}", f"{floor:.3g}", mark)
     return table

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
 from analyst.cli.options import Answer, command, list_items, show_time, tabulate
 from analyst.client import Client
 from shared.command import SETTINGS
+from shared.wire.bodies.studies import DeviceBody, DeviceDetailsBody
 
 app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
 Device = Annotated[str, typer.Argument(metavar="DEVICE", help="Its id (`sfumato device list`).")]
@@ -41,9 +42,9 @@ def _exclude(client: Client, device_id: Device, reason: Reason) -> Answer:
     """Subtract all sketches of a device from every sum. Later ones are refused."""
     done = client.exclude_device(device_id, reason=reason)
     yield done
-    yield f"device {device_id} is excluded; {done['n_subtracted']} sketch(es) were subtracted"
-    if done["n_kept"]:
-        yield f"{done['n_kept']} stay in the sums: their bytes were dropped before"
+    yield f"device {device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
+    if done.n_kept:
+        yield f"{done.n_kept} stay in the sums: their bytes were dropped before"
 
 
 @command(app, "revoke", "sfumato device revoke DEVICE --reason stolen")
@@ -61,30 +62,30 @@ def _revoke(
     yield tabulate(_describe_all(device))
 
 
-def _describe(device: Mapping[str, Any]) -> tuple[str, ...]:
-    beat = device["heartbeat"] or {}
-    waiting, agent = str(beat.get("waiting_sketches", "")), beat.get("agent", "")
-    seen, n_sketches = show_time(device["last_seen"]), str(device["n_sketches"])
-    return device["state"], seen, n_sketches, waiting, agent, device["device_id"]
+def _describe(device: DeviceBody) -> tuple[str, ...]:
+    beat = device.heartbeat
+    waiting, agent = ("", "") if beat is None else (str(beat.waiting_sketches), beat.agent)
+    seen, n_sketches = show_time(device.last_seen), str(device.n_sketches)
+    return device.state, seen, n_sketches, waiting, agent, device.device_id
 
 
-def _describe_all(device: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "device", device["device_id"]
-    yield "state", device["state"]
-    if device["reason"]:
-        yield "because", device["reason"]
-    yield "study", device["study_id"]
-    yield "enrolled", show_time(device["enrolled"])
-    yield "last seen", show_time(device["last_seen"])
-    for name, value in device["labels"].items():
+def _describe_all(device: DeviceDetailsBody) -> Iterator[tuple[str, str]]:
+    yield "device", device.device_id
+    yield "state", device.state
+    if device.reason:
+        yield "because", device.reason
+    yield "study", device.study_id
+    yield "enrolled", show_time(device.enrolled)
+    yield "last seen", show_time(device.last_seen)
+    for name, value in device.labels.items():
         yield "label", f"{name} = {value}"
-    for stream in device["streams"]:
-        yield "stream", f"{stream['stream']}; last sequence number {stream['last_sequence']}"
-    if beat := device["heartbeat"]:
-        yield "agent", f"version {beat['agent']}, engine {beat['engine']}"
-        waiting, time = beat["waiting_sketches"], show_time(beat["received"])
+    for stream in device.streams:
+        yield "stream", f"{stream.stream}; last sequence number {stream.last_sequence}"
+    if beat := device.heartbeat:
+        yield "agent", f"version {beat.agent}, engine {beat.engine}"
+        waiting, time = beat.waiting_sketches, show_time(beat.received)
         yield "waiting", f"{waiting} sketch(es) at {time}"
-        for refusal in beat["plan_refusals"]:
-            yield "refused", f"the owner refuses the plan: {refusal['rule']} {refusal['detail']}"
-    for key in device["keys"]:
-        yield "key", f"{key['key_id']} ({key['state']})"
+        for refusal in beat.plan_refusals:
+            yield "refused", f"the owner refuses the plan: {refusal.rule} {refusal.detail}"
+    for key in device.keys:
+        yield "key", f"{key.key_id} ({key.state})"

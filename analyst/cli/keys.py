@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from analyst.cli.options import Answer, command, list_items, show_time
 from analyst.client import Client
 from shared.command import SETTINGS
+from shared.wire.bodies.studies import AuditBody, KeyBody
 
 app = typer.Typer(help="Create, list and revoke API keys.", **SETTINGS)
 audit = typer.Typer(**SETTINGS)
@@ -35,12 +35,10 @@ def _create(
     first key of a server.
     """
     made = client.create_key(name, scope=scope)
-    yield {field: made[field] for field in ("key", "key_id", "name", "scope")}
+    yield {field: getattr(made, field) for field in ("key", "key_id", "name", "scope")}
     # The key alone is the output, so that a shell can put it in a variable.
-    yield made["key"]
-    print(
-        f"key {made['key_id']} of scope {scope} for {name}; it is not shown again", file=sys.stderr
-    )
+    yield made.key
+    print(f"key {made.key_id} of scope {scope} for {name}; it is not shown again", file=sys.stderr)
 
 
 @command(app, "list", "sfumato key list --json")
@@ -70,12 +68,12 @@ def _audit(client: Client) -> Answer:
     return list_items(client.audit(), *columns, identity="target, details", row=_describe_entry)
 
 
-def _describe_key(key: Mapping[str, Any]) -> tuple[str, ...]:
-    created, used, revoked = ((key[n] or "")[:10] for n in ("created", "last_used", "revoked"))
-    return key["name"], key["scope"], created, used or "never", revoked, key["key_id"]
+def _describe_key(key: KeyBody) -> tuple[str, ...]:
+    used, revoked = ((each or "")[:10] for each in (key.last_used, key.revoked))
+    return key.name, key.scope, key.created[:10], used or "never", revoked, key.key_id
 
 
-def _describe_entry(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    details = f"\n  {json.dumps(entry['details'])}" if entry["details"] else ""
-    time, target = show_time(entry["time"]), f"{entry['target']}{details}"
-    return time, entry["actor"], entry["action"], target
+def _describe_entry(entry: AuditBody) -> tuple[str, ...]:
+    details = f"\n  {json.dumps(entry.details)}" if entry.details else ""
+    time, target = show_time(entry.time), f"{entry.target}{details}"
+    return time, entry.actor, entry.action, target

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, is_dataclass
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from analyst.client import Client
 from shared.command import list_examples
 
+T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8750"
 Url = Annotated[str, typer.Option(envvar="SFUMATO_URL", help="Address of the aggregator.")]
 Key = Annotated[str, typer.Option(envvar="SFUMATO_KEY", help="An API key (`sfumato key create`).")]
@@ -69,7 +71,7 @@ def command(
                 answer = run(client, **options)
                 document = next(answer)
                 if as_json:
-                    print(json.dumps(document))
+                    print(json.dumps(document, default=_to_json))
                     return
                 for part in answer:
                     show(part)
@@ -93,11 +95,18 @@ def command(
     return register
 
 
+def _to_json(value: object) -> dict[str, Any]:
+    """Return a declared body as its JSON object."""
+    assert is_dataclass(value), type(value)
+    assert not isinstance(value, type)
+    return asdict(value)
+
+
 def list_items(
-    items: Iterable[Mapping[str, Any]],
+    items: Iterable[T],
     *columns: str,
     identity: str,
-    row: Callable[[Any], Iterable[str]],
+    row: Callable[[T], Iterable[str]],
 ) -> Answer:
     """Yield a list as a document, then its lines.
 

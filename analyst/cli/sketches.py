@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from analyst.client import Client
 from shared.command import EXIT_REFUSED, list_examples
 from shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
 from shared.wire import SketchHeader, decode_message, problem_type_of
+from shared.wire.bodies.studies import SketchBody
 
 __all__ = ["app"]
 
@@ -73,12 +73,12 @@ def _refusals(client: Client, study: Study) -> Answer:
     yield from list(describe_refusals(found)) or ["nothing was refused"]
 
 
-def _list_fields(sketch: Mapping[str, Any]) -> tuple[str, ...]:
-    first, last = sketch["slots"] or ("-", "-")
+def _list_fields(sketch: SketchBody) -> tuple[str, ...]:
+    first, last = sketch.slots or ("-", "-")
     slots = str(first) if first == last else f"{first}..{last}"
-    n_records = "secret" if sketch["n_records"] is None else f"{sketch['n_records']:,}"
-    number, received = str(sketch["sequence"]), show_time(sketch["received"])
-    return sketch["stream"], number, slots, n_records, received, sketch["device_id"]
+    n_records = "secret" if sketch.n_records is None else f"{sketch.n_records:,}"
+    number, received = str(sketch.sequence), show_time(sketch.received)
+    return sketch.stream, number, slots, n_records, received, sketch.device_id
 
 
 def _import_one(client: Client, path: Path) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -30,6 +31,7 @@ from shared.command import SETTINGS
 from shared.errors import ConfigError, StoreError
 from shared.plan import SketchPlan, find_cautions, make_statement
 from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
+from shared.wire.bodies.studies import RefusalsBody, StudyBody
 
 app = typer.Typer(help="Publish and manage studies and their enrolment tokens.", **SETTINGS)
 
@@ -86,12 +88,12 @@ def _create(
             error.fix = "use that study, or add --again for a second one"
         raise
     yield created
-    if any(study["study_id"] == compute_study_id(name, plan).hex() for study in before):
+    if any(study.study_id == compute_study_id(name, plan).hex() for study in before):
         yield "a study with this name and plan exists already; nothing has changed"
-    elif any(study["name"] == name for study in before):
+    elif any(study.name == name for study in before):
         print(f"note: another study is called {name} too; use their ids", file=sys.stderr)
-    yield f"study {created['study_id']} is {created['state']}"
-    yield f"next: let a device enrol: sfumato study token {created['study_id'][:12]} --code"
+    yield f"study {created.study_id} is {created.state}"
+    yield f"next: let a device enrol: sfumato study token {created.study_id[:12]} --code"
 
 
 def _require_apart(plan: SketchPlan, before: SketchPlan) -> None:
@@ -133,7 +135,7 @@ def _list(client: Client) -> Answer:
         client.studies(),
         *("name", "state", "devices", "sketches", "records"),
         identity="study",
-        row=lambda study: (study["name"], study["state"], *_counts(study), study["study_id"]),
+        row=lambda study: (study.name, study.state, *_counts(study), study.study_id),
     )
 
 
@@ -141,9 +143,9 @@ def _list(client: Client) -> Answer:
 def _show(client: Client, study: Study) -> Answer:
     """Show a study: state, counts, privacy and refusals."""
     study_id = client.find_study(study)
-    found = {**client.study(study_id), "refusals": client.refusals(study_id)}
-    yield found
-    yield tabulate(_describe(found, client.plan(study_id)))
+    found, refusals = client.study(study_id), client.refusals(study_id)
+    yield {**asdict(found), "refusals": asdict(refusals)}
+    yield tabulate(_describe(found, refusals, client.plan(study_id)))
 
 
 @command(app, "open", "sfumato study open STUDY")
@@ -179,7 +181,7 @@ def _set_search_box(client: Client, study: Study, within: Within = None) -> Answ
         )
     changed = client.set_search_box(study, box)
     yield changed
-    yield f"decodes search within {describe_search_box(changed['search_box'])}"
+    yield f"decodes search within {describe_search_box(changed.search_box)}"
 
 
 @command(app, "delete", "sfumato study delete weather --confirm weather")
@@ -189,7 +191,9 @@ def _delete(
     confirm: Annotated[str, typer.Option(help="The study's name. This cannot be undone.")],
 ) -> Answer:
     """Withdraw a study for good, with all its data."""
-    return _report_state(client.withdraw_study(study, name=confirm))
+    gone = client.withdraw_study(study, name=confirm)
+    yield gone
+    yield f"study {gone.study_id} is {gone.state}"
 
 
 @command(app, "token", "sfumato study token STUDY --code --url https://sketches.example.org")
@@ -228,10 +232,10 @@ def _tokens(client: Client, study: Study) -> Answer:
         *("state", "created", "expires", "uses", "left"),
         identity="token",
         row=lambda token: (
-            token["state"],
-            *(show_time(token[name]) for name in ("created", "expires")),
-            *(f"{token[name]:,}" for name in ("max_uses", "uses_left")),
-            token["token_id"],
+            token.state,
+            *map(show_time, (token.created, token.expires)),
+            *(f"{n:,}" for n in (token.max_uses, token.uses_left)),
+            token.token_id,
         ),
     )
 
@@ -246,43 +250,45 @@ def _revoke_token(
     """Revoke an enrolment token for good. The devices that it enrolled stay."""
     token = client.revoke_token(token_id)
     yield token
-    n_used = token["max_uses"] - token["uses_left"]
-    yield f"token {token['token_id']} is revoked; it enrolled {n_used} device(s)"
+    n_used = token.max_uses - token.uses_left
+    yield f"token {token.token_id} is revoked; it enrolled {n_used} device(s)"
 
 
-def _report_state(study: Mapping[str, Any]) -> Answer:
+def _report_state(study: StudyBody) -> Answer:
     yield study
-    yield f"study {study['study_id']} is {_describe_state(study)}"
+    yield f"study {study.study_id} is {_describe_state(study)}"
 
 
-def _describe_state(study: Mapping[str, Any]) -> str:
-    until = study.get("accept_until")
+def _describe_state(study: StudyBody) -> str:
+    until = study.accept_until
     accepts = f"; accepts sketches on their way until {show_time(until)}" if until else ""
-    return f"{study['state']}{accepts}"
+    return f"{study.state}{accepts}"
 
 
-def _describe(study: Mapping[str, Any], plan: SketchPlan) -> Iterator[tuple[str, str]]:
-    yield "study", study["study_id"]
-    yield "name", study["name"]
+def _describe(
+    study: StudyBody, refusals: RefusalsBody, plan: SketchPlan
+) -> Iterator[tuple[str, str]]:
+    yield "study", study.study_id
+    yield "name", study.name
     yield "state", _describe_state(study)
-    yield "created", show_time(study["created"])
+    yield "created", show_time(study.created)
     yield "counts", "devices {}, sketches {}, records {}".format(*_counts(study))
-    yield "plan", study["plan_digest"]
-    yield "searched", describe_search_box(study.get("search_box") or {})
+    yield "plan", study.plan_digest
+    yield "searched", describe_search_box(study.search_box)
     statement = make_statement(plan)
     yield "protects", statement.describe()
     yield from (("warning", caution) for caution in statement.cautions)
-    yield from (("refused", text) for text in describe_refusals(study["refusals"]))
+    yield from (("refused", text) for text in describe_refusals(refusals))
 
 
-def describe_refusals(refusals: Mapping[str, Any]) -> Iterator[str]:
+def describe_refusals(refusals: RefusalsBody) -> Iterator[str]:
     """Describe each reason for refusals, with its count."""
-    for item in refusals["items"]:
-        yield f"{item['count']} sketch(es): {item['problem']}"
-    for item in refusals["plan_refusals"]:
-        yield f"the plan, by the owners of {item['n_devices']} device(s): {item['rule']}"
+    for item in refusals.items:
+        yield f"{item.count} sketch(es): {item.problem}"
+    for each in refusals.plan_refusals:
+        yield f"the plan, by the owners of {each.n_devices} device(s): {each.rule}"
 
 
-def _counts(study: Mapping[str, Any]) -> list[str]:
-    numbers = (study[f"n_{what}"] for what in ("devices", "sketches", "records"))
+def _counts(study: StudyBody) -> list[str]:
+    numbers = (study.n_devices, study.n_sketches, study.n_records)
     return ["secret" if number is None else f"{number:,}" for number in numbers]

@@ -393,12 +393,12 @@ def refine_study(
     """
     snapshot, pilot = client.snapshot(study), client.plan(study)
     calibration = client.calibration(
-        snapshot["snapshot_id"], n_clusters=n_clusters, most_clusters=most_clusters
+        snapshot.snapshot_id, n_clusters=n_clusters, most_clusters=most_clusters
     )
     if pilot.window.kind == "time" and pilot.window.end is None and not main.shares_records:
-        last = max(item["slots"][1] for item in client.sketches(study) if item["slots"])
+        last = max(item.slots[1] for item in client.sketches(study) if item.slots)
         main = replace(main, origin=pilot.window.slot_bounds(last)[1])
-    return refine(calibration, client.histogram(snapshot["snapshot_id"]), pilot, main)
+    return refine(calibration, client.histogram(snapshot.snapshot_id), pilot, main)
 
 
 def _show_level(epsilon: Fraction, delta: Fraction) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,12 +13,15 @@ import numpy as np
 from analyst.results import DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.solving import Solved, solve_totals, sum_parts
+from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.histograms import describe_calibration, describe_histogram
 from learning.answers.moments import describe_moments
+from learning.answers.questions import Inquiry
+from learning.decoding.densities import Posterior
+from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.errors import ConfigError
-from shared.plan import SketchPlan, make_statement
+from shared.plan import SketchPlan
 from shared.wire.bodies.results import PromiseBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
@@ -156,33 +159,19 @@ class LocalSketches:
             is_exact=not self.is_private,
             progress=progress,
         )
-        return _to_result(self, solved, time.monotonic() - started)
+        return DecodeResult.of_solution(
+            self.plan,
+            solved.solution,
+            snr=solved.utility.snr,
+            seconds=time.monotonic() - started,
+            privacy=None if self.is_private else NOT_PRIVATE,
+            search_box=solved.search_box,
+            seed=seed,
+            posterior=self._find_posterior(solved.solution.posterior),
+        )
 
-
-def _to_result(local: LocalSketches, solved: Solved, seconds: float) -> DecodeResult:
-    plan, solution, utility = local.plan, solved.solution, solved.utility
-    verdict, evidence = solution.verdict, solution.evidence
-    name, _, version = solution.solver.partition("/")
-    return DecodeResult(
-        decode_id="",
-        snapshot_id=local.identity,
-        names=tuple(axis.name for axis in plan.axes),
-        units=tuple(axis.unit for axis in plan.axes),
-        centroids=plan.space.encoder.decode(solution.centroids),
-        weights=np.asarray(solution.weights),
-        snr=utility.snr,
-        quality="" if verdict is None else verdict.describe_band(),
-        privacy=make_statement(plan).describe() if local.is_private else NOT_PRIVATE,
-        residual=float(solution.residual),
-        noise_floor=float(solution.noise_floor),
-        warnings=tuple(solution.warnings),
-        decoder=name,
-        decoder_version=int(version),
-        seconds=seconds,
-        spreads=solution.spreads,
-        choice=None if solution.choice is None else asdict(solution.choice),
-        verdict=DecodeResult.verdict if verdict is None else verdict.word,
-        reason=DecodeResult.reason if verdict is None else verdict.sentence,
-        resolved=None if evidence is None else np.asarray(evidence.resolved),
-        search_box=dict(solved.search_box),
-    )
+    def _find_posterior(self, posterior: Posterior | None) -> Inquiry | None:
+        if posterior is None:
+            return None
+        n_records = count_records(self.plan, self.totals).n_records
+        return Inquiry(plan=self.plan, posterior=posterior, n_records=n_records)

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from analyst.client import Client
-from analyst.connection import ANSWERS
 from analyst.references import is_identity
+from analyst.requests import ANSWERS
 from learning.estimate.limbs import split_limbs
 from learning.estimate.sizes import SizeMoments
 from learning.estimate.totals import Totals
@@ -21,6 +21,9 @@ from shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SLOTS = re.compile(r"(?P<study>.+)@(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
+_DAYS = re.compile(
+    r"(?P<study>.+)@(?P<first>\d{4}-\d{2}(-\d{2})?)(:(?P<last>\d{4}-\d{2}(-\d{2})?))?"
+)
 
 
 class Source(Protocol):
@@ -105,7 +108,8 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
     Parameters
     ----------
     reference
-        A study by name, id or first digits: all its sketches. ``STUDY@FIRST:LAST``: those of some
+        A study by name, id or first digits: all its sketches. ``STUDY@2013-03-01:2013-05-31`` or
+        ``STUDY@2013-03``: those of some days or months in UTC. ``STUDY@FIRST:LAST``: those of some
         slots. Or the id of a snapshot.
 
     Raises
@@ -122,7 +126,7 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
         plan = client.plan(client.snapshot_sums(reference).study_id)
         return Snapshot(client=client, snapshot_id=reference, plan=plan)
     made = client.snapshot(study, **slots)
-    return Snapshot(client=client, snapshot_id=made["snapshot_id"], plan=plan)
+    return Snapshot(client=client, snapshot_id=made.snapshot_id, plan=plan)
 
 
 def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
@@ -131,6 +135,9 @@ def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
         # Before slots: a study may have a name that ends as they do.
         return client.find_study(reference), {}
     except NotFoundError:
+        if days := _DAYS.fullmatch(reference):
+            period = {"start": days["first"], "end": days["last"] or days["first"]}
+            return client.find_study(days["study"]), period
         chosen = _SLOTS.fullmatch(reference)
         if chosen is None:
             raise

@@ -35,6 +35,7 @@ from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
 from shared.plan import SketchPlan, plan_from_spec
 from shared.privacy import calibrate_mechanism
+from shared.wire.bodies.results import SnapshotBody
 
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
@@ -48,7 +49,7 @@ class Outcome:
 
     plan: SketchPlan
     result: DecodeResult
-    snapshot: dict[str, Any]
+    snapshot: SnapshotBody
     baseline: Baseline
     relative_sse: float
     reports: dict[str, dict[str, Any]]
@@ -61,16 +62,16 @@ class Outcome:
         plan, snapshot = self.plan, self.snapshot
         laplace = calibrate_mechanism(replace(plan.privacy_target, mechanism="discrete-laplace"))
         noise = compute_noise_energy(
-            noise_variance_sum=snapshot["n_sketches"] * laplace.variance,
+            noise_variance_sum=snapshot.n_sketches * laplace.variance,
             amplitude=plan.amplitude,
             alpha=plan.alpha,
-            n_records=snapshot["n_records"],
+            n_records=snapshot.n_records,
         )
         return predict_snr(
-            signal_energy=snapshot["signal_energy"],
+            signal_energy=snapshot.signal_energy,
             noise_energy=noise,
             alpha=plan.alpha,
-            n_records=snapshot["n_records"],
+            n_records=snapshot.n_records,
         )
 
     def total(self, name: str) -> int:
@@ -84,8 +85,8 @@ class Outcome:
             "verdict": self.result.verdict,
             "snr": round(self.result.snr, 2),
             "snr_with_laplace": round(self.snr_with_laplace, 2),
-            "sketches": self.snapshot["n_sketches"],
-            "records": self.snapshot["n_records"],
+            "sketches": self.snapshot.n_sketches,
+            "records": self.snapshot.n_records,
             "bytes_sent": self.total("bytes_sent"),
             "raw_bytes": self.total("raw_bytes_read"),
             "epsilon_per_record": str(self.plan.release.epsilon),
@@ -194,7 +195,7 @@ def _run(
     try:
         with Client(aggregator.url, key=aggregator.key) as client:
             step("publishing the study, enrolling three devices")
-            study_id = client.create_study(STUDY_NAME, plan)["study_id"]
+            study_id = client.create_study(STUDY_NAME, plan).study_id
             configs = {
                 airport: enrol_device(
                     folder,
@@ -212,7 +213,7 @@ def _run(
             step("decoding the global sketch")
             snapshot = client.snapshot(study_id)
             decode = client.decode(
-                study_id, n_clusters=n_clusters, snapshot_id=snapshot["snapshot_id"]
+                study_id, n_clusters=n_clusters, snapshot_id=snapshot.snapshot_id
             )
             # Shown whatever its verdict: a demonstration knows the truth too.
             result = decode.wait(allow_unusable=True)
@@ -242,7 +243,7 @@ def _draw(outcome: Outcome, path: Path) -> None:
         outcome.result,
         pairs=((0, 1), (2, 3)),
         title=(
-            f"Weather patterns of three airports, from {outcome.snapshot['n_sketches']} private "
+            f"Weather patterns of three airports, from {outcome.snapshot.n_sketches} private "
             f"sketches (epsilon = {outcome.plan.release.epsilon} for each record)"
         ),
         readings=[read_weather(centroid) for centroid in outcome.result.centroids],
@@ -260,9 +261,9 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
     facts = Table(show_header=False, box=None, padding=(0, 1))
     for name, words in (
         ("verdict", f"{result.verdict}: {result.reason}"),
-        ("records", f"{outcome.snapshot['n_records']:,} on three devices; {unsketchable} lacked a "
+        ("records", f"{outcome.snapshot.n_records:,} on three devices; {unsketchable} lacked a "
          "value, kept their place and added nothing"),
-        ("sent", f"{outcome.snapshot['n_sketches']} sketches, {sent:,} bytes; the raw data have "
+        ("sent", f"{outcome.snapshot.n_sketches} sketches, {sent:,} bytes; the raw data have "
          f"{raw:,} bytes, {raw / sent:.0f} times as many, and stayed where they are"),
         ("signal to noise", f"SNR {result.snr:.0f} with {plan.release.mechanism} noise; "
          f"{outcome.snr_with_laplace:.0f} with the seed paper's Laplace noise; {result.quality}"),

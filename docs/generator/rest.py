@@ -20,6 +20,7 @@ _TITLES = {
     "sketches": "Sketches",
     "snapshots": "Snapshots",
     "decodes": "Decodes",
+    "analyses": "Analyses",
     "operators": "Operators",
     "operations": "Health and metrics",
     "problems": "Problems",
@@ -142,7 +143,7 @@ def _example_of(document: Document, content: Document) -> Any:
         return content["example"]
     schemas = document["components"]["schemas"]
     schema = content.get("schema", {})
-    for part in schema.get("anyOf", [schema]):
+    for part in schema.get("anyOf", schema.get("oneOf", [schema])):
         known = schemas.get(_reference(part), {})
         if "example" in known:
             return known["example"]

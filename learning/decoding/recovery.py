@@ -17,6 +17,7 @@ from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
 from learning.decoding.ladder import climb
 from learning.decoding.pooling import choose_members, pool_clusters
 from learning.decoding.problem import DecodingProblem
+from learning.decoding.responses import respond
 from learning.decoding.settings import check_count, check_flag
 from learning.decoding.solution import Solution
 from learning.decoding.solver import Monitor
@@ -119,7 +120,7 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        for_fits, for_ladder, for_members, for_pool = rng.spawn(4)
+        for_fits, for_ladder, for_members, for_pool, for_bars = rng.spawn(5)
         target = prepare_target(problem)
         fits = fit_clusters(
             target,
@@ -133,9 +134,25 @@ class MixtureDecoder:
         best = min(fits, key=lambda fit: fit.objective)
         clusters = pool_clusters(
             target, members, best.atoms.centres, rng=for_pool, monitor=monitor.part(0.9, 1.0)
+        ).sort()
+        responses = respond(
+            members,
+            clusters,
+            lower=target.lower,
+            upper=target.upper,
+            rng=for_bars,
+            monitor=monitor,
         )
         solution = assemble_pooled_solution(
-            problem, target, fits, candidates, clusters, plan_unit=stated.unit, solver=self.name
+            problem,
+            target,
+            fits,
+            candidates,
+            clusters,
+            members=members,
+            responses=responses,
+            plan_unit=stated.unit,
+            solver=self.name,
         )
         monitor.reach(1.0)
         return solution

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.limbs import add_limbs
+from learning.estimate.limbs import add_limbs, subtract_limbs
 from learning.estimate.sizes import SizeMoments
 
 
@@ -37,6 +37,14 @@ class Totals:
             sums=self.sums + other.sums,
             size_sums=add_limbs(self.size_sums, other.size_sums),
             moments=self.moments + other.moments,
+        )
+
+    def __sub__(self, other: Totals) -> Totals:
+        """Return the sums without the sketches of another, which these include."""
+        return Totals(
+            sums=self.sums - other.sums,
+            size_sums=subtract_limbs(self.size_sums, other.size_sums),
+            moments=self.moments - other.moments,
         )
 
     @property

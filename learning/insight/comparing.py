@@ -15,6 +15,7 @@ from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.null_law import draw_errors
 from learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
+from learning.insight.shared_law import PairLaw, PairStatistics
 from learning.insight.statistics import Statistics, compute_sigma
 from learning.insight.tails import NullDraws, SmallerDraws, adjust_holm
 from shared.errors import DecodingError
@@ -22,12 +23,14 @@ from shared.errors import DecodingError
 __all__ = [
     "LEVEL",
     "N_DRAWS",
+    "SATURATED",
     "SMALLEST_SHIFT",
     "Change",
     "Comparison",
     "NullLaw",
     "compare",
     "compare_means",
+    "describe_p",
     "draw_null",
     "measure_size",
     "require_disjoint",
@@ -41,10 +44,13 @@ SMALLEST_SHIFT: Final = 0.1
 differs."""
 _NAMED: Final = 0.05
 _MOST_TOLD = 5
-_SATURATED: Final = 1.0
+SATURATED: Final = 1.0
 """Scales beyond which a common shift turns the features too far to be told from a longer one."""
 _LEAST_DRAWS: Final = 100
 _PRINTED: Final = 1e-4
+
+
+AnyStatistics = Statistics | PairStatistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +155,15 @@ class Comparison:
     def describe(self) -> tuple[str, ...]:
         """Describe the comparison: size, certainty, words, then the assumptions."""
         return (
-            f"size: {self._describe_size()}",
+            f"size: {self.describe_size()}",
             f"certainty: {describe_p(self.p, self.n_draws)}",
             f"changes: {self._describe_changes()}",
             *self.assumptions,
         )
 
-    def _describe_size(self) -> str:
-        if self.size > _SATURATED:
+    def describe_size(self) -> str:
+        """Describe the size in words, to follow a verb."""
+        if self.size > SATURATED:
             return "as if every record had moved by more than 1 scale"
         return (
             f"as if every record had moved by {self.size:.2f} scales (error {self.size_error:.2f})"
@@ -314,7 +321,7 @@ def compare_means(
     model: StudyModel,
     first: SelectionMean,
     second: SelectionMean,
-    law: NullLaw,
+    law: NullLaw | PairLaw,
     *,
     level: float = LEVEL,
     smallest_shift: float = SMALLEST_SHIFT,
@@ -324,7 +331,7 @@ def compare_means(
     p_all = law.all.estimate_p(float(law.statistics.measure_all(difference)[0]))
     p_moved = law.moved.estimate_p(float(law.statistics.measure_moved(difference)[0]))
     smaller = SmallerDraws(first=law.all, second=law.moved)
-    size, size_error = measure_size(model, difference[0], law.statistics.sigma, law.all)
+    size, size_error = measure_size(model, law.statistics, difference[0], law.all)
     return Comparison(
         first=first.name,
         second=second.name,
@@ -342,7 +349,7 @@ def compare_means(
 
 
 def measure_size(
-    model: StudyModel, difference: Floats, sigma: Floats, law: NullDraws
+    model: StudyModel, statistics: AnyStatistics, difference: Floats, law: NullDraws
 ) -> tuple[float, float]:
     """Measure the equivalent common shift and its standard error, in the plan's scales.
 
@@ -352,14 +359,15 @@ def measure_size(
     excess = max(0.0, float(difference @ difference) - law.mean)
     energy = max(model.energy_per_shift, np.finfo(float).tiny)
     size = math.sqrt(excess / energy)
-    product = sigma @ difference
-    crossed = max(0.0, float(difference @ product) - float(np.sum(sigma**2)))
-    deviation = math.sqrt(law.deviation**2 + 4.0 * crossed)
+    crossed, chance = statistics.measure_variance(difference)
+    deviation = math.sqrt(law.deviation**2 + 4.0 * max(0.0, crossed - chance))
     # To first order deviation / (2 size Q); finite for a size of 0 too.
     return size, math.sqrt(size**2 + deviation / energy) - size
 
 
-def _list_changes(model: StudyModel, law: NullLaw, difference: Floats) -> tuple[Change, ...]:
+def _list_changes(
+    model: StudyModel, law: NullLaw | PairLaw, difference: Floats
+) -> tuple[Change, ...]:
     estimates = law.statistics.estimate_changes(difference)[0]
     errors = law.statistics.errors
     # Every parameter's score has one law up to chance, so that all draws serve each.

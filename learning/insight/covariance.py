@@ -27,6 +27,7 @@ __all__ = [
     "compute_covariance",
     "pool_densities",
     "stack",
+    "too_many_frequencies",
 ]
 
 Floats = NDArray[np.float64]
@@ -143,11 +144,7 @@ def compute_covariance(
     """
     m = frequencies.shape[1]
     if m > MOST_FREQUENCIES:
-        raise DecodingError(
-            f"must be at most {MOST_FREQUENCIES} for this and is {m}",
-            field="n_frequencies",
-            fix="compare studies whose plans have fewer frequencies",
-        )
+        raise too_many_frequencies(m)
     sums, differences = _add_pairs(density, frequencies, centre)
     phi = density.weights @ compute_atoms(density, frequencies, centre)
     covariance = np.empty((2 * m, 2 * m))
@@ -161,6 +158,15 @@ def compute_covariance(
         both = np.tile(block_of, 2)
         covariance[both[:, None] != both] = 0.0
     return covariance
+
+
+def too_many_frequencies(m: int) -> DecodingError:
+    """Return the error of a plan whose covariance is too large."""
+    return DecodingError(
+        f"must be at most {MOST_FREQUENCIES} for this and is {m}",
+        field="n_frequencies",
+        fix="compare studies whose plans have fewer frequencies",
+    )
 
 
 def _add_pairs(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
+from learning.decoding.problem import DecodingProblem
 from learning.estimate.counts import count_records, put_count
 from learning.estimate.posing import pose_problem
 from learning.estimate.totals import Totals
@@ -18,20 +20,19 @@ from learning.insight.comparing import (
     compare,
     require_disjoint,
 )
+from learning.insight.covariance import MOST_FREQUENCIES, too_many_frequencies
 from learning.insight.model import StudyModel, explain
 from learning.insight.selection import Selection, require_supported
 from shared.errors import DecodingError
 from shared.plan import SketchPlan
 
-__all__ = ["compare_selections", "fit_model"]
+__all__ = ["compare_selections", "fit_model", "pose_pooled"]
 
 _LEAST_SNR: Final = 1.0
 
 
-def fit_model(
-    plan: SketchPlan, totals: Totals, *, n_clusters: int, rng: np.random.Generator
-) -> StudyModel:
-    """Fit k clusters, and a density, to the sums of all sketches that are to be compared.
+def pose_pooled(plan: SketchPlan, totals: Totals, *, n_clusters: int) -> DecodingProblem:
+    """Pose the inverse problem of all sketches that are to be compared.
 
     Raises
     ------
@@ -39,6 +40,8 @@ def fit_model(
         The plan is not supported; the sums hold nothing but noise; or k does not suit them.
     """
     require_supported(plan)
+    if plan.n_frequencies > MOST_FREQUENCIES:
+        raise too_many_frequencies(plan.n_frequencies)
     count = count_records(plan, totals)
     utility = estimate_utility(plan, totals, count, SIZE_WEIGHTS)
     if not utility.n_covered or not utility.snr >= _LEAST_SNR:
@@ -48,14 +51,34 @@ def fit_model(
             field="selection",
             fix="compare more sketches",
         )
-    problem = pose_problem(
+    return pose_problem(
         plan,
         put_count(totals, count),
         SIZE_WEIGHTS,
         signal_energy=utility.signal_energy,
         n_clusters=n_clusters,
     )
-    found = explain(problem, rng=rng)
+
+
+def fit_model(
+    plan: SketchPlan,
+    totals: Totals,
+    *,
+    n_clusters: int,
+    rng: np.random.Generator,
+    cancelled: Callable[[], bool] | None = None,
+) -> StudyModel:
+    """Fit k clusters, and a density, to the sums of all sketches that are to be compared.
+
+    Raises
+    ------
+    WrongStatisticError, DecodingError
+        As :func:`pose_pooled`.
+    DecodingCancelledError
+        ``cancelled`` returned true.
+    """
+    problem = pose_pooled(plan, totals, n_clusters=n_clusters)
+    found = explain(problem, rng=rng, cancelled=cancelled)
     return StudyModel(plan=plan, fit=found.fit, density=found.density)
 
 
@@ -68,6 +91,7 @@ def compare_selections(
     seed: int = 0,
     level: float = LEVEL,
     smallest_shift: float = SMALLEST_SHIFT,
+    cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Comparison, StudyModel]:
     """Compare two disjoint selections under the clusters of both together.
 
@@ -81,14 +105,19 @@ def compare_selections(
         Of the fit and the draws; the same sums and seed give the same answer.
     level, smallest_shift
         An alarm needs a p-value below the one and a size above the other.
+    cancelled
+        Polled between steps.
 
     Raises
     ------
     WrongStatisticError, DecodingError
-        As :func:`fit_model`; or the selections overlap, or one is empty.
+        As :func:`pose_pooled`; or the selections overlap, or one is empty.
+    DecodingCancelledError
+        ``cancelled`` returned true.
     """
     require_disjoint(first, second)
     for_fit, for_draws = np.random.default_rng(seed).spawn(2)
-    model = fit_model(plan, first.totals + second.totals, n_clusters=n_clusters, rng=for_fit)
+    whole = first.totals + second.totals
+    model = fit_model(plan, whole, n_clusters=n_clusters, rng=for_fit, cancelled=cancelled)
     found = compare(model, first, second, rng=for_draws, level=level, smallest_shift=smallest_shift)
     return found, model

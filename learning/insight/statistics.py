@@ -20,11 +20,11 @@ from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.selection import Errors
 
-__all__ = ["PRIOR", "Statistics", "compute_sigma"]
+__all__ = ["PRIOR", "RIDGE", "Statistics", "compute_sigma"]
 
 PRIOR: Final = 0.3
 """s: standard deviation of a change before the sketches are seen, in units of the parameters."""
-_RIDGE: Final = 0.1
+RIDGE: Final = 0.1
 """Of the mean variance of a coordinate: bounds what a wrong covariance can do to its inverse."""
 
 
@@ -65,7 +65,7 @@ class Statistics:
 
         whitened = self.sigma.copy()
         diagonal = np.diag_indices(len(whitened))
-        whitened[diagonal] += _RIDGE * float(np.mean(whitened[diagonal]))
+        whitened[diagonal] += RIDGE * float(np.mean(whitened[diagonal]))
         solved: Floats = cho_solve(cho_factor(whitened), self.model.jacobian.T).T
         return solved
 
@@ -104,3 +104,7 @@ class Statistics:
             "np,np->n", differences @ self.projection.T, self.estimate_changes(differences)
         )
         return moved
+
+    def measure_variance(self, difference: Floats) -> tuple[float, float]:
+        """Compute ``D' Sigma D`` and ``tr Sigma^2`` of a difference of shape ``(2 m,)``."""
+        return float(difference @ self.sigma @ difference), float(np.sum(self.sigma**2))

@@ -56,17 +56,43 @@ class NullDraws:
             return counted
         return min(self._extrapolate(value), (1.0 + _COUNTED) / (self.draws.size + 1.0))
 
-    def _extrapolate(self, value: float) -> float:
-        from scipy.special import gammaincc  # noqa: PLC0415 - a server never needs it
+    def estimate_lower_p(self, value: float) -> float:
+        """Estimate the probability of at most a value, in the same way."""
+        n_below = int(np.searchsorted(self._ascending, value, side="right"))
+        counted = (1.0 + n_below) / (self.draws.size + 1.0)
+        if n_below >= _COUNTED:
+            return counted
+        return min(
+            self._extrapolate(value, is_lower=True), (1.0 + _COUNTED) / (self.draws.size + 1.0)
+        )
+
+    def find_value(self, p: float) -> float:
+        """Find the value that is reached with a small probability, by the matched gamma variate."""
+        from scipy.special import gammainccinv, ndtri  # noqa: PLC0415 - a server never needs it
+
+        if not self.deviation > 0.0:
+            return self.mean
+        if self._skewness < _NEARLY_SYMMETRIC:
+            return self.mean - self.deviation * float(ndtri(p))
+        shape = 4.0 / self._skewness**2
+        z = (float(gammainccinv(shape, p)) - shape) / math.sqrt(shape)
+        return self.mean + self.deviation * z
+
+    @cached_property
+    def _skewness(self) -> float:
+        return float(np.mean(((self.draws - self.mean) / self.deviation) ** 3))
+
+    def _extrapolate(self, value: float, *, is_lower: bool = False) -> float:
+        from scipy.special import gammainc, gammaincc  # noqa: PLC0415 - a server never needs it
 
         if not self.deviation > 0.0:
             return 1.0 / (self.draws.size + 1.0)
-        standard = (self.draws - self.mean) / self.deviation
-        skewness, z = float(np.mean(standard**3)), (value - self.mean) / self.deviation
-        if skewness < _NEARLY_SYMMETRIC:
-            return 0.5 * math.erfc(z / math.sqrt(2.0))
-        shape = 4.0 / skewness**2
-        return float(gammaincc(shape, max(0.0, shape + z * math.sqrt(shape))))
+        z = (value - self.mean) / self.deviation
+        if self._skewness < _NEARLY_SYMMETRIC:
+            return 0.5 * math.erfc((-z if is_lower else z) / math.sqrt(2.0))
+        shape = 4.0 / self._skewness**2
+        reached = max(0.0, shape + z * math.sqrt(shape))
+        return float((gammainc if is_lower else gammaincc)(shape, reached))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,7 +16,13 @@ from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import delete, insert, select, update
 
-from aggregator.records import ExcludedSketches, RetiredKeyRecord, Selection, SketchRecord
+from aggregator.records import (
+    ExcludedSketches,
+    JobRecord,
+    RetiredKeyRecord,
+    Selection,
+    SketchRecord,
+)
 from aggregator.services.sketches.storing import Upload, UploadWriter
 from aggregator.storage import Transaction
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
@@ -196,10 +202,12 @@ class DropsWhatWaits(Transaction):
 class StoresLateAnswers(Transaction):
     """Lets a worker answer that lost its lease."""
 
-    async def finish_decode(self, decode_id: bytes, token: bytes, **ended: Any) -> bool:
-        decode = await self.get_decode(decode_id)
-        held = token if decode is None else decode.lease_token or token
-        return await super().finish_decode(decode_id, held, **ended)
+    async def finish_job(
+        self, kind: type[JobRecord], job_id: bytes, token: bytes, **ended: Any
+    ) -> bool:
+        job = await self.get_job(kind, job_id)
+        held = token if job is None else job.lease_token or token
+        return await super().finish_job(kind, job_id, held, **ended)
 
 
 class TrustsOtherBytes(Transaction):

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aggregator.metrics import DECODE_STATES, Metrics
-from aggregator.records import DecodeState
+from aggregator.metrics import JOB_STATES, Metrics
+from aggregator.records import JobState
 from shared.wire import problem_types
 from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.serving import Server, open_server
@@ -93,11 +93,11 @@ async def test_labels_have_values_that_are_known_beforehand(server: Server) -> N
     assert set(re.findall(r'route="([^"]*)"', text)) <= known
     slugs = {problem.slug for problem in problem_types()}
     assert set(re.findall(r'problem="([^"]*)"', text)) <= slugs
-    assert set(re.findall(r'state="([^"]*)"', text)) == set(DECODE_STATES)
+    assert set(re.findall(r'state="([^"]*)"', text)) == set(JOB_STATES)
 
 
 def test_every_state_of_a_decode_has_a_metric() -> None:
-    assert set(DecodeState.__args__) == set(DECODE_STATES)  # type: ignore[attr-defined]
+    assert set(JobState.__args__) == set(JOB_STATES)  # type: ignore[attr-defined]
 
 
 def find_expressions(part: Any) -> list[str]:

@@ -1,14 +1,13 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analyst.cli.decodes import _describe
 from analyst.cli.options import show
-from analyst.results import DecodeResult
 from shared import command
 from shared.plan import compute_plan_digest, plan_from_json
+from tests.analyst.results.made import make_result
 
 KEY = f"sfk_{16 * '0'}_{43 * 'a'}"
 SPEC = Path(__file__).parents[2] / "deploy" / "demo" / "plan.toml"
@@ -96,29 +95,6 @@ def test_digest_on_the_page_is_the_plans(capsys: pytest.CaptureFixture[str]) -> 
     digest = compute_plan_digest(plan_from_json(json.loads(capsys.readouterr().out))).hex()
     command.main(["plan", "show", str(SPEC)])
     assert digest in capsys.readouterr().out
-
-
-def make_result(names: tuple[str, ...] = ("flow",)) -> DecodeResult:
-    return DecodeResult(
-        decode_id="d",
-        snapshot_id="s",
-        names=names,
-        units=("l/s",) * len(names),
-        centroids=np.array([[1.0], [23456.0]]) * np.ones(len(names)),
-        weights=np.array([0.9, 0.1]),
-        snr=100.0,
-        quality="relative SSE between 1.00 and 1.30 is expected",
-        privacy="private",
-        residual=0.1,
-        noise_floor=0.1,
-        warnings=(),
-        decoder="mixture",
-        decoder_version=2,
-        seconds=1.0,
-        verdict="rough",
-        reason="noise is strong",
-        resolved=np.array([True, False]),
-    )
 
 
 def test_the_verdict_is_the_first_line_and_blurred_centroids_are_counted(

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from analyst import Client
-from analyst.connection import Connection
-from analyst.decode import Decode
+from analyst.client import Decode
+from analyst.client.synchronous.connection import Connection
 from shared.errors import (
     ConfigError,
     DecodingError,
@@ -19,9 +19,12 @@ from shared.errors import (
     SketchError,
     TransportError,
 )
+from shared.plan import plan_to_json
+from shared.structure import structure
 from shared.wire import problem_document
 from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.results import DecodeBody, ResultBody
+from shared.wire.bodies.devices import PlanBody
+from shared.wire.bodies.results import DecodeBody, ResultBody, SnapshotBody
 from tests.aggregator.fleet import make_plan
 
 ID = "d0" * 32
@@ -39,11 +42,23 @@ FAILED = RUNNING | {
 Answers = Callable[[str, int], httpx.Response]
 
 
+def answer_origin(path: str) -> httpx.Response | None:
+    """Answer requests for the snapshot and the plan that a result comes from."""
+    if path.startswith("/v1/snapshots/"):
+        return httpx.Response(200, json=make_sample(SnapshotBody))
+    if path.endswith("/plan"):
+        document = (make_sample(PlanBody) or {}) | {"plan": plan_to_json(make_plan())}
+        return httpx.Response(200, json=document)
+    return None
+
+
 def connect(answer: Answers) -> tuple[Decode, list[str]]:
     """Follow a decode at a server that answers the n-th request for a path so."""
     asked: list[str] = []
 
     def handle(request: httpx.Request) -> httpx.Response:
+        if (origin := answer_origin(request.url.path)) is not None:
+            return origin
         asked.append(request.url.path)
         return answer(request.url.path, asked.count(request.url.path))
 
@@ -157,6 +172,7 @@ ARGUMENTS: dict[str, Any] = {
     "reason": "r",
     "n_clusters": 2,
     "seconds": 0.0,
+    "decode": structure(DecodeBody, DONE, strict=False),
 }
 """Arguments of each method, by the name of the parameter."""
 WITHOUT_SERVER = ("close", "pause")

@@ -4,7 +4,7 @@ from email.utils import formatdate
 import httpx
 import pytest
 
-from analyst.connection import Connection
+from analyst.client.synchronous.connection import Connection
 from shared.errors import OverloadedError, TransportError
 from shared.wire import problem_document
 

@@ -7,26 +7,18 @@ import pytest
 from analyst import DecodeResult
 from analyst.estimators import PrivatePCA
 from analyst.plots import plot_centroids, plot_components, save_figure
+from tests.analyst.results import made
 
 
 def make_result(k: int) -> DecodeResult:
     rng = np.random.default_rng(0)
-    return DecodeResult(
-        decode_id="d",
-        snapshot_id="s",
-        names=("a", "b", "c"),
-        units=("m", "s", "1"),
-        centroids=rng.normal(size=(k, 3)),
-        weights=np.full(k, 1 / k),
-        snr=50.0,
-        quality="",
-        privacy="",
-        residual=0.0,
-        noise_floor=0.0,
-        warnings=(),
-        decoder="cl-ompr",
-        decoder_version=1,
-        seconds=0.1,
+    centroids = rng.normal(size=(k, 3)).tolist()
+    return made.make_result(
+        ("a", "b", "c"),
+        ("m", "s", "1"),
+        centroids=centroids,
+        weights=[1 / k] * k,
+        resolved=[True] * k,
     )
 
 

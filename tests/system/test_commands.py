@@ -67,7 +67,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     server = Aggregator.start(folder)
     try:
         with Client(server.url, key=server.key) as client:
-            study = str(client.create_study("desk", plan_from_spec(SPEC))["study_id"])
+            study = client.create_study("desk", plan_from_spec(SPEC)).study_id
             token = client.create_token(study)
         data = folder / "records.csv"
         lines = [f"{i},{i % 9 - 4},{i % 7 - 3}\n" for i in range(4 * SLOT_S)]

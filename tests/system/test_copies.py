@@ -31,7 +31,7 @@ class Site:
         write_records(self.data, n=2000, seed=1)
         self.server = Aggregator.start(folder / "server")
         with Client(self.server.url, key=self.server.key) as client:
-            self.study = str(client.create_study("copied", plan_from_spec(SPEC))["study_id"])
+            self.study = client.create_study("copied", plan_from_spec(SPEC)).study_id
             token = client.create_token(self.study)
         self.agent: Agent = make_agent(
             folder / "north",
@@ -91,8 +91,8 @@ def test_a_state_that_was_put_back_while_the_server_was_away_sends_no_second_noi
     # It stays so, and the server was never shown another noise.
     assert site.agent.run("once").returncode == 3
     with Client(site.server.url, key=site.server.key) as client:
-        assert client.snapshot(site.study)["n_sketches"] == 2
-        assert client.refusals(site.study)["items"] == []
+        assert client.snapshot(site.study).n_sketches == 2
+        assert client.refusals(site.study).items == []
 
 
 def test_a_server_with_an_older_database_is_told_of_and_gets_what_it_lacks(site: Site) -> None:
@@ -119,6 +119,6 @@ def test_a_server_with_an_older_database_is_told_of_and_gets_what_it_lacks(site:
     with Client(site.server.url, key=site.server.key) as client:
         snapshot = client.snapshot(site.study)
         sums = read_sums(site.server, snapshot)
-    assert (snapshot["n_sketches"], snapshot["n_records"]) == (5, 5000)
+    assert (snapshot.n_sketches, snapshot.n_records) == (5, 5000)
     width = plan_from_spec(SPEC).payload_width
     assert np.array_equal(sums, sum_sent([site.agent], width))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from analyst import Client
 from deploy.demo.cluster import Aggregator
 from shared.plan import plan_from_spec
 from shared.wire import decode_message
+from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.soak import small_and_soak
 from tests.system.agents import Agent, make_agent
@@ -96,7 +98,7 @@ def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     records = tmp_path / "records.csv"
     pause = random.Random(5)
     with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:
-        study_id = str(client.create_study("killed", plan_from_spec(spec))["study_id"])
+        study_id = client.create_study("killed", plan_from_spec(spec)).study_id
         agent = make_agent(
             tmp_path / "agent",
             data=records,
@@ -126,11 +128,11 @@ def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     aggregator.stop()
     assert n_released >= n_cycles // 2
     if spec is REPORTS:
-        slots = [sketch["slots"] for sketch in stored]
-        assert sorted(slots) == [[i, i] for i in range(count_slots(load.n_records))]
+        slots = [sketch.slots for sketch in stored if sketch.slots]
+        assert sorted(slots) == [(i, i) for i in range(count_slots(load.n_records))]
     else:
         ((still_open,),) = query(state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows")
-        n_stored = sum(sketch["n_records"] for sketch in stored)
+        n_stored = sum(sketch.n_records or 0 for sketch in stored)
         assert n_stored + int(str(still_open)) == load.n_records
     require_the_same_bytes(state, stored)
 
@@ -150,7 +152,7 @@ def _is_done(agent: Agent, n_records: int, *, of_reports: bool) -> bool:
     return n_waiting == 0 and int(str(n_sent)) >= n_records - 9
 
 
-def require_the_same_bytes(state: Path, stored: list[dict[str, Any]]) -> None:
+def require_the_same_bytes(state: Path, stored: Sequence[SketchBody]) -> None:
     """Check that what the server has is what the outbox kept, sketch by sketch."""
     rows = query(state, "SELECT sequence, state, message FROM outbox")
     assert {row[1] for row in rows} == {"sent"}
@@ -159,4 +161,4 @@ def require_the_same_bytes(state: Path, stored: list[dict[str, Any]]) -> None:
         for row in rows
         if isinstance(row[2], bytes)
     }
-    assert {s["sequence"]: s["payload_digest"] for s in stored} == kept
+    assert {s.sequence: s.payload_digest for s in stored} == kept

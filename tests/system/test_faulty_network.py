@@ -19,6 +19,7 @@ from device_agent.agent.once import run_once
 from device_agent.server import transport
 from device_agent.settings.agent_settings import Settings, load_settings
 from shared.plan import plan_from_spec
+from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import CONFIG
 from tests.system.proxy import FAULTS, FaultyProxy
@@ -50,7 +51,7 @@ class Device:
         self.n_slots = 0
         with Client(aggregator.url, key=aggregator.key) as client:
             self.study_id = str(
-                client.create_study(name, plan_from_spec(SPEC), allow_same_plan=True)["study_id"]
+                client.create_study(name, plan_from_spec(SPEC), allow_same_plan=True).study_id
             )
             token = client.create_token(self.study_id)
         enrol_device(self._settings(aggregator.url), token=token, clock=time.time)
@@ -75,14 +76,14 @@ class Device:
         settings = self._settings(f"http://127.0.0.1:{port}")
         return run_once(settings, send=True, send_for_s=0.0, clock=time.time)
 
-    def stored(self) -> list[dict[str, Any]]:
+    def stored(self) -> list[SketchBody]:
         with Client(self.aggregator.url, key=self.aggregator.key) as client:
             return list(client.sketches(self.study_id))
 
     def require_each_once(self) -> None:
         stored = self.stored()
-        assert sorted(sketch["sequence"] for sketch in stored) == list(range(self.n_slots))
-        assert {sketch["n_records"] for sketch in stored} == {12}
+        assert sorted(sketch.sequence for sketch in stored) == list(range(self.n_slots))
+        assert {sketch.n_records for sketch in stored} == {12}
         require_the_same_bytes(self.state, stored)
         events = query(self.state, "SELECT sequence FROM events ORDER BY id")
         assert events == [(i,) for i in range(self.n_slots)]
@@ -148,7 +149,7 @@ def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(
     with FaultyProxy(port_of(device.aggregator), choose) as proxy:
         for _ in range(3):
             device.once(proxy.port)
-        assert {1, 2} <= {sketch["sequence"] for sketch in device.stored()}
+        assert {1, 2} <= {sketch.sequence for sketch in device.stored()}
     device.hurry()
     assert device.once(port_of(device.aggregator)).outbox.waiting == 0
     device.require_each_once()

@@ -51,7 +51,7 @@ def test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public(
         "window": {"kind": "time", "origin": origin, "length_s": LENGTH},
     }
     with Client(aggregator.url, key=aggregator.key) as client:
-        study_id = str(client.create_study("presence", plan_from_spec(spec))["study_id"])
+        study_id = client.create_study("presence", plan_from_spec(spec)).study_id
         agents: list[Agent] = []
         for site, numbers in (("north", [2000, 0, 1000, 7]), ("south", [0, 2000, 0, 0])):
             write_slots(tmp_path / f"{site}.csv", origin, numbers, seed=len(agents))
@@ -68,15 +68,14 @@ def test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public(
         for agent in agents:
             assert (agent.once()["released"], agent.once()["sent"]) == (3, 3)
         sketches = list(client.sketches(study_id))
-        assert sorted(sketch["slots"] for sketch in sketches) == [
-            [i, i] for i in (0, 0, 1, 1, 2, 2)
-        ]
-        assert {sketch["n_records"] for sketch in sketches} == {None}
-        assert client.study(study_id)["n_records"] is None
+        slots = sorted(sketch.slots for sketch in sketches if sketch.slots)
+        assert slots == [(i, i) for i in (0, 0, 1, 1, 2, 2)]
+        assert {sketch.n_records for sketch in sketches} == {None}
+        assert client.study(study_id).n_records is None
         snapshot = client.snapshot(study_id)
-        assert (snapshot["n_sketches"], snapshot["n_devices"]) == (6, 2)
+        assert (snapshot.n_sketches, snapshot.n_devices) == (6, 2)
         # Six standard errors: false alarms below one in 10^4, whatever the tails.
-        assert abs(snapshot["n_records"] - 5000) <= 6 * snapshot["n_records_error"]
+        assert abs(snapshot.n_records - 5000) <= 6 * snapshot.n_records_error
         result = client.decode(study_id, n_clusters=3).wait()
         with pytest.raises(ConfigError, match="weighting"):
             client.snapshot(study_id, weighting="noise-optimal")

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -15,6 +14,7 @@ from analyst import Client
 from deploy.demo.cluster import Aggregator, run_command
 from shared.plan import plan_from_spec
 from shared.wire import decode_message, decode_payload
+from shared.wire.bodies.results import SnapshotBody
 from tests.system.agents import Agent, make_agent
 from tests.system.test_whole_path import SPEC, write_records
 
@@ -30,10 +30,10 @@ def sum_sent(agents: list[Agent], width: int) -> np.ndarray[tuple[int], np.dtype
     return total
 
 
-def read_sums(server: Aggregator, snapshot: dict[str, Any]) -> list[int]:
+def read_sums(server: Aggregator, snapshot: SnapshotBody) -> list[int]:
     """Read the exact sums of a snapshot, which are not among what the client shows of it."""
     answer = httpx.get(
-        f"{server.url}/v1/snapshots/{snapshot['snapshot_id']}",
+        f"{server.url}/v1/snapshots/{snapshot.snapshot_id}",
         headers={"Authorization": f"Bearer {server.key}"},
     )
     return list(answer.raise_for_status().json()["sums"])
@@ -57,7 +57,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
     try:
         agents = []
         with Client(server.url, key=server.key) as client:
-            study = str(client.create_study("restored", plan)["study_id"])
+            study = client.create_study("restored", plan).study_id
             for number, site in enumerate(("north", "south")):
                 data = tmp_path / f"{site}.csv"
                 write_records(data, n=2000, seed=number)
@@ -87,7 +87,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
         # With a key of its own: that of the first start is in the backup as well.
         server = Aggregator.start(folder, port=port)
         with Client(server.url, key=server.key) as client:
-            assert client.snapshot(study)["n_sketches"] == 4
+            assert client.snapshot(study).n_sketches == 4
             for agent in agents:
                 assert "was restored from a backup" in " ".join(agent.once()["messages"])
             # Once more, and there is nothing left to do.
@@ -95,7 +95,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
                 assert agent.once()["messages"] == []
             snapshot = client.snapshot(study)
             sums = read_sums(server, snapshot)
-        assert (snapshot["n_sketches"], snapshot["n_records"]) == (10, 10_000)
+        assert (snapshot.n_sketches, snapshot.n_records) == (10, 10_000)
         assert np.array_equal(sums, sum_sent(agents, plan.payload_width))
     finally:
         server.stop()
@@ -112,7 +112,7 @@ def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_p
         data = tmp_path / "north.csv"
         write_records(data, n=2000, seed=1)
         with Client(server.url, key=server.key) as client:
-            study = str(client.create_study("rotated", plan_from_spec(SPEC))["study_id"])
+            study = client.create_study("rotated", plan_from_spec(SPEC)).study_id
             token = client.create_token(study)
         agent = make_agent(
             tmp_path / "north", data=data, url=server.url, study_id=study, site="north", token=token
@@ -137,13 +137,13 @@ def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_p
         assert (report["shelved"], report["waiting"]) == (0, 0)
         assert agent.once()["messages"] == []
         with Client(server.url, key=server.key) as client:
-            shown = client.device(next(client.sketches(study))["device_id"])
-            assert [key["key_id"] for key in shown["keys"]][:2] == [keys[1], keys[0]]
-            assert [key["state"] for key in shown["keys"]] == ["present", "retired", "retired"]
+            shown = client.device(next(client.sketches(study)).device_id)
+            assert [key.key_id for key in shown.keys][:2] == [keys[1], keys[0]]
+            assert [key.state for key in shown.keys] == ["present", "retired", "retired"]
             snapshot = client.snapshot(study)
             sums = read_sums(server, snapshot)
         width = plan_from_spec(SPEC).payload_width
-        assert snapshot["n_records"] == 6000
+        assert snapshot.n_records == 6000
         assert np.array_equal(sums, sum_sent([agent], width))
         assert agent.run("rotate-key").returncode == 0
     finally:

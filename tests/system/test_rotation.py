@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +18,7 @@ from device_agent.server.transport import NoAnswerError, ServerClient
 from device_agent.settings.agent_settings import load_settings
 from shared.plan import plan_from_spec
 from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import Agent, make_agent
 from tests.system.test_daemon import SLOT_S, SPEC, require_the_same_bytes
@@ -43,7 +43,7 @@ class Rotating:
         study = self.operator.create_study(
             f"rotation {folder.name}", plan_from_spec(SPEC), allow_same_plan=True
         )
-        self.study_id = str(study["study_id"])
+        self.study_id = study.study_id
         self.agent: Agent = make_agent(
             folder / "agent",
             data=self.records,
@@ -59,7 +59,7 @@ class Rotating:
             file.writelines(f"{self.n_slots * SLOT_S + i},{i % 7},{i % 5}\n" for i in range(12))
         self.n_slots += 1
 
-    def stored(self) -> list[dict[str, Any]]:
+    def stored(self) -> list[SketchBody]:
         return list(self.operator.sketches(self.study_id))
 
     def resend(self) -> list[int]:
@@ -97,11 +97,11 @@ def test_a_device_with_another_key_is_the_same_and_what_it_sent_is_known(device:
     device.append()
     assert device.agent.once()["sent"] == 3
     stored = device.stored()
-    assert sorted(sketch["sequence"] for sketch in stored) == [0, 1, 2, 3]
+    assert sorted(sketch.sequence for sketch in stored) == [0, 1, 2, 3]
     require_the_same_bytes(device.state, stored)
     assert device.resend() == [200, 200, 200, 200]
     shown = device.operator.device(report["device_id"])
-    assert [(key["key_id"], key["state"]) for key in shown["keys"]] == [
+    assert [(key.key_id, key.state) for key in shown.keys] == [
         (report["key_id"], "present"),
         (report["old_key_id"], "retired"),
     ]

@@ -105,8 +105,9 @@ def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path, address: 
         assert json.loads(report)["released"] == 0
         with Client(address, key=key.removeprefix("KEY ")) as client:
             study = client.study("weather")
-        assert study["n_sketches"] == 4
-        assert study["n_records"] > 8000
+        assert study.n_sketches == 4
+        assert study.n_records is not None
+        assert study.n_records > 8000
     finally:
         server.send_signal(signal.SIGINT)
         assert server.wait() == 0

@@ -61,7 +61,7 @@ def client(aggregator: Aggregator) -> Iterator[Client]:
 @pytest.fixture
 def study_id(client: Client, request: pytest.FixtureRequest) -> str:
     # A study per test: its id comes from its name and plan.
-    return str(client.create_study(request.node.name, plan(), allow_same_plan=True)["study_id"])
+    return client.create_study(request.node.name, plan(), allow_same_plan=True).study_id
 
 
 def plan() -> SketchPlan:
@@ -96,7 +96,7 @@ def test_records_of_two_devices_become_centroids_close_to_the_truth(
     assert agent.once()["released"] == 3
     assert other.once()["released"] == 2
     snapshot = client.snapshot(study_id)
-    assert (snapshot["n_sketches"], snapshot["n_devices"], snapshot["n_records"]) == (5, 2, 5000)
+    assert (snapshot.n_sketches, snapshot.n_devices, snapshot.n_records) == (5, 2, 5000)
     result = client.decode(study_id, n_clusters=3).wait()
     nearest = np.linalg.norm(result.centroids[:, None] - CENTRES[None], axis=2).min(axis=0)
     assert np.all(nearest < 0.5)
@@ -106,8 +106,8 @@ def test_records_of_two_devices_become_centroids_close_to_the_truth(
 
 def test_a_label_or_slots_select_sketches(client: Client, study_id: str, agent: Agent) -> None:
     agent.once()
-    assert client.snapshot(study_id, labels={"site": "north"})["n_sketches"] == 3
-    assert client.snapshot(study_id, first_slot=1, last_slot=1)["n_records"] == 1000
+    assert client.snapshot(study_id, labels={"site": "north"}).n_sketches == 3
+    assert client.snapshot(study_id, first_slot=1, last_slot=1).n_records == 1000
 
 
 def test_the_same_request_is_the_same_decode(client: Client, study_id: str, agent: Agent) -> None:
@@ -127,7 +127,7 @@ def test_a_second_run_on_the_same_file_releases_and_spends_nothing(
     second = agent.once()
     assert (first["released"], second["released"]) == (3, 0)
     assert second["epsilon_spent_lifetime"] == first["epsilon_spent_lifetime"]
-    assert client.study(study_id)["n_sketches"] == 3
+    assert client.study(study_id).n_sketches == 3
 
 
 def test_what_is_sent_is_what_is_stored_and_holds_no_record(
@@ -135,9 +135,9 @@ def test_what_is_sent_is_what_is_stored_and_holds_no_record(
 ) -> None:
     agent.once()
     stored = list(client.sketches(study_id))
-    assert sorted(sketch["sequence"] for sketch in stored) == [0, 1, 2]
-    assert {sketch["n_records"] for sketch in stored} == {1000}
-    assert len({sketch["payload_digest"] for sketch in stored}) == 3
+    assert sorted(sketch.sequence for sketch in stored) == [0, 1, 2]
+    assert {sketch.n_records for sketch in stored} == {1000}
+    assert len({sketch.payload_digest for sketch in stored}) == 3
 
 
 def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
@@ -146,7 +146,7 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
     folder = tmp_path_factory.mktemp("restarted")
     first = Aggregator.start(folder)
     with Client(first.url, key=first.key) as client:
-        study_id = client.create_study("restart", plan(), allow_same_plan=True)["study_id"]
+        study_id = client.create_study("restart", plan(), allow_same_plan=True).study_id
         write_records(tmp_path / "records.csv", n=2000, seed=3)
         agent = make_agent(
             tmp_path / "agent",
@@ -166,7 +166,7 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
         report = agent.once()
         with Client(again.url, key=again.key) as client:
             assert (report["released"], report["sent"]) == (0, 2)
-            assert client.study(study_id)["n_sketches"] == 2
+            assert client.study(study_id).n_sketches == 2
     finally:
         again.stop()
 

@@ -2,36 +2,114 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from aggregator.records import DecodeRecord, Selection, SnapshotRecord
+import numpy as np
+
+from aggregator.records import (
+    DecodeRecord,
+    PageKey,
+    PosteriorRecord,
+    Selection,
+    SnapshotRecord,
+)
 from aggregator.services.plans import require_known, require_study
-from aggregator.services.results.answers import build_problem
+from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Transaction
+from learning.answers.packing import pack_posterior, unpack_posterior
+from learning.answers.questions import Inquiry
 from learning.clustering.registry import choose_solver, create_any_solver
+from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
 from learning.estimate.search_box import Stated, check_search_box
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.plan import SketchPlan
-from shared.wire import problem_document
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 
 _DOMAIN = "sfumato/v1/decode"
+_MOST_INQUIRIES = 32
+"""Densities of recent questions that are kept in memory, about a megabyte each at most."""
 
 Setting = int | float | bool | str
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecodeWork:
+    """The inputs of a decode, and its solution."""
+
+    decode: DecodeRecord
+    plan: SketchPlan
+    snapshot: SnapshotRecord
+    problem: Any
+    solver: Solver
+
+    def solve(
+        self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> Solution:
+        """Solve it; the same decode gives the same answer on every machine.
+
+        Raises
+        ------
+        DecodingError
+            No usable centroids were found.
+        DecodingCancelledError
+            ``cancelled`` returned true.
+        """
+        solution = self.solver.solve(
+            self.problem,
+            rng=np.random.default_rng(self.decode.seed),
+            progress=progress,
+            cancelled=cancelled,
+        )
+        if not solution.succeeded:
+            raise DecodingError(
+                "no usable centroids were found: " + "; ".join(solution.warnings),
+                field="n_clusters",
+                fix="try fewer clusters or more replicates",
+            )
+        return solution
+
+    def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:
+        """Return the solution as a document."""
+        return asdict(
+            describe_solution(
+                self.plan,
+                self.snapshot,
+                answer,
+                search_box=self.decode.search_box,
+                seconds=seconds,
+            )
+        )
+
+    async def store(self, transaction: Transaction, answer: Solution) -> None:
+        """Store the densities behind the solution, which answer questions."""
+        if answer.posterior is None:
+            return
+        await transaction.add_posterior(
+            PosteriorRecord(
+                decode_id=self.decode.decode_id,
+                study_id=self.decode.study_id,
+                n_records=self.snapshot.n_records,
+                content=pack_posterior(answer.posterior),
+            )
+        )
+
+
 class DecodeService(Service):
-    """Queues decodes, shows them and cancels them."""
+    """Queues decodes, shows them, cancels them, and answers questions on them."""
 
     def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
         super().__init__(parts)
         self._snapshots = snapshots
+        self._inquiries: OrderedDict[bytes, Inquiry] = OrderedDict()
 
     async def create(
         self,
@@ -90,8 +168,8 @@ class DecodeService(Service):
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_decode(record)
-            queued = queued or await transaction.requeue_decode(record.decode_id)
+            queued = await transaction.add_job(record)
+            queued = queued or await transaction.requeue_job(DecodeRecord, record.decode_id)
             return await _require_decode(transaction, record.decode_id), queued
 
     async def _find_snapshot(
@@ -130,15 +208,102 @@ class DecodeService(Service):
         async with self._store.begin() as transaction:
             return await _require_decode(transaction, decode_id)
 
+    async def list_page(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[DecodeRecord]:
+        """Return the decodes of a study, the newest first.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or it was withdrawn.
+        """
+        async with self._store.begin() as transaction:
+            await require_study(transaction, study_id)
+            return await transaction.list_jobs(DecodeRecord, study_id, after=after, limit=limit)
+
     async def cancel(self, decode_id: bytes) -> DecodeRecord:
         """Cancel a decode; one that has ended stays as it is."""
         async with self._store.begin(write=True) as transaction:
-            await transaction.cancel_decode(decode_id, now=self._clock.now())
+            await transaction.cancel_job(DecodeRecord, decode_id, now=self._clock.now())
             return await _require_decode(transaction, decode_id)
+
+    async def ask(self, decode_id: bytes, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the density behind a decode; costs no privacy.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such decode.
+        DecodingError
+            It has not succeeded, its decoder keeps no density, or a question is refused.
+        """
+        async with self._store.begin() as transaction:
+            decode = await _require_decode(transaction, decode_id)
+            study = await require_study(transaction, decode.study_id)
+            inquiry = self._inquiries.get(decode_id)
+            found = None if inquiry else await transaction.get_posterior(decode_id)
+        if inquiry is None:
+            if found is None:
+                raise _refuse_question(decode)
+            inquiry = Inquiry(
+                plan=await self._plans.get(study),
+                posterior=unpack_posterior(found.content),
+                n_records=found.n_records,
+            )
+            self._inquiries[decode_id] = inquiry
+        self._inquiries.move_to_end(decode_id)
+        while len(self._inquiries) > _MOST_INQUIRIES:
+            self._inquiries.popitem(last=False)
+        return await asyncio.to_thread(inquiry.answer, questions)
+
+    async def prepare(self, decode: DecodeRecord) -> DecodeWork:
+        """Load the inputs of a decode, for a worker.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            Its study or its snapshot is gone.
+        DecodingError
+            Its solver has another version here.
+        """
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, decode.study_id)
+            snapshot = await transaction.get_snapshot(decode.snapshot_id)
+        if snapshot is None:
+            raise NotFoundError("is gone", field="snapshot", fix="make it again")
+        plan = await self._plans.get(study)
+        solver = create_any_solver(plan.kind, decode.decoder, decode.settings)
+        if solver.name != decode.solver:
+            raise DecodingError(
+                f"must be {decode.solver}, and this worker has {solver.name}",
+                field="decoder",
+                fix="request the decode again",
+            )
+        problem = build_problem(plan, snapshot, decode.n_clusters, decode.search_box)
+        return DecodeWork(
+            decode=decode, plan=plan, snapshot=snapshot, problem=problem, solver=solver
+        )
 
 
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
-    return await require_known(transaction, await transaction.get_decode(decode_id), "decode")
+    return await require_known(
+        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+    )
+
+
+def _refuse_question(decode: DecodeRecord) -> DecodingError:
+    if decode.state == "succeeded":
+        return DecodingError(
+            f"keeps no density: {decode.decoder} finds none, or it was too large",
+            field="decode",
+            fix="decode with the mixture decoder, or with fewer clusters",
+        )
+    return DecodingError(
+        f"must have succeeded, and is {decode.state}",
+        field="decode",
+        fix="wait for it, or request it again",
+    )
 
 
 def require_solver(name: str, settings: Mapping[str, Setting], plan: SketchPlan) -> Solver:
@@ -173,14 +338,3 @@ def compute_decode_id(
         dict(search_box),
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()
-
-
-def exhausted_problem() -> dict[str, Any]:
-    """Return the problem of a decode whose workers all died."""
-    return problem_document(
-        DecodingError(
-            "ended every worker that tried it",
-            field="n_clusters",
-            fix="check the workers' logs and memory; request fewer clusters or replicates",
-        )
-    )

@@ -1,70 +1,69 @@
-"""The queue of decodes for workers: lease, renew, finish."""
+"""The queue of jobs for workers, decodes and analyses alike: lease, renew, finish."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
-
-from aggregator.records import WORKER_SILENCE_S, DecodeRecord, SnapshotRecord
-from aggregator.services.plans import require_study
-from aggregator.services.results.answers import build_problem, describe_solution
-from aggregator.services.results.decodes import exhausted_problem
-from aggregator.services.service import Service
-from learning.clustering.registry import create_any_solver
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Solver
-from shared.errors import DecodingError, NotFoundError, SketchError, TransportError
-from shared.plan import SketchPlan
+from aggregator.records import WORKER_SILENCE_S, JobRecord
+from aggregator.services.service import Parts, Service
+from aggregator.storage import Transaction
+from shared.errors import DecodingError, SketchError
 from shared.wire import problem_document
 
 MAX_ATTEMPTS = 3
 _TOKEN_BYTES = 16
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
-    """A leased decode, with its inputs."""
+class Work(Protocol):
+    """The inputs of a job, its computation and the description of its answer."""
 
-    decode: DecodeRecord
-    token: bytes
-    plan: SketchPlan
-    snapshot: SnapshotRecord
-    problem: Any
-    solver: Solver
-
-    def solve(
-        self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
-    ) -> Solution:
-        """Solve it; the same decode gives the same answer on every machine.
+    def solve(self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> Any:
+        """Compute the answer; the same job gives the same answer on every machine.
 
         Raises
         ------
-        DecodingError
-            No usable centroids were found.
+        SketchError
+            There is no answer.
         DecodingCancelledError
             ``cancelled`` returned true.
         """
-        solution = self.solver.solve(
-            self.problem,
-            rng=np.random.default_rng(self.decode.seed),
-            progress=progress,
-            cancelled=cancelled,
-        )
-        if not solution.succeeded:
-            raise DecodingError(
-                "no usable centroids were found: " + "; ".join(solution.warnings),
-                field="n_clusters",
-                fix="try fewer clusters or more replicates",
-            )
-        return solution
+
+    def describe(self, answer: Any, *, seconds: float) -> dict[str, Any]:
+        """Return the answer as a document."""
+
+    async def store(self, transaction: Transaction, answer: Any) -> None:
+        """Store what is kept beside the document, in the transaction that stores it."""
+
+
+Prepare = Callable[[Any], Awaitable[Work]]
+"""Loads the inputs of a job."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """A leased job."""
+
+    record: JobRecord
+    token: bytes
 
 
 class JobService(Service):
-    """Leases decodes to workers."""
+    """Leases jobs to workers.
+
+    Parameters
+    ----------
+    parts
+        Of all services.
+    prepare
+        Loads the inputs of each kind of job.
+    """
+
+    def __init__(self, parts: Parts, prepare: Mapping[type[JobRecord], Prepare]) -> None:
+        super().__init__(parts)
+        self._prepare = prepare
 
     async def note_worker(self, worker_id: bytes) -> None:
         """Note that a worker is there."""
@@ -84,92 +83,91 @@ class JobService(Service):
             return await transaction.count_workers(since=since)
 
     async def take(self, *, lease_s: float) -> Job | None:
-        """Lease the oldest decode that is queued or whose lease has expired.
+        """Lease the job that has waited longest; one whose lease has expired waits too.
 
-        After three expired attempts a decode fails.
+        After three expired attempts a job fails.
         """
         now = self._clock.now()
         async with self._store.begin() as transaction:
             # Workers poll often: look first without the lock of a writer.
-            if not await transaction.has_leasable_decode(now=now):
+            if not await transaction.has_leasable_job(now=now):
                 return None
         token = secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
             await transaction.fail_exhausted(
-                now=now, max_attempts=MAX_ATTEMPTS, problem=exhausted_problem()
+                now=now, max_attempts=MAX_ATTEMPTS, problem=_describe_exhausted()
             )
-            decode = await transaction.lease_decode(
+            record = await transaction.lease_job(
                 token=token, now=now, expires=now + lease_s, max_attempts=MAX_ATTEMPTS
             )
-        if decode is None:
-            return None
-        try:
-            return await self._prepare(decode, token)
-        except TransportError:
-            raise  # not the fault of the decode
-        except SketchError as error:
-            # For instance a decoder that this release no longer has.
-            await self.fail(decode, token, error)
-            return None
+        return None if record is None else Job(record=record, token=token)
 
-    async def _prepare(self, decode: DecodeRecord, token: bytes) -> Job:
-        async with self._store.begin() as transaction:
-            study = await require_study(transaction, decode.study_id)
-            snapshot = await transaction.get_snapshot(decode.snapshot_id)
-        if snapshot is None:
-            raise NotFoundError("is gone", field="snapshot", fix="make it again")
-        plan = await self._plans.get(study)
-        solver = create_any_solver(plan.kind, decode.decoder, decode.settings)
-        if solver.name != decode.solver:
-            raise DecodingError(
-                f"must be {decode.solver}, and this worker has {solver.name}",
-                field="decoder",
-                fix="request the decode again",
-            )
-        problem = build_problem(plan, snapshot, decode.n_clusters, decode.search_box)
-        return Job(
-            decode=decode,
-            token=token,
-            plan=plan,
-            snapshot=snapshot,
-            problem=problem,
-            solver=solver,
-        )
+    async def prepare(self, job: Job) -> Work:
+        """Load the inputs of a job.
+
+        Raises
+        ------
+        SketchError
+            They are gone, or this release computes something else from them.
+        TransportError
+            The database does not answer.
+        """
+        return await self._prepare[type(job.record)](job.record)
 
     async def renew(self, job: Job, *, lease_s: float, progress: float) -> bool:
-        """Renew a lease and store progress; false if it is lost or the decode was cancelled."""
+        """Renew a lease and store progress; false if it is lost or the job was cancelled."""
         expires = self._clock.now() + lease_s
         async with self._store.begin(write=True) as transaction:
             return await transaction.renew_lease(
-                job.decode.decode_id, job.token, expires=expires, progress=progress
+                type(job.record),
+                job.record.job_id,
+                job.token,
+                expires=expires,
+                progress=progress,
             )
 
-    async def succeed(self, job: Job, solution: Solution) -> bool:
+    async def succeed(self, job: Job, work: Work, answer: Any) -> bool:
         """Store an answer; false if the lease is lost."""
         now = self._clock.now()
-        seconds = max(0.0, now - (job.decode.started or now))
-        box = job.decode.search_box
-        described = describe_solution(
-            job.plan, job.snapshot, solution, search_box=box, seconds=seconds
-        )
-        result = asdict(described)
+        seconds = max(0.0, now - (job.record.started or now))
+        result = work.describe(answer, seconds=seconds)
         async with self._store.begin(write=True) as transaction:
-            return await transaction.finish_decode(
-                job.decode.decode_id, job.token, state="succeeded", now=now, result=result
+            is_stored = await transaction.finish_job(
+                type(job.record),
+                job.record.job_id,
+                job.token,
+                state="succeeded",
+                now=now,
+                result=result,
             )
+            if is_stored:
+                await work.store(transaction, answer)
+            return is_stored
 
-    async def fail(self, decode: DecodeRecord, token: bytes, error: SketchError) -> bool:
-        """Store the error of a decode; false if the lease is lost."""
+    async def fail(self, job: Job, error: SketchError) -> bool:
+        """Store the error of a job; false if the lease is lost."""
         async with self._store.begin(write=True) as transaction:
-            return await transaction.finish_decode(
-                decode.decode_id,
-                token,
+            return await transaction.finish_job(
+                type(job.record),
+                job.record.job_id,
+                job.token,
                 state="failed",
                 now=self._clock.now(),
                 problem=problem_document(error),
             )
 
     async def give_back(self, job: Job) -> bool:
-        """Release the lease, so that another worker can take the decode at once."""
+        """Release the lease, so that another worker can take the job at once."""
         async with self._store.begin(write=True) as transaction:
-            return await transaction.release_lease(job.decode.decode_id, job.token)
+            return await transaction.release_lease(type(job.record), job.record.job_id, job.token)
+
+
+def _describe_exhausted() -> dict[str, Any]:
+    """Return the problem of a job whose workers all died."""
+    return problem_document(
+        DecodingError(
+            "ended every worker that tried it",
+            field="n_clusters",
+            fix="check the workers' logs and memory; request fewer clusters or replicates",
+        )
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,8 @@ from aggregator.records import Selection, SketchTotals, SnapshotRecord, StudyRec
 from aggregator.services.plans import require_known, require_study
 from aggregator.services.service import Service
 from aggregator.storage import Layout, Transaction
-from learning.estimate.counts import RecordCount, count_records, put_count, require_clear
+from learning.estimate.counts import count_records, put_count, require_clear
+from learning.estimate.totals import Totals
 from learning.estimate.utility import Utility, estimate_utility, weigh
 from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
 from shared.cbor import encode_deterministic
@@ -23,6 +24,26 @@ from shared.plan import SketchPlan
 DEFAULT_WEIGHTING = "size"
 _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"
 _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """A selection at one moment.
+
+    Parameters
+    ----------
+    selection, n_sketches
+        The selection, and the number of its sketches.
+    snapshot
+        None where nothing can be read from it.
+    doubt
+        Why it has no snapshot.
+    """
+
+    selection: Selection
+    n_sketches: int
+    snapshot: SnapshotRecord | None
+    doubt: str | None = None
 
 
 class SnapshotService(Service):
@@ -53,18 +74,56 @@ class SnapshotService(Service):
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
             totals = await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
-        if not totals.n_sketches:
-            raise ConfigError(
-                "contains no sketch", field="selection", fix="widen the slots or labels"
-            )
-        count = count_records(plan, totals)
-        require_clear(count)
-        record = _to_record(study, plan, selection, totals, count, weighting, self._clock.now())
+        record = _to_record(study, plan, selection, totals, weighting, self._clock.now())
         # A transaction of its own: uploads do not wait for the sum, which may take long.
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_snapshot(record)
             stored = await _require_snapshot(transaction, record.snapshot_id)
         return stored, is_new
+
+    async def freeze(
+        self,
+        study_id: bytes,
+        selections: Sequence[Selection],
+        *,
+        unshared: Selection | None = None,
+    ) -> Sequence[Frozen]:
+        """Freeze selections at one moment; one that nothing can be read from gets a doubt.
+
+        Parameters
+        ----------
+        unshared
+            The sketches that two of the selections have in common: there must be none.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such study.
+        ConfigError
+            A selection does not suit the study, or two share sketches.
+        """
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, study_id)
+            plan = await self._plans.get(study)
+            layout = Layout.of(plan)
+            for selection in selections:
+                require_suitable(selection, plan)
+            if unshared is not None:
+                shared = await transaction.sum_sketches(study_id, unshared, layout=layout)
+                _require_none(shared.n_sketches)
+            sums = [
+                await transaction.sum_sketches(study_id, selection, layout=layout)
+                for selection in selections
+            ]
+        frozen = [
+            _freeze(study, plan, *each, self._clock.now())
+            for each in zip(selections, sums, strict=True)
+        ]
+        async with self._store.begin(write=True) as transaction:
+            for each in frozen:
+                if each.snapshot is not None:
+                    await transaction.add_snapshot(each.snapshot)
+        return frozen
 
     async def get(self, snapshot_id: bytes) -> SnapshotRecord:
         """Return a snapshot.
@@ -150,18 +209,29 @@ def require_weighable(weighting: str, plan: SketchPlan) -> None:
         )
 
 
-def compute_digest(study: StudyRecord, totals: SketchTotals, weighting: str) -> bytes:
+def is_of(snapshot: SnapshotRecord, study: StudyRecord, *, members: bytes) -> bool:
+    """Return whether a snapshot holds a set of sketches, given by its digest."""
+    digest = compute_digest(study, snapshot.totals, snapshot.weighting, members=members)
+    return digest == snapshot.digest
+
+
+def compute_digest(study: StudyRecord, totals: Totals, weighting: str, *, members: bytes) -> bytes:
     """Return the SHA-256 of the exact values of a global sketch.
 
     Without the weights: they follow from the exact values up to rounding, which may differ from
     machine to machine.
+
+    Parameters
+    ----------
+    members
+        The digest of the set of sketches.
     """
     content = [
         _SNAPSHOT_DOMAIN,
         study.study_id,
         study.plan_digest,
         weighting,
-        totals.members,
+        members,
         totals.moments.rows,
         _encode(totals.sums),
         _encode(totals.size_sums),
@@ -173,17 +243,40 @@ def _encode(array: NDArray[np.int64]) -> bytes:
     return array.astype("<i8").tobytes()
 
 
+def _require_none(n_shared: int) -> None:
+    if n_shared:
+        raise ConfigError(
+            f"must not overlap: {n_shared} sketches are in both, and carry the same noise",
+            field="second",
+            fix="let one begin after the other ends, or give them different values of a label",
+        )
+
+
+def _freeze(
+    study: StudyRecord, plan: SketchPlan, selection: Selection, totals: SketchTotals, now: float
+) -> Frozen:
+    snapshot, doubt = None, None
+    try:
+        snapshot = _to_record(study, plan, selection, totals, DEFAULT_WEIGHTING, now)
+    except ConfigError as error:
+        doubt = error.rule
+    return Frozen(selection=selection, n_sketches=totals.n_sketches, snapshot=snapshot, doubt=doubt)
+
+
 def _to_record(
     study: StudyRecord,
     plan: SketchPlan,
     selection: Selection,
     totals: SketchTotals,
-    count: RecordCount,
     weighting: str,
     now: float,
 ) -> SnapshotRecord:
+    if not totals.n_sketches:
+        raise ConfigError("contains no sketch", field="selection", fix="widen the slots or labels")
+    count = count_records(plan, totals)
+    require_clear(count)
     totals = put_count(totals, count)
-    digest = compute_digest(study, totals, weighting)
+    digest = compute_digest(study, totals, weighting, members=totals.members)
     chosen = asdict(selection)
     # Two selections with the same sketches are two snapshots of one digest, and share decodes.
     identity = encode_deterministic([_SELECTION_DOMAIN, digest, chosen])

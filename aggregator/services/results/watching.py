@@ -1,35 +1,38 @@
-"""Watch decodes: one poll of the database serves all followers."""
+"""Watch jobs: one poll of the database serves all followers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import structlog
 
-from aggregator.records import DecodeRecord, KeyRecord
+from aggregator.records import JobRecord, KeyRecord
 from aggregator.services.keys import KeyService
-from aggregator.services.results.decodes import DecodeService
 from shared.errors import SketchError
 
 _PERIOD_S = 0.5
 
 log = structlog.get_logger("aggregator.services.results.watching")
+J = TypeVar("J", bound=JobRecord)
+Get = Callable[[bytes], Awaitable[JobRecord]]
+"""Returns a job by its identity."""
 
 
-class DecodeWatch:
-    """Polls the followed decodes, and the keys of their followers.
+class JobWatch:
+    """Polls the followed jobs, and the keys of their followers.
 
-    A poll costs one query for each decode and key, whatever the number of followers.
+    A poll costs one query for each job and key, whatever the number of followers.
     """
 
-    def __init__(self, decodes: DecodeService, keys: KeyService) -> None:
-        self._decodes = decodes
+    def __init__(self, get: Mapping[type[JobRecord], Get], keys: KeyService) -> None:
+        self._get = get
         self._keys = keys
         self._followers: Counter[Hashable] = Counter()
-        self._known: dict[Hashable, DecodeRecord | KeyRecord | SketchError] = {}
+        self._known: dict[Hashable, JobRecord | KeyRecord | SketchError] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
@@ -40,9 +43,9 @@ class DecodeWatch:
         self._wake()
 
     @contextmanager
-    def follow(self, decode: DecodeRecord, key: KeyRecord) -> Iterator[None]:
-        """Poll a decode and a key for the length of a block."""
-        places: dict[Hashable, DecodeRecord | KeyRecord] = {decode.decode_id: decode}
+    def follow(self, job: JobRecord, key: KeyRecord) -> Iterator[None]:
+        """Poll a job and a key for the length of a block."""
+        places: dict[Hashable, JobRecord | KeyRecord] = {_place_of(job): job}
         places[key.key_id] = key
         self._followers.update(list(places))
         for place, record in places.items():
@@ -60,10 +63,8 @@ class DecodeWatch:
                 self._task.cancel()
                 self._task = None
 
-    async def next(
-        self, shown: DecodeRecord, key: KeyRecord, *, until: float
-    ) -> DecodeRecord | None:
-        """Wait for a change of a followed decode; None if the time or the server ends.
+    async def next(self, shown: J, key: KeyRecord, *, until: float) -> J | None:
+        """Wait for a change of a followed job; None if the time or the server ends.
 
         Parameters
         ----------
@@ -78,11 +79,11 @@ class DecodeWatch:
         loop = asyncio.get_running_loop()
         while not self._is_closed:
             changed = self._changed
-            for place in (key.key_id, shown.decode_id):
+            for place in (key.key_id, _place_of(shown)):
                 found = self._known[place]
                 if isinstance(found, SketchError):
                     raise found
-                if isinstance(found, DecodeRecord) and _shows(found) != _shows(shown):
+                if isinstance(found, type(shown)) and _shows(found) != _shows(shown):
                     return found
             if loop.time() >= until:
                 return None
@@ -95,17 +96,18 @@ class DecodeWatch:
         while True:
             await asyncio.sleep(_PERIOD_S)
             # Keys first: a revoked key must not see what happens after.
-            for place in sorted(self._followers, key=lambda place: isinstance(place, bytes)):
+            for place in sorted(self._followers, key=lambda place: isinstance(place, tuple)):
                 await self._look(place)
 
     async def _look(self, place: Hashable) -> None:
         known = self._known.get(place)
         if isinstance(known, KeyRecord):
             self._note(place, await _answer_of(self._keys.require_still, known))
-        elif isinstance(place, bytes):
-            self._note(place, await _answer_of(self._decodes.get, place))
+        elif isinstance(place, tuple):
+            kind, job_id = place
+            self._note(place, await _answer_of(self._get[kind], job_id))
 
-    def _note(self, place: Hashable, found: DecodeRecord | KeyRecord | SketchError | None) -> None:
+    def _note(self, place: Hashable, found: JobRecord | KeyRecord | SketchError | None) -> None:
         if found is None or place not in self._followers:
             return
         before, self._known[place] = self._known.get(place), found
@@ -117,9 +119,13 @@ class DecodeWatch:
         self._changed = asyncio.Event()
 
 
+def _place_of(job: JobRecord) -> Hashable:
+    return type(job), job.job_id
+
+
 async def _answer_of(
-    ask: Callable[..., Awaitable[DecodeRecord | None]], what: object
-) -> DecodeRecord | SketchError | None:
+    ask: Callable[..., Awaitable[JobRecord | None]], what: object
+) -> JobRecord | SketchError | None:
     try:
         return await ask(what)
     except SketchError as error:
@@ -132,4 +138,4 @@ async def _answer_of(
 
 def _shows(found: object) -> object:
     """Return the state that followers see."""
-    return (found.state, found.progress) if isinstance(found, DecodeRecord) else None
+    return (found.state, found.progress) if isinstance(found, JobRecord) else None

@@ -37,7 +37,14 @@ from aggregator.storage.sums.cells import (
     encode_moments,
 )
 from aggregator.storage.sums.checking import ExpectedCells, describe_differences, describe_key
-from aggregator.storage.sums.dyadic import NO_LABELS, TIMELESS_NODE, Cover, Node, cover
+from aggregator.storage.sums.dyadic import (
+    NO_LABELS,
+    TIMELESS_NODE,
+    Cover,
+    Node,
+    cover,
+    unshift_slot,
+)
 from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.merging import CellKey, Entry, is_shown
 from aggregator.storage.sums.summing import BATCH
@@ -75,6 +82,28 @@ class CellRows(EntryRows):
         counted = select_pending(study_id).where(Device.excluded.is_(None))
         waiting = await self._sum_entries(counted, selection, layout)
         return add_cells([total, waiting], layout).to_totals()
+
+    async def find_slots(self, study_id: bytes) -> tuple[int, int] | None:
+        """Return the first and the last slot that hold a sketch; None where none has a slot."""
+        held = select(CellSum.first, CellSum.length).where(
+            CellSum.study_id == study_id,
+            CellSum.labels == NO_LABELS,
+            CellSum.n_sketches > 0,
+            or_(CellSum.level == 0, CellSum.length > 0),
+        )
+        nodes = [Node(0, *row) for row in await self._connection.execute(held)]
+        ends = [(unshift_slot(node.first), unshift_slot(node.last)) for node in nodes]
+        pending = (
+            select(func.min(Sketch.first_slot), func.max(Sketch.last_slot))
+            .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
+            .where(PendingSketch.study_id == study_id)
+        )
+        first, last = (await self._connection.execute(pending)).one()
+        if first is not None and last is not None:
+            ends.append((first, last))
+        if not ends:
+            return None
+        return min(first for first, _ in ends), max(last for _, last in ends)
 
     async def check_sums(self, study_id: bytes, *, layout: Layout) -> Sequence[str]:
         """Recompute the cells of a study from its sketches; name the cells that differ.

@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 
 from aggregator.records import list_columns
 from aggregator.storage.models import (
+    Analysis,
     Base,
     CellRoot,
     Decode,
@@ -192,6 +193,12 @@ class InspectionRows(Rows):
                     (Decode.state == "succeeded") != Decode.result.is_not(None)
                 ),
                 "decode {}: its state and its result contradict each other",
+            ),
+            (
+                select(Analysis.analysis_id).where(
+                    (Analysis.state == "succeeded") != Analysis.result.is_not(None)
+                ),
+                "analysis {}: its state and its result contradict each other",
             ),
         )
         for statement, text in contradictions:

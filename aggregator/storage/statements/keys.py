@@ -6,12 +6,20 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from aggregator.records import AuditRecord, KeyRecord, PageKey, StoreTotals
-from aggregator.storage.models import AuditEntry, Base, Decode, Device, Key, Study
-from aggregator.storage.statements.rows import Rows, select_records
+from aggregator.records import (
+    AnalysisRecord,
+    AuditRecord,
+    DecodeRecord,
+    KeyRecord,
+    PageKey,
+    StoreTotals,
+)
+from aggregator.storage.models import AuditEntry, Base, Device, Key, Study
+from aggregator.storage.statements.jobs import JobRows
+from aggregator.storage.statements.rows import select_records
 
 
-class KeyRows(Rows):
+class KeyRows(JobRows):
     """Statements on keys, audit entries and totals."""
 
     async def add_key(self, record: KeyRecord) -> bool:
@@ -53,14 +61,13 @@ class KeyRows(Rows):
         return await self._list_page(AuditEntry, AuditRecord, order, after=after, limit=limit)
 
     async def count_totals(self) -> StoreTotals:
-        """Count studies, devices and decodes, for the metrics."""
-        states = select(Decode.state, func.count()).group_by(Decode.state)
-        found = await self._connection.execute(states)
+        """Count studies, devices, decodes and analyses, for the metrics."""
         withdrawn = select(Study.study_id).where(Study.state == "withdrawn")
         return StoreTotals(
             n_studies=await self._count(Study, Study.state != "withdrawn"),
             n_devices=await self._count(Device, Device.study_id.not_in(withdrawn)),
-            decodes={str(state): int(count) for state, count in found},
+            decodes=await self.count_jobs(DecodeRecord),
+            analyses=await self.count_jobs(AnalysisRecord),
         )
 
     async def _count(self, model: type[Base], which: ColumnElement[bool]) -> int:

@@ -61,10 +61,13 @@ class Rows:
         *which: ColumnElement[bool],
         after: PageKey | None,
         limit: int,
+        newest_first: bool = False,
     ) -> Sequence[R]:
         """List records in the order of a time and an identity, after the end of a page."""
-        statement = select_records(model, record).where(*which, *follows(*order, after))
-        return await self._list(statement.order_by(*order).limit(limit), record)
+        later = follows(*order, after, newest_first=newest_first)
+        columns = [column.desc() for column in order] if newest_first else order
+        statement = select_records(model, record).where(*which, *later)
+        return await self._list(statement.order_by(*columns).limit(limit), record)
 
     async def _scalar(self, statement: Select[Any]) -> Any:
         return (await self._connection.execute(statement)).scalar_one()
@@ -95,9 +98,15 @@ def to_record(record: type[R], row: Row[Any] | None) -> R | None:
 
 
 def follows(
-    time: Any, identity: Any, after: PageKey | tuple[int, bytes] | None
+    time: Any,
+    identity: Any,
+    after: PageKey | tuple[int, bytes] | None,
+    *,
+    newest_first: bool = False,
 ) -> list[ColumnElement[bool]]:
     """Return the condition for what comes after the end of a page."""
     if after is None:
         return []
+    if newest_first:
+        return [or_(time < after[0], and_(time == after[0], identity < after[1]))]
     return [or_(time > after[0], and_(time == after[0], identity > after[1]))]

@@ -76,6 +76,11 @@ def shift_slot(slot: int) -> int:
     return slot + _SHIFT
 
 
+def unshift_slot(place: int) -> int:
+    """Return the slot that nodes count so."""
+    return place - _SHIFT
+
+
 def widen_root(root: Node | None, first: int, last: int) -> Node:
     """Return the smallest root over the present one and more slots."""
     first, last = shift_slot(first), shift_slot(last)

@@ -39,7 +39,13 @@ ANALYST_CALLS = [
     ("POST", f"/v1/studies/{STUDY}/decodes"),
     ("GET", f"/v1/decodes/{STUDY}"),
     ("GET", f"/v1/decodes/{STUDY}/events"),
+    ("GET", f"/v1/studies/{STUDY}/decodes"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
+    ("POST", f"/v1/studies/{STUDY}/analyses"),
+    ("GET", f"/v1/studies/{STUDY}/analyses"),
+    ("GET", f"/v1/analyses/{STUDY}"),
+    ("GET", f"/v1/analyses/{STUDY}/events"),
+    ("DELETE", f"/v1/analyses/{STUDY}"),
 ]
 PUBLIC_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/privacy"),
@@ -117,6 +123,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             url.replace("{sketch}", STUDY)
             .replace("{snapshot}", STUDY)
             .replace("{decode}", STUDY)
+            .replace("{analysis}", STUDY)
             .replace("{device}", STUDY)
             .replace("{token}", STUDY)
             .replace("{key}", KEY),
@@ -135,13 +142,16 @@ async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
             schema = media.get("schema", {})
             assert isinstance(schema, dict)
             name = str(schema.get("$ref", "")).rpartition("/")[2]
-            either = [str(part["$ref"]).rpartition("/")[2] for part in schema.get("anyOf", [])]
+            either = [
+                str(part["$ref"]).rpartition("/")[2]
+                for part in schema.get("anyOf") or schema.get("oneOf") or ()
+            ]
             if either and all("example" in schemas[part] for part in either):
                 return True
             if kind == "text/html" or "example" in media or "example" in schemas.get(name, {}):
                 return True
-            parts = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
-            if "example" in schemas.get(str(parts.get("$ref", "")).rpartition("/")[2], {}):
+            items = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
+            if "example" in schemas.get(str(items.get("$ref", "")).rpartition("/")[2], {}):
                 return True
         return False
 

@@ -83,8 +83,9 @@ async def test_a_stream_tells_of_a_decode_in_another_process_until_its_result(
         told.append(await anext(events))
         assert await jobs.renew(job, lease_s=600.0, progress=0.4)
         told.append(await anext(events))
-        solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-        assert await jobs.succeed(job, solution)
+        work = await jobs.prepare(job)
+        solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
+        assert await jobs.succeed(job, work, solution)
         told += [event async for event in events]
     assert told[:3] == [
         ("state", {"state": "queued", "progress": 0.0, "n_workers": 0}),
@@ -202,8 +203,9 @@ async def test_what_never_changes_is_sent_once(server: Server) -> None:
     before = (await desk.http.get(decode, headers=desk.analyst)).headers["etag"]
     job = await server.services.jobs.take(lease_s=60.0)
     assert job is not None
-    solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-    await server.services.jobs.succeed(job, solution)
+    work = await server.services.jobs.prepare(job)
+    solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
+    await server.services.jobs.succeed(job, work, solution)
     for url in (decode, snapshot):
         first = await desk.http.get(url, headers=desk.analyst | {"If-None-Match": before})
         assert first.status_code == 200

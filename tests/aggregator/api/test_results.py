@@ -187,7 +187,7 @@ async def test_a_decode_that_cannot_be_is_refused_and_not_queued(
     answer = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", body)
     assert_problem(answer, slug, 404 if slug == "not-found" else 422, field)
     async with server.store.begin() as transaction:
-        assert not await transaction.has_leasable_decode(now=server.clock.now())
+        assert not await transaction.has_leasable_job(now=server.clock.now())
 
 
 async def test_a_decode_of_nothing_is_refused(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import Selection
+from aggregator.records import DecodeRecord, Selection
 from aggregator.storage import Layout
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
@@ -104,7 +104,7 @@ async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
     async with server.store.begin() as transaction:
         assert await transaction.list_sketches(study, after=None, limit=9) == []
         assert await transaction.get_snapshot(bytes.fromhex(known["snapshot"])) is None
-        assert await transaction.get_decode(bytes.fromhex(known["decode"])) is None
+        assert await transaction.get_job(DecodeRecord, bytes.fromhex(known["decode"])) is None
         totals = await transaction.sum_sketches(
             study,
             selection=Selection(),

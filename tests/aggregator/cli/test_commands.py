@@ -174,7 +174,7 @@ def test_a_server_listens_works_and_stops_when_told(
     assert "sfumato operator-key" in announcement
     entries = [json.loads(line) for line in errors.splitlines()]
     events = {entry["event"] for entry in entries}
-    assert {"request", "worker started", "worker stopped", "decode taken"} <= events
+    assert {"request", "worker started", "worker stopped", "job taken"} <= events
     assert secret not in errors
     assert token not in errors
 

@@ -102,7 +102,7 @@ class DecodeRules(Harness):
             replica.store.fate = "none"
         holder = b"" if job is None else job.token
         taken = self.model.take_decode(holder, now, now + LEASE_S)
-        assert taken == (None if job is None else job.decode.decode_id.hex())
+        assert taken == (None if job is None else job.record.job_id.hex())
         if job is not None:
             self.workers.append(job)
 
@@ -156,12 +156,13 @@ class DecodeRules(Harness):
         replica.store.fate = fate
         try:
             try:
-                solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
+                work = await jobs.prepare(job)
+                solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
             except DecodingError as error:
                 state = "failed"
-                stored = await jobs.fail(job.decode, job.token, error)
+                stored = await jobs.fail(job, error)
             else:
-                stored = await jobs.succeed(job, solution)
+                stored = await jobs.succeed(job, work, solution)
             assert stored == (decode is not None)
         except Killed:
             await self.restart(number)
@@ -174,7 +175,7 @@ class DecodeRules(Harness):
 
     def _held(self, job: Job) -> DecodeModel | None:
         """Return the decode whose lease a worker holds."""
-        decode = self.model.decodes.get(job.decode.decode_id.hex())
+        decode = self.model.decodes.get(job.record.job_id.hex())
         if decode is None or decode.state != "running" or decode.holder != job.token:
             return None
         return decode

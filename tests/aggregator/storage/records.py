@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggregator.records import (
+    AnalysisRecord,
     DecodeRecord,
     DeviceRecord,
+    JobRecord,
     Selection,
     SketchRecord,
     SketchTotals,
@@ -140,6 +142,35 @@ def make_decode(number: int, **changes: Any) -> DecodeRecord:
     return replace(record, **changes)
 
 
+def make_analysis(number: int, **changes: Any) -> AnalysisRecord:
+    """Return a comparison of a snapshot with an empty selection."""
+    selection: dict[str, Any] = {"first_slot": number, "last_slot": None, "labels": {}}
+    record = AnalysisRecord(
+        analysis_id=name("analysis", number),
+        study_id=STUDY.study_id,
+        kind="comparison",
+        version=1,
+        request={"kind": "comparison", "n_clusters": 3, "seed": (1 << 63) - 1, "level": 0.05},
+        inputs=[
+            {
+                "selection": selection,
+                "n_sketches": 4,
+                "snapshot_id": SNAPSHOT.snapshot_id.hex(),
+                "doubt": None,
+            }
+        ],
+        created=float(number),
+    )
+    return replace(record, **changes)
+
+
+MAKERS: dict[type[JobRecord], Callable[..., JobRecord]] = {
+    DecodeRecord: make_decode,
+    AnalysisRecord: make_analysis,
+}
+"""How a job of each kind is made."""
+
+
 def assert_totals(totals: SketchTotals, sums: list[list[int]], sizes: list[int]) -> None:
     """Compare totals with the same in Python's integers."""
     columns = list(zip(*sums, strict=True)) if sums else [()] * COORDINATES
@@ -172,20 +203,20 @@ async def fill(transaction: Transaction, n_devices: int = 2) -> None:
         await transaction.add_device(make_device(number))
 
 
-async def queue(transaction: Transaction, *numbers: int) -> None:
-    """Store the study, the snapshot and decodes."""
+async def queue(
+    transaction: Transaction, *numbers: int, kind: type[JobRecord] = DecodeRecord
+) -> None:
+    """Store the study, the snapshot and jobs."""
     await transaction.add_study(STUDY)
     await transaction.add_snapshot(SNAPSHOT)
     for number in numbers:
-        await transaction.add_decode(make_decode(number))
+        await transaction.add_job(MAKERS[kind](number))
 
 
-async def lease(store: Store, token: bytes, *, now: float = 0.0) -> DecodeRecord | None:
-    """Lease a decode for ten seconds."""
+async def lease(store: Store, token: bytes, *, now: float = 0.0) -> JobRecord | None:
+    """Lease a job for ten seconds."""
     async with store.begin(write=True) as transaction:
-        return await transaction.lease_decode(
-            token=token, now=now, expires=now + 10.0, max_attempts=3
-        )
+        return await transaction.lease_job(token=token, now=now, expires=now + 10.0, max_attempts=3)
 
 
 async def add_sketch(transaction: Transaction, record: SketchRecord, payload: bytes) -> bool:

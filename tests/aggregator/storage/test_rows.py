@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.records import AuditRecord, KeyRecord, TokenRecord
+from aggregator.records import AnalysisRecord, AuditRecord, DecodeRecord, KeyRecord, TokenRecord
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     SNAPSHOT,
@@ -16,6 +16,7 @@ from tests.aggregator.storage.records import (
     fill,
     find_neighbours,
     get_sketch,
+    make_analysis,
     make_decode,
     make_device,
     make_payload,
@@ -56,7 +57,8 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
         assert await transaction.get_token(name("t")) == token
         assert await transaction.get_token(name("u")) == forced
         assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) == SNAPSHOT
-        assert await transaction.get_decode(name("decode", 1)) == make_decode(1)
+        assert await transaction.get_job(DecodeRecord, name("decode", 1)) == make_decode(1)
+        assert await transaction.get_job(AnalysisRecord, name("analysis", 1)) == make_analysis(1)
         assert await transaction.get_key("k") == key
         assert await transaction.find_key(key.key_hash) == key
 
@@ -68,7 +70,7 @@ async def test_what_is_not_there_is_none(store: Store) -> None:
         assert await get_sketch(transaction, name("?")) is None
         assert await transaction.get_token(name("?")) is None
         assert await transaction.get_snapshot(name("?")) is None
-        assert await transaction.get_decode(name("?")) is None
+        assert await transaction.get_job(DecodeRecord, name("?")) is None
         assert await transaction.get_key("?") is None
         assert await transaction.find_key(name("?")) is None
         assert await transaction.list_refusals(name("?")) == []
@@ -105,7 +107,7 @@ async def test_an_identity_is_taken_once(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         assert not await transaction.add_study(replace(STUDY, name="other"))
         assert not await transaction.add_device(make_device(1, labels={}))
-        assert not await transaction.add_decode(make_decode(1, seed=2))
+        assert not await transaction.add_job(make_decode(1, seed=2))
         assert not await transaction.add_snapshot(replace(SNAPSHOT, snr=0.0))
         assert not await add_sketch(transaction, make_sketch(1, 0, n_records=3), b"")
         # Nor does another identity for the same place in a stream.
@@ -220,11 +222,13 @@ async def test_totals_count_everything_by_state(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
         await queue(transaction, 2)
-        await transaction.cancel_decode(name("decode", 2), now=5.0)
+        await transaction.cancel_job(DecodeRecord, name("decode", 2), now=5.0)
+        await transaction.add_job(make_analysis(1))
         await transaction.add_device(make_device(1))
         totals = await transaction.count_totals()
     assert (totals.n_studies, totals.n_devices) == (1, 1)
     assert dict(totals.decodes) == {"queued": 1, "cancelled": 1}
+    assert dict(totals.analyses) == {"queued": 1}
 
 
 async def test_a_generation_stays_until_it_is_renewed(store: Store) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import Selection
+from aggregator.records import DecodeRecord, Selection
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     LAYOUT,
@@ -110,7 +110,7 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
         assert study == replace(STUDY, state="withdrawn", version=2)
         assert await transaction.list_studies(after=None, limit=9) == [other]
         assert await transaction.list_sketches(STUDY.study_id, after=None, limit=9) == []
-        assert await transaction.get_decode(name("decode", 1)) is None
+        assert await transaction.get_job(DecodeRecord, name("decode", 1)) is None
         assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
         assert await transaction.list_refusals(STUDY.study_id) == []
         assert await transaction.list_tokens(STUDY.study_id, after=None, limit=9) == []

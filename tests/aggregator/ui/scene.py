@@ -66,7 +66,7 @@ def publish(
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
+        study = client.create_study(name, plan, allow_same_plan=True).study_id
         identity = bytes.fromhex(study)
         for device in devices:
             body = device.enrolment(client.create_token(study), identity)
@@ -95,7 +95,7 @@ def publish_records(
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = str(client.create_study(name, plan, allow_same_plan=True)["study_id"])
+        study = client.create_study(name, plan, allow_same_plan=True).study_id
         identity = bytes.fromhex(study)
         for i, records in enumerate(parts):
             seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + i

@@ -260,12 +260,12 @@ def test_reports_of_bins_are_shown_and_calibrate_nothing(scene: Scene) -> None:
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = str(client.create_study("reports", plan)["study_id"])
+        study = client.create_study("reports", plan).study_id
         for seed in range(60, 66):
             device = Device(seed)
             body = device.enrolment(client.create_token(study), bytes.fromhex(study))
             assert http.post("/v1/enrolments", json=body).status_code == 201
-            ordinal = client.device(device.device_id.hex())["ordinal"]
+            ordinal = client.device(device.device_id.hex()).ordinal
             block = plan.blocks.choose(ordinal=ordinal, stream="main", turn=SLOT)
             *message, _ = report(device, bytes.fromhex(study), plan, block)
             assert upload(http, study, *message) == 201

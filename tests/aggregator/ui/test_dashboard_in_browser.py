@@ -373,7 +373,7 @@ def test_phones_are_told_what_they_report_and_how_many_frequencies_they_carry(
         Client(aggregator.url, key=aggregator.key) as client,
         httpx.Client(base_url=aggregator.url) as http,
     ):
-        study = str(client.create_study("phones", plan)["study_id"])
+        study = client.create_study("phones", plan).study_id
         identity, device = bytes.fromhex(study), Device(31)
         body = device.enrolment(client.create_token(study), identity)
         assert http.post("/v1/enrolments", json=body).status_code == 201

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from aggregator.records import DecodeRecord
-from aggregator.services.results.answers import describe_solution
-from aggregator.services.results.jobs import MAX_ATTEMPTS, Job
+from aggregator.services.results.decodes import DecodeWork
+from aggregator.services.results.jobs import MAX_ATTEMPTS
 from aggregator.worker import Worker
 from learning.decoding.solution import Solution
 from shared.errors import DecodingError
@@ -65,10 +64,10 @@ async def test_the_same_decode_has_the_same_answer_in_any_store(server: Server) 
 async def test_a_solver_that_fails_leaves_a_problem(
     server: Server, monkeypatch: pytest.MonkeyPatch, error: Exception, slug: str
 ) -> None:
-    def fail(_job: Job, **_callbacks: Any) -> Solution:
+    def fail(_work: DecodeWork, **_callbacks: Any) -> Solution:
         raise error
 
-    monkeypatch.setattr(Job, "solve", fail)
+    monkeypatch.setattr(DecodeWork, "solve", fail)
     decode_id = await ask(server)
     assert await make_worker(server).run_once(asyncio.Event())
     decode = await read(server, decode_id)
@@ -87,13 +86,14 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(server: 
     server.clock.seconds += 6.0
     quick = await server.services.jobs.take(lease_s=5.0)
     assert quick is not None
-    assert quick.decode.decode_id == decode_id
-    solution = quick.solve(progress=lambda _: None, cancelled=lambda: False)
+    assert quick.record.job_id == decode_id
+    work = await server.services.jobs.prepare(quick)
+    solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
     assert not await server.services.jobs.renew(slow, lease_s=5.0, progress=0.9)
-    assert not await server.services.jobs.succeed(slow, solution)
+    assert not await server.services.jobs.succeed(slow, work, solution)
     assert (await read(server, decode_id)).state == "running"
-    assert await server.services.jobs.succeed(quick, solution)
-    assert not await server.services.jobs.succeed(quick, solution)
+    assert await server.services.jobs.succeed(quick, work, solution)
+    assert not await server.services.jobs.succeed(quick, work, solution)
     assert (await read(server, decode_id)).state == "succeeded"
 
 
@@ -126,14 +126,20 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     decode_id = await ask(server, decoder="cl-ompr")
     job = await server.services.jobs.take(lease_s=5.0)
     assert job is not None
-    solution = job.solve(progress=lambda _: None, cancelled=lambda: False)
-    result = asdict(describe_solution(job.plan, job.snapshot, solution, search_box={}, seconds=1.0))
+    work = await server.services.jobs.prepare(job)
+    solution = work.solve(progress=lambda _: None, cancelled=lambda: False)
+    result = work.describe(solution, seconds=1.0)
     # What results of the first release had.
     for name in ("spreads", "mixture", "at_noise_floor", "agreement", "band"):
         del result[name]
     async with server.store.begin(write=True) as transaction:
-        await transaction.finish_decode(
-            decode_id, job.token, state="succeeded", now=server.clock.now(), result=result
+        await transaction.finish_job(
+            DecodeRecord,
+            decode_id,
+            job.token,
+            state="succeeded",
+            now=server.clock.now(),
+            result=result,
         )
     shown = await server.desk.read(f"/v1/decodes/{decode_id.hex()}")
     assert shown["result"]["mixture"] is None

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from analyst import Client
-from analyst.connection import Connection
+from analyst.client.synchronous.connection import Connection
 from analyst.sketching.sources import find_snapshot
 from shared.errors import NotFoundError, TransportError
 from shared.plan import SketchPlan, plan_to_json

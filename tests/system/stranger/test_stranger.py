@@ -307,7 +307,7 @@ def publish(server: Aggregator, vector: Any) -> str:
     """Publish the study of a message vector, and return a code that enrols one device."""
     with Client(server.url, key=server.key) as client:
         plan = decode_plan(bytes.fromhex(vector["plan"]))
-        study = str(client.create_study(vector["study_name"], plan)["study_id"])
+        study = client.create_study(vector["study_name"], plan).study_id
         token = client.create_token(study)
     assert study == vector["study"]
     return encode_enrolment_code(

@@ -1,0 +1,160 @@
+"""Analyses: comparisons, timelines, groups and the health of devices, as resources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
+
+from aggregator.api.dependencies import ANALYST, Analyst, Identity, Page, ServicesDep
+from aggregator.api.jobs import advise, count_workers, headers_of
+from aggregator.api.responses import (
+    CONDITIONAL,
+    NOT_MODIFIED,
+    OF_STUDY,
+    TO_ANALYSIS,
+    WITH_BODY,
+    WITH_KEY,
+    answer,
+    describe_links,
+    describe_problems,
+)
+from aggregator.records import AnalysisRecord, KeyRecord
+from aggregator.services.analyses.registry import KINDS
+from aggregator.services.keys import is_granted, require_scope
+from shared.structure import structure
+from shared.wire import Problem
+from shared.wire.bodies.analyses import (
+    AnalysisBody,
+    AnalysisEntryBody,
+    AnalysisRequest,
+    AnswerBody,
+)
+from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.studies import Paged
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["analyses"],
+    dependencies=ANALYST,
+    responses=describe_problems(*WITH_KEY, *OF_STUDY),
+)
+
+_LINKS = describe_links(TO_ANALYSIS)
+
+
+@router.post(
+    "/studies/{study}/analyses",
+    status_code=202,
+    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid", "wrong-statistic")
+    | {202: _LINKS, 200: {"model": AnalysisBody, **_LINKS}},
+)
+async def create_analysis(
+    study: Identity,
+    body: Annotated[AnalysisRequest, Body(discriminator="kind")],
+    services: ServicesDep,
+    key: Analyst,
+    response: Response,
+) -> AnalysisBody:
+    """Freeze the selections of an analysis and queue it; 200 if the same analysis exists.
+
+    A failed or cancelled analysis runs again. The kinds: `comparison` of two selections,
+    `timeline` of windows, `groups` by the values of a label, and `devices`, each with the rest,
+    which needs an operator's key. Answers rest on released sketches alone: they cost no privacy.
+    """
+    require_allowed(body.kind, key)
+    record, queued = await services.analyses.create(bytes.fromhex(study), body)
+    response.status_code = 202 if queued else 200
+    response.headers["Location"] = f"/v1/analyses/{record.analysis_id.hex()}"
+    advise(response, record)
+    return to_body(record, n_workers=await count_workers(services, record))
+
+
+@router.get(
+    "/studies/{study}/analyses", responses={200: describe_links(TO_ANALYSIS, item="/items/0")}
+)
+async def list_analyses(
+    study: Identity, services: ServicesDep, page: Page, key: Analyst
+) -> Paged[AnalysisEntryBody]:
+    """List the analyses of a study, the newest first, without their results.
+
+    An analyst's key does not show the words of the health of devices.
+    """
+    found = await services.analyses.list_page(
+        bytes.fromhex(study), after=page.after, limit=page.n_wanted
+    )
+
+    def show(analysis: AnalysisRecord) -> AnalysisEntryBody:
+        entry = _to_entry(analysis)
+        is_shown = is_granted(key, KINDS[analysis.kind].scope)
+        return entry if is_shown else replace(entry, words=None)
+
+    return page.make(found, show=show, key=lambda each: (each.created, each.analysis_id))
+
+
+@router.get(
+    "/analyses/{analysis}",
+    dependencies=CONDITIONAL,
+    response_model=AnalysisBody,
+    responses=NOT_MODIFIED,
+)
+async def get_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> Response:
+    """Show an analysis: its state and progress, and its result or problem.
+
+    A result never changes, and neither does its ETag. A failed or cancelled analysis may be queued
+    again.
+    """
+    record = await services.analyses.get(bytes.fromhex(analysis))
+    require_allowed(record.kind, key)
+    n_workers = await count_workers(services, record)
+    response = answer(to_body(record, n_workers=n_workers), **headers_of(record, n_workers))
+    advise(response, record)
+    return response
+
+
+@router.delete("/analyses/{analysis}")
+async def cancel_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> AnalysisBody:
+    """Cancel an analysis; one that has ended stays as it is."""
+    record = await services.analyses.get(bytes.fromhex(analysis))
+    require_allowed(record.kind, key)
+    return to_body(await services.analyses.cancel(record.analysis_id))
+
+
+def require_allowed(kind: str, key: KeyRecord) -> None:
+    """Refuse a kind of analysis that the scope of a key does not suffice for.
+
+    Raises
+    ------
+    ForbiddenError
+        It is for operators, and the key is an analyst's.
+    """
+    require_scope(key, KINDS[kind].scope)
+
+
+def to_body(analysis: AnalysisRecord, *, n_workers: int | None = None) -> AnalysisBody:
+    """Return an analysis as it is shown."""
+    snapshots = [each["snapshot_id"] for each in analysis.inputs if each["snapshot_id"]]
+    return make_body(
+        AnalysisBody,
+        _to_entry(analysis),
+        n_workers=n_workers,
+        snapshots=snapshots,
+        result=analysis.result and _read_result(analysis),
+    )
+
+
+def _to_entry(analysis: AnalysisRecord) -> AnalysisEntryBody:
+    kind = KINDS[analysis.kind]
+    return make_body(
+        AnalysisEntryBody,
+        analysis,
+        request=structure(kind.request, dict(analysis.request), strict=False),
+        words=analysis.result and analysis.result["words"],
+        problem=analysis.problem and structure(Problem, analysis.problem, strict=False),
+    )
+
+
+def _read_result(analysis: AnalysisRecord) -> AnswerBody:
+    result: AnswerBody = structure(KINDS[analysis.kind].result, analysis.result, strict=False)
+    return result

@@ -1,0 +1,1 @@
+"""Analyses: comparisons, timelines, groups and the health of devices, computed by workers."""

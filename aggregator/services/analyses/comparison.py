@@ -1,0 +1,95 @@
+"""Comparisons of two selections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aggregator.records import KeyScope, Selection
+from aggregator.services.analyses.describing import describe_change, describe_common
+from aggregator.services.analyses.kind import Inputs, Slots, intersect, name_selection
+from learning.insight.comparing import Comparison
+from learning.insight.model import StudyModel
+from learning.insight.pairs import compare_selections
+from shared.plan import SketchPlan
+from shared.wire.bodies.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
+from shared.wire.bodies.declaring import make_body
+
+
+class ComparisonKind:
+    """Whether the records of two selections differ, how surely, and in what."""
+
+    request = ComparisonRequest
+    result = ComparisonBody
+    version = 1
+    scope: KeyScope = "analyst"
+    needs_devices = False
+
+    def select(
+        self, plan: SketchPlan, request: ComparisonRequest, slots: Slots | None
+    ) -> Sequence[Selection]:
+        """Return both selections."""
+        return [to_selection(request.first), to_selection(request.second)]
+
+    def find_shared(self, request: ComparisonRequest) -> Selection | None:
+        """Return the sketches in both selections."""
+        return intersect(to_selection(request.first), to_selection(request.second))
+
+    def name_parts(
+        self, plan: SketchPlan, request: ComparisonRequest, selections: Sequence[Selection]
+    ) -> list[str]:
+        """Name both selections."""
+        return [name_selection(selection) for selection in selections]
+
+    def require(self, inputs: Inputs, request: ComparisonRequest) -> None:
+        """Refuse an empty selection, and sums that k clusters cannot be fitted to."""
+        for part in inputs.parts:
+            part.require()
+        inputs.require_clusters(request.n_clusters)
+
+    def compute(
+        self,
+        inputs: Inputs,
+        request: ComparisonRequest,
+        *,
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> tuple[Comparison, StudyModel]:
+        """Compare the selections."""
+        first, second = (part.require() for part in inputs.parts)
+        return compare_selections(
+            inputs.plan,
+            first,
+            second,
+            n_clusters=request.n_clusters,
+            seed=request.seed,
+            level=request.level,
+            smallest_shift=request.smallest_shift,
+            cancelled=cancelled,
+        )
+
+    def describe(
+        self,
+        inputs: Inputs,
+        request: ComparisonRequest,
+        answer: tuple[Comparison, StudyModel],
+    ) -> ComparisonBody:
+        """Return the comparison as a body."""
+        found, model = answer
+        snapshots = [part.snapshot for part in inputs.parts if part.snapshot is not None]
+        return make_body(
+            ComparisonBody,
+            found,
+            kind="comparison",
+            **describe_common(inputs, model, found.describe(), found.assumptions),
+            n_records=[snapshot.n_records for snapshot in snapshots],
+            n_sketches=[snapshot.n_sketches for snapshot in snapshots],
+            snrs=[snapshot.snr for snapshot in snapshots],
+            changes=[describe_change(change) for change in found.changes],
+        )
+
+
+def to_selection(request: SelectionRequest) -> Selection:
+    """Return the selection that a request names."""
+    return Selection(
+        first_slot=request.first_slot, last_slot=request.last_slot, labels=request.labels
+    )

@@ -1,0 +1,79 @@
+"""Sums over the sketches of each device."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from sqlalchemy import or_
+
+from aggregator.records import DeviceRecord, DeviceSums, Selection
+from aggregator.storage.models import Device, Sketch
+from aggregator.storage.statements.entries import EntryRows, inside, select_entries, to_entry
+from aggregator.storage.statements.rows import select_records
+from aggregator.storage.sums.cells import digest_members, empty_members, encode_members
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+
+
+class DeviceSumRows(EntryRows):
+    """Statements that add the sketches of each device up."""
+
+    async def sum_devices(
+        self, study_id: bytes, selection: Selection, *, layout: Layout, received_until: float
+    ) -> tuple[list[DeviceSums], bytes]:
+        """Total of each device in a selection, and the digest of all their sketches.
+
+        Every payload is read: the work grows with the number of sketches.
+
+        Parameters
+        ----------
+        received_until
+            Only sketches that were received until this time, by the server's clock.
+
+        Raises
+        ------
+        StoreError
+            A sum could leave 64 bits.
+        """
+        # As in every total: without the sketches of excluded devices whose payloads are kept.
+        statement = select_entries().where(
+            Sketch.study_id == study_id,
+            Sketch.state == "stored",
+            Sketch.received <= received_until,
+            or_(Device.excluded.is_(None), Sketch.payload.is_(None)),
+            *inside(selection),
+        )
+        running: dict[int, PayloadSum] = defaultdict(lambda: PayloadSum(layout))
+        n_dropped: dict[int, int] = defaultdict(int)
+        members = empty_members()
+        async with self._connection.stream(statement) as result:
+            try:
+                async for rows in result.partitions(BATCH):
+                    held: dict[int, list[Row]] = defaultdict(list)
+                    chosen = [row for row in rows if selection.matches_labels(row.device_labels)]
+                    for row in chosen:
+                        if row.payload is None:
+                            n_dropped[row.ordinal] += 1
+                        else:
+                            held[row.ordinal].append(to_entry(row).row)
+                    for ordinal, entries in held.items():
+                        running[ordinal].add(entries)
+                    members += digest_members((row.sketch_id, row.payload_digest) for row in chosen)
+            finally:
+                # The block closes the server's cursor only where no error leaves it.
+                await result.close()
+        known = await self._list_by_ordinal(study_id)
+        sums = [
+            DeviceSums(
+                device=known[ordinal],
+                totals=running[ordinal].total().to_totals(),
+                n_dropped=n_dropped.get(ordinal, 0),
+            )
+            for ordinal in sorted({*running, *n_dropped})
+        ]
+        return sums, encode_members(members)
+
+    async def _list_by_ordinal(self, study_id: bytes) -> Mapping[int, DeviceRecord]:
+        statement = select_records(Device, DeviceRecord).where(Device.study_id == study_id)
+        return {record.ordinal: record for record in await self._list(statement, DeviceRecord)}

@@ -1,0 +1,39 @@
+"""Snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from aggregator.records import PosteriorRecord, SnapshotRecord
+from aggregator.storage.models import Posterior, Snapshot
+from aggregator.storage.statements.rows import Rows, select_records
+
+
+class SnapshotRows(Rows):
+    """Statements on snapshots, and on the densities decoded from them."""
+
+    async def add_posterior(self, record: PosteriorRecord) -> bool:
+        """Store the densities behind a decode."""
+        return await self._add(Posterior, record)
+
+    async def get_posterior(self, decode_id: bytes) -> PosteriorRecord | None:
+        """Return the densities behind a decode."""
+        return await self._find(Posterior, PosteriorRecord, Posterior.decode_id == decode_id)
+
+    async def add_snapshot(self, record: SnapshotRecord) -> bool:
+        """Store a snapshot."""
+        return await self._add(Snapshot, record)
+
+    async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
+        """Return a snapshot."""
+        return await self._find(Snapshot, SnapshotRecord, Snapshot.snapshot_id == snapshot_id)
+
+    async def get_snapshots(
+        self, snapshot_ids: Collection[bytes]
+    ) -> Mapping[bytes, SnapshotRecord]:
+        """Return the snapshots that exist, by id."""
+        statement = select_records(Snapshot, SnapshotRecord)
+        found = await self._list(
+            statement.where(Snapshot.snapshot_id.in_(list(snapshot_ids))), SnapshotRecord
+        )
+        return {record.snapshot_id: record for record in found}

@@ -1,0 +1,92 @@
+"""The base of the client's parts: requests, and references to studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from analyst.client.asynchronous.connection import AsyncConnection
+from analyst.references import choose_study, is_identity
+from analyst.requests import ANSWERS, AsyncStream
+from analyst.results import FINAL_STATES
+from shared.wire.bodies.results import ProgressBody
+from shared.wire.bodies.studies import StudyBody
+
+T = TypeVar("T")
+
+
+class AsyncCalls:
+    """Requests whose answers are read as the declared bodies; each part of the client is one."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience_s: float = 60.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._server = AsyncConnection(self.url, key=key, timeout=timeout, patience_s=patience_s)
+
+    async def _read(
+        self,
+        declared: type[T],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> T:
+        """Send a request and return the declared body of the answer."""
+        return ANSWERS.read(declared, await self._server.call(method, path, body, **options))
+
+    async def _pages(
+        self, declared: type[T], path: str, params: Mapping[str, str] | None = None
+    ) -> AsyncStream[T]:
+        """Yield the items of a list as the declared body."""
+        async with aclosing(self._server.pages(path, params)) as items:
+            async for item in items:
+                yield ANSWERS.read(declared, item)
+
+    async def _pages_of(
+        self, declared: type[T], study: str, name: str, params: Mapping[str, str] | None = None
+    ) -> AsyncStream[T]:
+        """Yield the items of a list that belongs to a study."""
+        path = await self._path_of(study)
+        async with aclosing(self._pages(declared, f"{path}/{name}", params)) as items:
+            async for item in items:
+                yield item
+
+    async def _events(
+        self, declared: type[T], path: str, seconds: int | None
+    ) -> AsyncStream[T | ProgressBody]:
+        """Yield the state and progress of a job as they change, then the ended job."""
+        query = "" if seconds is None else f"?seconds={seconds}"
+        async with aclosing(self._server.events(f"{path}/events{query}")) as events:
+            async for name, data in events:
+                if name in ("state", "progress"):
+                    progress = ANSWERS.read(ProgressBody, data)
+                    if progress.state not in FINAL_STATES:
+                        yield progress
+                elif name == "result":
+                    yield ANSWERS.read(declared, data)
+                    return
+
+    async def find_study(self, study: str) -> str:
+        """Return the id of a study, given its name or first digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No study fits, or more than one; the error lists the candidates.
+        """
+        if is_identity(study):
+            return study
+        names = [
+            (found.study_id, found.name) async for found in self._pages(StudyBody, "/v1/studies")
+        ]
+        return choose_study(study, names)
+
+    async def _path_of(self, study: str) -> str:
+        return "/v1/studies/" + await self.find_study(study)

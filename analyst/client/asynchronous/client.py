@@ -1,0 +1,57 @@
+"""The client: its parts together, on one set of connections."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from analyst.client.asynchronous.decodes import AsyncDecodes
+from analyst.client.asynchronous.operation import AsyncOperation
+
+
+class AsyncClient(AsyncDecodes, AsyncOperation):
+    """Client of an aggregator.
+
+    A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and
+    digits take one more request.
+
+    Parameters
+    ----------
+    url
+        Address, such as ``http://127.0.0.1:8750``.
+    key
+        API key of scope analyst or operator; public resources need none.
+    timeout
+        Seconds to wait for one answer.
+    patience_s
+        Longest time in seconds for which one call retries while the server is busy.
+
+    Raises
+    ------
+    ConfigError
+        From the constructor: the address or the key is malformed. From every call: the client is
+        closed, or an argument is malformed.
+    TransportError
+        From every call: the server did not answer, or is not an aggregator.
+    SketchError
+        From every call: the server refused; its problem document names the class.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._server.aclose()
+
+    async def is_ready(self) -> bool:
+        """Return whether the server and its database answer."""
+        return await self._server.is_answering("/readyz")

@@ -1,0 +1,171 @@
+"""Requests to an aggregator; every failure becomes an error of this project."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+
+from analyst.requests import (
+    ANSWERS,
+    EVENTS,
+    AsyncSleep,
+    AsyncStream,
+    async_sleep,
+    make_headers,
+    read_pause,
+    require_address,
+    require_open,
+    require_success,
+    unreachable,
+)
+from shared.wire.bodies.studies import Paged
+
+
+class AsyncConnection:
+    """Sends requests, and retries when the server asks for it.
+
+    Parameters
+    ----------
+    url
+        Address of the server, without a slash at the end.
+    key
+        An API key, if any.
+    timeout
+        Seconds to wait for one answer.
+    patience_s
+        Longest time in seconds for which one call retries answers 429 and 503. `Retry-After` gives
+        the pauses.
+    sleep, monotonic
+        The clock.
+    transport
+        Replaces the network.
+
+    Raises
+    ------
+    ConfigError
+        The address or the key is malformed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        patience_s: float = 60.0,
+        sleep: AsyncSleep = async_sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url
+        self.sleep = sleep
+        headers = make_headers(key)
+        self._http = httpx.AsyncClient(
+            base_url=require_address(url), headers=headers, timeout=timeout, transport=transport
+        )
+        self._monotonic = monotonic
+        self._patience_s = patience_s
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Return the document of an answer; raises as :meth:`send`."""
+        answer = await self.send(method, path, body, **options)
+        return ANSWERS.read_document(answer.content) if answer.content else {}
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
+        """Send a request; retry while the server asks for it, until patience ends.
+
+        Raises
+        ------
+        ConfigError
+            The connection was closed.
+        TransportError
+            The server did not answer, or stays busy.
+        SketchError
+            The server refused; its problem document names the class.
+        """
+        require_open(self._http)
+        give_up = self._monotonic() + self._patience_s
+        while True:
+            try:
+                answer = await self._http.request(
+                    method, path, json=body, params=params, headers=headers, content=content
+                )
+            except httpx.RequestError as error:
+                raise unreachable(self.url, error) from error
+            pause = read_pause(answer)
+            if pause is None or self._monotonic() + pause > give_up:
+                require_success(answer)
+                return answer
+            await self.sleep(pause)
+
+    async def pages(
+        self, path: str, params: Mapping[str, str] | None = None
+    ) -> AsyncStream[dict[str, Any]]:
+        """Yield the items of a list, page by page."""
+        query = dict(params or {})
+        while True:
+            answer = await self.call("GET", path, params=query or None)
+            # A list that is sent whole, such as that of keys, names no next page.
+            found = ANSWERS.read(Paged, {"next_page": None, **answer})
+            for item in found.items:
+                if not isinstance(item, dict):
+                    raise ANSWERS.refuse("items")
+                yield item
+            if not found.next_page:
+                return
+            query["page"] = found.next_page
+
+    async def events(self, path: str) -> AsyncStream[tuple[str, dict[str, Any]]]:
+        """Yield the names and documents of a stream of server-sent events, as they come.
+
+        Raises
+        ------
+        ConfigError
+            The connection was closed.
+        TransportError
+            The server did not answer, or stopped in the middle.
+        SketchError
+            The server refused; its problem document names the class.
+        """
+        require_open(self._http)
+        name = ""
+        try:
+            async with self._http.stream("GET", path, headers={"Accept": EVENTS}) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    require_success(answer)
+                async for line in answer.aiter_lines():
+                    field, _, value = line.partition(": ")
+                    if field == "event":
+                        name = value
+                    elif field == "data":
+                        yield name, ANSWERS.read_document(value)
+        except (httpx.RequestError, httpx.StreamError) as error:
+            raise unreachable(self.url, error) from error
+
+    async def is_answering(self, path: str) -> bool:
+        """Return whether a path is answered with 200; raises ``ConfigError`` once closed."""
+        require_open(self._http)
+        try:
+            answer = await self._http.get(path)
+        except httpx.RequestError:
+            return False
+        return answer.status_code == httpx.codes.OK

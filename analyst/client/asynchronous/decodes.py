@@ -1,0 +1,225 @@
+"""Calls about decodes, and a decode that is followed until it ends."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from analyst.client.asynchronous.jobs import AsyncJob
+from analyst.questions import Box, make_questions
+from analyst.client.asynchronous.snapshots import AsyncSnapshots
+from analyst.periods import When
+from analyst.references import require_identity
+from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
+from analyst.results import DecodeResult, require_success, require_usable
+from shared.errors import ConfigError
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from shared.wire.bodies.results import DecodeBody, ProgressBody
+
+
+class AsyncDecodes(AsyncSnapshots):
+    """Calls about decodes."""
+
+    async def decode(
+        self,
+        study: str,
+        *,
+        n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        snapshot_id: str | None = None,
+        decoder: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        search_box: SearchBox | None = None,
+    ) -> AsyncDecode:
+        """Start to decode k centroids, by default of all sketches; see :class:`AsyncDecode`.
+
+        Parameters
+        ----------
+        start, end, first_slot, last_slot, labels
+            The selection to decode, as for ``snapshot``.
+        snapshot_id
+            In place of a selection, a snapshot.
+        search_box
+            Where to search for clusters: lower and upper bound by dimension. None stands for the
+            study's search box, an empty one for the plan's bounds.
+
+        Raises
+        ------
+        ConfigError
+            ``n_clusters`` is less than 1.
+        """
+        if n_clusters < 1:
+            raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        study_id = await self.find_study(study)
+        selection = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        has_selection = selection != {"first_slot": None, "last_slot": None, "labels": {}}
+        if has_selection and snapshot_id is not None:
+            raise ConfigError(
+                "cannot be combined with a selection: it has one",
+                field="snapshot_id",
+                fix="leave out times, slots and labels, or the snapshot",
+            )
+        request = {
+            "selection": selection if has_selection else None,
+            "snapshot_id": snapshot_id and require_identity(snapshot_id, "snapshot_id"),
+            "n_clusters": n_clusters,
+            "decoder": decoder,
+            "settings": dict(settings or {}),
+            "seed": seed,
+            "search_box": list_bounds(search_box),
+        }
+        path = f"/v1/studies/{study_id}/decodes"
+        answer = await self._read(DecodeBody, "POST", path, request)
+        return AsyncDecode(self, answer.decode_id)
+
+    async def decode_state(self, decode_id: str) -> DecodeBody:
+        """Return the state, the progress, and the result or problem of a decode."""
+        return await self._read(DecodeBody, "GET", path_of_decode(decode_id))
+
+    def decode_events(
+        self, decode_id: str, *, seconds: int | None = None
+    ) -> AsyncStream[DecodeBody | ProgressBody]:
+        """Yield the state and progress of a decode as they change, then the ended decode.
+
+        Parameters
+        ----------
+        seconds
+            The stream ends after so many, at most 600.
+
+        Raises
+        ------
+        TransportError
+            The server does not send events, or stopped.
+        """
+        return self._events(DecodeBody, path_of_decode(decode_id), seconds)
+
+    async def read_result(self, decode: DecodeBody) -> DecodeResult:
+        """Return the result of a decode that has ended, with its plan and its snapshot.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed, was cancelled, or has not ended.
+        """
+        body = require_success(decode)
+        snapshot = await self.frozen(decode.snapshot_id)
+        plan = await self.plan(snapshot.study_id)
+        return DecodeResult(
+            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed
+        )
+
+    async def cancel(self, decode_id: str) -> DecodeBody:
+        """Cancel a decode; one that has ended stays as it is."""
+        return await self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
+
+    async def ask(
+        self,
+        decode_id: str,
+        *,
+        ranges: Iterable[Box] = (),
+        quantiles: Iterable[tuple[str, float]] = (),
+        marginals: Iterable[str] = (),
+        means: Iterable[str | tuple[str, Box]] = (),
+        n_points: int = 64,
+        allow_narrow: bool = False,
+    ) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        ranges, quantiles, marginals, means, n_points, allow_narrow
+            As in :func:`analyst.questions.make_questions`.
+
+        Raises
+        ------
+        ConfigError
+            Nothing is asked.
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        asked = make_questions(
+            ranges=ranges,
+            quantiles=quantiles,
+            marginals=marginals,
+            means=means,
+            n_points=n_points,
+            allow_narrow=allow_narrow,
+        )
+        return await self.put_questions(decode_id, asked)
+
+    async def put_questions(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions that are written down as a request; raises as :meth:`ask`."""
+        path = f"{path_of_decode(decode_id)}/questions"
+        return await self._read(AnswersBody, "POST", path, asdict(questions))
+
+
+class AsyncDecode(AsyncJob[DecodeBody]):
+    """A decode on the server."""
+
+    kind = "decode"
+    watch = "sfumato decode watch"
+
+    def __init__(self, client: AsyncDecodes, decode_id: str) -> None:
+        super().__init__(decode_id, sleep=client._server.sleep)
+        self.decode_id = decode_id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.decode_id!r})"
+
+    def _listen(self, seconds: int | None) -> AsyncStream[DecodeBody | ProgressBody]:
+        return self._client.decode_events(self.decode_id, seconds=seconds)
+
+    async def state(self) -> DecodeBody:
+        """Return the state, the progress, and the result or problem."""
+        return await self._client.decode_state(self.decode_id)
+
+    async def cancel(self) -> DecodeBody:
+        """Cancel it; if it has ended, it stays as it is."""
+        return await self._client.cancel(self.decode_id)
+
+    async def wait(
+        self,
+        *,
+        progress: Callable[[float], None] | None = None,
+        allow_unusable: bool = False,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
+    ) -> DecodeResult:
+        """Wait for the result.
+
+        Parameters
+        ----------
+        progress
+            Function that is called with the completed share, 0 to 1.
+        allow_unusable
+            Return the result even if its verdict is "do not use".
+        timeout
+            Seconds after which to stop waiting; the decode goes on.
+        note
+            Function that is told, once, that no worker is there to solve it.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed or was cancelled, or the verdict on its result is "do not use".
+        TransportError
+            It has not ended in time.
+        """
+        ended = await self.end(progress=progress, timeout=timeout, note=note)
+        result = await self._client.read_result(ended)
+        return require_usable(result, allow_unusable=allow_unusable)

@@ -1,0 +1,134 @@
+"""Work on the server that is followed until it ends: from a stream of events, or by polling."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Generic, Protocol, TypeVar
+
+from analyst.requests import AsyncSleep, AsyncStream
+from analyst.results import FINAL_STATES
+from shared.errors import SketchError, TransportError
+from shared.wire.bodies.results import ProgressBody
+
+_LONGEST_STREAM_S = 600
+_POLL_S = 0.2
+
+
+class State(Protocol):
+    """The state of a job."""
+
+    @property
+    def state(self) -> str:
+        """One of queued, running, succeeded, failed and cancelled."""
+
+    @property
+    def progress(self) -> float:
+        """The completed share."""
+
+    @property
+    def n_workers(self) -> int | None:
+        """While it is queued, the number of workers that are there."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class AsyncJob(Generic[S]):
+    """A job on the server, of a kind that names it and says how its state is read.
+
+    Parameters
+    ----------
+    sleep
+        Waits for a number of seconds.
+    """
+
+    kind = "job"
+    watch = ""
+    """The command that waits for it, before its id."""
+
+    def __init__(self, job_id: str, *, sleep: AsyncSleep) -> None:
+        self._job_id = job_id
+        self._sleep = sleep
+
+    def _listen(self, seconds: int | None) -> AsyncStream[S | ProgressBody]:
+        """Yield the states as they change, and last the ended job."""
+        raise NotImplementedError
+
+    async def state(self) -> S:
+        """Return the state, the progress, and the result or problem."""
+        raise NotImplementedError
+
+    async def end(
+        self,
+        *,
+        progress: Callable[[float], None] | None = None,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
+    ) -> S:
+        """Wait until it has ended, well or not, and return its last state.
+
+        Parameters
+        ----------
+        progress
+            Function that is called with the completed share, 0 to 1.
+        timeout
+            Seconds after which to stop waiting; the job goes on.
+        note
+            Function that is told, once, that no worker is there to solve it.
+
+        Raises
+        ------
+        TransportError
+            It has not ended in time.
+        """
+        is_noted = False
+        async with aclosing(self._follow(timeout)) as states:
+            async for each in states:
+                if progress:
+                    progress(each.progress)
+                if not isinstance(each, ProgressBody) and each.state in FINAL_STATES:
+                    return each
+                if each.n_workers == 0 and not is_noted:
+                    note(
+                        f"no worker is there: the {self.kind} waits until somebody starts "
+                        "`sfumato worker`"
+                    )
+                    is_noted = True
+        raise TransportError(
+            f"did not end within {timeout:g} s; it goes on",
+            field=self.kind,
+            fix=f"wait longer with `{self.watch} {self._job_id}`",
+        )
+
+    async def _follow(self, timeout: float | None) -> AsyncStream[S | ProgressBody]:
+        """Yield states until the last, or the time is up: from the stream, or by polling."""
+        is_streamed = True
+        last = None if timeout is None else time.monotonic() + timeout
+        while last is None or time.monotonic() < last:
+            if is_streamed:
+                try:
+                    async with aclosing(self._listen(_seconds_to(last))) as events:
+                        async for each in events:
+                            yield each
+                            if not isinstance(each, ProgressBody):
+                                return
+                except SketchError:
+                    # Too many streams, or a proxy without streams. A refusal of the job itself is
+                    # raised again below.
+                    is_streamed = False
+            state = await self.state()
+            yield state
+            if state.state in FINAL_STATES:
+                return
+            await self._sleep(_POLL_S)
+
+
+def _seconds_to(last: float | None) -> int | None:
+    """Return for how long to ask for events, if there is an end."""
+    if last is None:
+        return None
+    return min(_LONGEST_STREAM_S, max(0, math.ceil(last - time.monotonic())))

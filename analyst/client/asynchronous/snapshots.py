@@ -1,0 +1,125 @@
+"""Calls about snapshots and the answers that need no decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from analyst.client.asynchronous.studies import AsyncStudies
+from analyst.periods import When, make_selection
+from analyst.requests import path_of_snapshot
+from shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
+from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+
+
+class AsyncSnapshots(AsyncStudies):
+    """Calls about snapshots and the answers that need no decoding."""
+
+    async def snapshot(
+        self,
+        study: str,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        weighting: str = "size",
+    ) -> SnapshotBody:
+        """Freeze the weighted global sketch of a selection; by default of all sketches.
+
+        Parameters
+        ----------
+        start, end
+            The first day or month and the last, which is included, in UTC: a ``date``, or text
+            such as ``2013-03-01`` and ``2013-03``. Or a time with its zone from which on, and one
+            before which, slots begin.
+        first_slot, last_slot
+            Range of public time buckets, in place of times.
+        labels
+            Only devices with these labels.
+        weighting
+            ``size`` or ``noise-optimal``.
+        """
+        study_id = await self.find_study(study)
+        selection = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        request = {**selection, "weighting": weighting}
+        return await self._read(SnapshotBody, "POST", f"/v1/studies/{study_id}/snapshots", request)
+
+    async def _select(
+        self,
+        study_id: str,
+        *,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Return a selection as its JSON object; only times need the plan."""
+        slots = {"first_slot": first_slot, "last_slot": last_slot}
+        if start is None and end is None:
+            return {**slots, "labels": dict(labels or {})}
+        plan = await self.plan(study_id)
+        return make_selection(plan.window, start=start, end=end, labels=labels, **slots)
+
+    async def frozen(self, snapshot_id: str) -> SnapshotBody:
+        """Read a snapshot that exists, without its sums."""
+        return await self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
+
+    async def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
+        """Read a snapshot with its exact sums, which every answer is computed from."""
+        return await self._read(SnapshotSumsBody, "GET", path_of_snapshot(snapshot_id))
+
+    async def histogram(self, snapshot_id: str, *, bars: int = 64) -> HistogramBody:
+        """Read the marginals of a snapshot of a histogram study.
+
+        Parameters
+        ----------
+        bars
+            The largest number of bars of a dimension; each stands out from its noise.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no histogram.
+        """
+        path = f"{path_of_snapshot(snapshot_id)}/histogram"
+        return await self._read(HistogramBody, "GET", path, params={"bars": str(bars)})
+
+    async def moments(self, snapshot_id: str) -> MomentsAnswerBody:
+        """Read mean, correlations and principal directions of a snapshot of a moments study.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no moments.
+        """
+        path = f"{path_of_snapshot(snapshot_id)}/moments"
+        return await self._read(MomentsAnswerBody, "GET", path)
+
+    async def calibration(
+        self, snapshot_id: str, *, n_clusters: int, most_clusters: int | None = None
+    ) -> CalibrationBody:
+        """Read what a pilot, a snapshot of a histogram study, says about a main study.
+
+        Parameters
+        ----------
+        n_clusters, most_clusters
+            The number of clusters that will be looked for, or the least and the largest.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study has no histogram.
+        """
+        query = {"clusters": str(n_clusters), "most_clusters": str(most_clusters or n_clusters)}
+        path = f"{path_of_snapshot(snapshot_id)}/calibration"
+        return await self._read(CalibrationBody, "GET", path, params=query)

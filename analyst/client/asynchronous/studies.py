@@ -1,0 +1,159 @@
+"""Calls about studies, their enrolment tokens and their sketches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import httpx
+
+from analyst.client.asynchronous.calls import AsyncCalls
+from analyst.references import require_identity
+from analyst.requests import SearchBox, list_bounds
+from shared.plan import SketchPlan, plan_from_json, plan_to_json
+from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire.bodies.devices import PlanBody
+from shared.wire.bodies.studies import (
+    CreatedBody,
+    NewTokenBody,
+    RefusalsBody,
+    SketchBody,
+    StudyBody,
+    TokenBody,
+    WithdrawnBody,
+)
+
+
+class AsyncStudies(AsyncCalls):
+    """Calls about studies, their enrolment tokens and their sketches."""
+
+    async def create_study(
+        self,
+        name: str,
+        plan: SketchPlan,
+        *,
+        allow_same_plan: bool = False,
+        search_box: SearchBox | None = None,
+    ) -> CreatedBody:
+        """Publish a study; the same name and plan again return the same study.
+
+        Parameters
+        ----------
+        allow_same_plan
+            Publish even if a study of another name has the plan. Records that are in both studies
+            are released twice, and cost their budget twice.
+        search_box
+            Where decodes search for clusters: lower and upper bound by dimension, inside the
+            plan's bounds. Devices never see it.
+
+        Raises
+        ------
+        StoreError
+            A study of another name has the plan, or the study exists with another search box.
+        """
+        body: dict[str, Any] = {
+            "name": name,
+            "plan": plan_to_json(plan),
+            "allow_same_plan": allow_same_plan,
+            "search_box": list_bounds(search_box),
+        }
+        return await self._read(CreatedBody, "POST", "/v1/studies", body)
+
+    def studies(self) -> AsyncIterator[StudyBody]:
+        """Yield every study."""
+        return self._pages(StudyBody, "/v1/studies")
+
+    async def study(self, study: str) -> StudyBody:
+        """Return the name, state and counts of a study."""
+        return await self._read(StudyBody, "GET", await self._path_of(study))
+
+    async def plan(self, study: str) -> SketchPlan:
+        """Return the plan of a study, and verify it."""
+        path = await self._path_of(study)
+        answer = await self._read(PlanBody, "GET", f"{path}/plan")
+        return plan_from_json(answer.plan)
+
+    async def set_state(
+        self, study: str, state: str, *, accept_until: datetime | None = None
+    ) -> StudyBody:
+        """Open or close a study: ``state`` is ``open`` or ``closed``.
+
+        Parameters
+        ----------
+        accept_until
+            Time, with a time zone, until which a closed study still accepts sketches.
+
+        Raises
+        ------
+        StaleVersionError
+            Another client changed the study at the same time.
+        """
+        body: dict[str, Any] = {"state": state}
+        if accept_until is not None:
+            body["accept_until"] = accept_until.isoformat()
+        return await self._change_study(study, body)
+
+    async def set_search_box(self, study: str, search_box: SearchBox) -> StudyBody:
+        """Change where later decodes search for clusters; decodes that exist keep theirs.
+
+        Parameters
+        ----------
+        search_box
+            Lower and upper bound by dimension, in its unit. Dimensions without keep the plan's
+            bounds; an empty one removes the search box.
+
+        Raises
+        ------
+        ConfigError
+            A dimension is unknown, or its bounds are not inside the plan's.
+        StaleVersionError
+            Another client changed the study at the same time.
+        """
+        return await self._change_study(study, {"search_box": list_bounds(search_box)})
+
+    async def _change_study(self, study: str, body: Mapping[str, Any]) -> StudyBody:
+        path = await self._path_of(study)
+        answer = await self._server.send("GET", path)
+        headers = {"If-Match": answer.headers.get("ETag", "*")}
+        return await self._read(StudyBody, "PATCH", path, body, headers=headers)
+
+    async def withdraw_study(self, study: str, *, name: str) -> WithdrawnBody:
+        """Delete a study and all its data for good; ``name`` must be its name, to confirm."""
+        path = await self._path_of(study)
+        return await self._read(WithdrawnBody, "DELETE", path, params={"confirm": name})
+
+    async def create_token(self, study: str, *, max_uses: int = 1) -> str:
+        """Create an enrolment token and return it; it cannot be read again."""
+        path = await self._path_of(study)
+        answer = await self._read(NewTokenBody, "POST", f"{path}/tokens", {"max_uses": max_uses})
+        return answer.token
+
+    def tokens(self, study: str) -> AsyncIterator[TokenBody]:
+        """Yield the enrolment tokens of a study, without their secrets."""
+        return self._pages_of(TokenBody, study, "tokens")
+
+    async def revoke_token(self, token_id: str) -> TokenBody:
+        """Revoke an enrolment token, at once and for good."""
+        path = f"/v1/tokens/{require_identity(token_id, 'token')}"
+        return await self._read(TokenBody, "DELETE", path)
+
+    def sketches(self, study: str) -> AsyncIterator[SketchBody]:
+        """Yield the sketches of a study."""
+        return self._pages_of(SketchBody, study, "sketches")
+
+    async def upload(self, study: str, sketch_id: str, message: bytes) -> bool:
+        """Upload a device's signed sketch; return whether it was new."""
+        path = await self._path_of(study)
+        answer = await self._server.send(
+            "PUT",
+            f"{path}/sketches/{require_identity(sketch_id, 'sketch_id')}",
+            headers={"Content-Type": SKETCH_MEDIA_TYPE},
+            content=message,
+        )
+        return answer.status_code == httpx.codes.CREATED
+
+    async def refusals(self, study: str) -> RefusalsBody:
+        """Count refused sketches by problem, and refusals of the plan by the rules of owners."""
+        path = await self._path_of(study)
+        return await self._read(RefusalsBody, "GET", f"{path}/refusals")

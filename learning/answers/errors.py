@@ -1,0 +1,30 @@
+"""Error bars of a solution in the units of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from learning.decoding.solution import Solution
+from shared.plan import SketchPlan
+from shared.wire.bodies.results import BarsBody, ResultBody
+
+__all__ = ["describe_errors"]
+
+
+def describe_errors(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
+    """Return the members of :class:`ResultBody` about error bars, by name.
+
+    On a logarithmic scale an error is half of the distance between one error either way.
+    """
+    bars = solution.bars
+    if bars is None:
+        return {"centroid_errors": None, "weight_errors": None, "bars": None}
+    errors, weights = bars.centroid_errors, bars.weight_errors
+    if errors is not None:
+        show = plan.space.encoder.decode
+        errors = 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+    return {
+        "centroid_errors": None if errors is None else errors.tolist(),
+        "weight_errors": None if weights is None else weights.tolist(),
+        "bars": BarsBody(word=bars.word, sentence=bars.sentence),
+    }

@@ -1,0 +1,469 @@
+"""Windows of a study in order: each against those before, its clusters, and the changes.
+
+A window that cannot be read, because it is empty or its records cannot be told from noise, gets a
+doubt and no answer; the answers of the others do not depend on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from learning.estimate.counts import count_records
+from learning.estimate.totals import Totals
+from learning.estimate.utility import estimate_utility
+from learning.estimate.weighting import SIZE_WEIGHTS
+from learning.insight.changes import (
+    ChangePoint,
+    Reading,
+    compute_levels,
+    find_change_points,
+    watch,
+)
+from learning.insight.comparing import SMALLEST_SHIFT, Comparison, compare
+from learning.insight.covariance import Floats
+from learning.insight.model import StudyModel
+from learning.insight.null_law import draw_unit_noise
+from learning.insight.pairs import fit_model
+from learning.insight.selection import Errors, Selection, SelectionMean, average
+from learning.insight.statistics import Statistics, compute_sigma
+from learning.insight.timeline import Contrasts, Timeline
+from shared.errors import DecodingCancelledError, DecodingError
+from shared.plan import SketchPlan
+
+__all__ = [
+    "MOST_WINDOWS",
+    "Change",
+    "Estimate",
+    "History",
+    "Window",
+    "follow_windows",
+    "require_windows",
+]
+
+MOST_WINDOWS: Final = 400
+"""Simulated years cost the square of the number of windows."""
+_LEAST_WINDOWS: Final = 2
+_PRIOR: Final = 3.0
+"""Standard deviation of a change before a window is seen, in units of the parameters: so wide that
+estimates are hardly shrunk. The test has a narrow one, see :mod:`learning.insight.statistics`."""
+_LARGEST_ERROR: Final = 1.0
+"""Of a parameter, in its unit; beyond it noise hides the parameter."""
+_ENERGY_DRAWS: Final = 2000
+_MOST_TOLD: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """The clusters in one window: one step of least squares from the common fit.
+
+    NaN where noise hides a value.
+
+    Parameters
+    ----------
+    weights, weight_errors
+        Shapes ``(k,)``, the weights summing to 1 where all are known.
+    centres, centre_errors
+        Shapes ``(k, d)``, units of the fit.
+    """
+
+    weights: Floats
+    weight_errors: Floats
+    centres: Floats
+    centre_errors: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Window:
+    """One window.
+
+    Parameters
+    ----------
+    name
+        Of its selection.
+    n_records, n_sketches, snr
+        Its records, or an estimate where they are secret; its sketches; its signal-to-noise ratio.
+    reading, size_error
+        The comparison with all readable windows before; None for the first.
+    estimate
+        Its clusters.
+    doubt
+        Why it cannot be read; then the others are None.
+    """
+
+    name: str
+    n_records: int
+    n_sketches: int
+    snr: float | None = None
+    reading: Reading | None = None
+    size_error: float | None = None
+    estimate: Estimate | None = None
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Change:
+    """A change between two windows.
+
+    Parameters
+    ----------
+    window
+        Number of the first window after it, from 0, unreadable ones counted.
+    p
+        Of the scan: of a change this clear anywhere, where nothing has changed.
+    comparison
+        From the windows since the change before to those until the next change.
+    """
+
+    window: int
+    p: float
+    comparison: Comparison
+
+    def describe_named(self) -> str:
+        """Describe the surest changes of clusters in words."""
+        told = [change.describe() for change in self.comparison.named[:_MOST_TOLD]]
+        return "; ".join(told) or "no change of a single cluster can be named"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class History:
+    """Windows in order, and the changes between them.
+
+    Parameters
+    ----------
+    model
+        Of all readable windows together.
+    windows, changes
+        In order.
+    level
+        The limit of the p-value of a window.
+    assumptions
+        Assumptions of the p-values in words.
+    """
+
+    model: StudyModel
+    windows: tuple[Window, ...]
+    changes: tuple[Change, ...]
+    level: float
+    assumptions: tuple[str, ...]
+
+    def describe(self) -> tuple[str, ...]:
+        """Describe the history in words, doubts first."""
+        unread = [window for window in self.windows if window.doubt is not None]
+        alarms = [window for window in self.windows if window.reading and window.reading.is_alarm]
+        readable = len(self.windows) - len(unread)
+        told = []
+        if unread:
+            told.append(
+                f"{len(unread)} of {len(self.windows)} windows cannot be read: {unread[0].doubt}"
+            )
+        if self.changes:
+            for change in self.changes:
+                name, size = self.windows[change.window].name, change.comparison.describe_size()
+                told.append(f"a change at {name}: {size}; {change.describe_named()}")
+        else:
+            told.append(f"no change between {readable} windows is known")
+        if alarms:
+            listed = ", ".join(window.name for window in alarms)
+            told.append(f"unlike all windows before: {listed}")
+        return tuple(told)
+
+
+def require_windows(
+    plan: SketchPlan,
+    selections: Sequence[Selection | str],
+    *,
+    windows_per_year: float,
+    alarms_per_year: float,
+) -> None:
+    """Refuse windows that cannot be followed.
+
+    Parameters
+    ----------
+    plan, selections, windows_per_year, alarms_per_year
+        As in :func:`follow_windows`.
+
+    Raises
+    ------
+    WrongStatisticError, DecodingError
+        The plan is not supported, too few or too many windows can be read, or so many false alarms
+        are accepted that every window is one.
+    """
+    if len(selections) > MOST_WINDOWS:
+        raise DecodingError(
+            f"must be at most {MOST_WINDOWS} and are {len(selections)}",
+            field="windows",
+            fix="make windows longer, or choose a shorter stretch",
+        )
+    compute_levels(1, windows_per_year=windows_per_year, alarms_per_year=alarms_per_year)
+    n_readable = sum(not isinstance(_read(plan, each), str) for each in selections)
+    if n_readable < _LEAST_WINDOWS:
+        raise DecodingError(
+            f"must be at least {_LEAST_WINDOWS} that can be read, and {n_readable} of "
+            f"{len(selections)} can",
+            field="windows",
+            fix="make windows shorter, choose a longer stretch, or wait for another window",
+        )
+
+
+def follow_windows(
+    plan: SketchPlan,
+    selections: Sequence[Selection | str],
+    *,
+    n_clusters: int,
+    windows_per_year: float,
+    alarms_per_year: float = 1.0,
+    smallest_shift: float = SMALLEST_SHIFT,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> History:
+    """Follow windows: compare each with those before, estimate its clusters, find the changes.
+
+    Parameters
+    ----------
+    plan, selections
+        The plan of the sketches, and the windows in order: disjoint selections, or why there is
+        none.
+    n_clusters
+        Clusters of the fit of all readable windows together.
+    windows_per_year, alarms_per_year
+        Windows of a year, and the false alarms in it to accept where nothing changes.
+    smallest_shift
+        Size above which a difference is worth an alarm.
+    seed
+        Of the fit and of simulated years; the same sums and seed give the same answer.
+    names
+        Names of the windows; by default those of the selections.
+    progress
+        Called with the completed share, 0 to 1.
+    cancelled
+        Polled between steps.
+
+    Raises
+    ------
+    WrongStatisticError, DecodingError
+        As :func:`require_windows`; all windows together are nothing but noise; or k does not suit
+        them.
+    DecodingCancelledError
+        ``cancelled`` returned true.
+    """
+    require_windows(
+        plan,
+        selections,
+        windows_per_year=windows_per_year,
+        alarms_per_year=alarms_per_year,
+    )
+    for_fit, for_watch, for_scan, for_energy, for_changes = np.random.default_rng(seed).spawn(5)
+    means = [_read(plan, each) for each in selections]
+    places = [i for i, mean in enumerate(means) if not isinstance(mean, str)]
+    chosen = [each for i in places if not isinstance(each := selections[i], str)]
+    model = fit_model(plan, _total(chosen), n_clusters=n_clusters, rng=for_fit, cancelled=cancelled)
+    progress(0.3)
+    read = tuple(mean for mean in means if not isinstance(mean, str))
+    timeline = Timeline(model=model, windows=read)
+    levels = compute_levels(
+        len(read) - 1, windows_per_year=windows_per_year, alarms_per_year=alarms_per_year
+    )
+    _require_wanted(cancelled)
+    readings = watch(timeline, levels, rng=for_watch, smallest_shift=smallest_shift)
+    progress(0.5)
+    _require_wanted(cancelled)
+    points = find_change_points(timeline, rng=for_scan)
+    progress(0.7)
+    changes = _compare_stretches(model, chosen, points, for_changes, cancelled)
+    progress(0.8)
+    excess = _measure_excess(plan, for_energy)
+    prefixes = [
+        _measure_size_error(timeline, timeline.prefixes, i, readings[i].size, excess)
+        for i in range(len(readings))
+    ]
+    _require_wanted(cancelled)
+    estimator = _Estimator(timeline)
+    windows: list[Window] = []
+    for i, mean in enumerate(means):
+        name = names[i] if names is not None else _name(selections[i], i)
+        if isinstance(mean, str):
+            held = selections[i]
+            n_sketches = 0 if isinstance(held, str) else held.totals.n_sketches
+            windows.append(Window(name=name, n_records=0, n_sketches=n_sketches, doubt=mean))
+            continue
+        place = places.index(i)
+        windows.append(
+            Window(
+                name=name,
+                n_records=mean.n_records,
+                n_sketches=mean.n_sketches,
+                snr=_measure_snr(plan, chosen[place].totals),
+                reading=readings[place - 1] if place else None,
+                size_error=prefixes[place - 1] if place else None,
+                estimate=estimator.estimate(place),
+            )
+        )
+        _require_wanted(cancelled)
+    progress(1.0)
+    return History(
+        model=model,
+        windows=tuple(windows),
+        changes=tuple(
+            Change(window=places[point.place], p=point.p, comparison=comparison)
+            for point, comparison in zip(points, changes, strict=True)
+        ),
+        level=float(levels[0]),
+        assumptions=_list_assumptions(plan),
+    )
+
+
+def _read(plan: SketchPlan, selection: Selection | str) -> SelectionMean | str:
+    """Average a window, or return why that is impossible."""
+    if isinstance(selection, str):
+        return selection
+    try:
+        return average(plan, selection)
+    except DecodingError as error:
+        # Of this window alone, unless of the plan.
+        if error.field != "selection":
+            raise
+        return error.rule
+
+
+def _name(selection: Selection | str, number: int) -> str:
+    return f"window {number + 1}" if isinstance(selection, str) else selection.name
+
+
+def _total(selections: Sequence[Selection]) -> Totals:
+    whole = selections[0].totals
+    for each in selections[1:]:
+        whole = whole + each.totals
+    return whole
+
+
+def _join(selections: Sequence[Selection], name: str) -> Selection:
+    members = frozenset[object]().union(*(each.members for each in selections))
+    return Selection(name=name, totals=_total(selections), members=members)
+
+
+def _measure_snr(plan: SketchPlan, totals: Totals) -> float:
+    return estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS).snr
+
+
+def _require_wanted(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise DecodingCancelledError("was cancelled")
+
+
+def _compare_stretches(
+    model: StudyModel,
+    windows: Sequence[Selection],
+    points: Sequence[ChangePoint],
+    rng: np.random.Generator,
+    cancelled: Callable[[], bool],
+) -> list[Comparison]:
+    """Compare the stretches on both sides of each change."""
+    ends = [0, *(point.place for point in points), len(windows)]
+    found = []
+    for i in range(1, len(ends) - 1):
+        _require_wanted(cancelled)
+        before = _join(windows[ends[i - 1] : ends[i]], "before")
+        after = _join(windows[ends[i] : ends[i + 1]], "after")
+        found.append(compare(model, before, after, rng=rng))
+    return found
+
+
+def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:
+    """Return the variance of the energy of one sketch's noise beyond that of Gaussian noise.
+
+    At variance 1 of a coordinate. All features of a sketch share the radius of K-norm noise.
+    """
+    drawn = draw_unit_noise(plan, _ENERGY_DRAWS, rng)
+    gaussian = 2.0 * drawn.shape[1]
+    return max(0.0, float(np.var(np.sum(drawn**2, axis=1))) - gaussian)
+
+
+def _measure_size_error(
+    timeline: Timeline, contrasts: Contrasts, row: int, size: float, excess: float
+) -> float:
+    """Measure the standard error of the size of a contrast, in the plan's scales.
+
+    The variance of ``|D|^2`` is ``2 tr Sigma^2`` plus the excess of noise with a radius, and
+    ``4 D' Sigma D`` for a true difference D, without what errors add to it.
+    """
+    model, squares = timeline.model, contrasts.weights[row] ** 2
+    errors = _weigh([window.errors for window in timeline.windows], squares)
+    sigma = compute_sigma(model, errors)
+    features = np.array([window.features for window in timeline.windows])
+    difference = contrasts.weights[row] @ features
+    chance = float(np.sum(sigma**2))
+    crossed = max(0.0, float(difference @ sigma @ difference) - chance)
+    deviation = model.plan.mechanism.variance
+    fourth: float = sum(
+        (square * deviation) ** 2 * float(np.sum(np.concatenate(window.errors.factors) ** 4))
+        for square, window in zip(squares.tolist(), timeline.windows, strict=True)
+    )
+    spread = math.sqrt(2.0 * chance + excess * fourth + 4.0 * crossed)
+    energy = max(model.energy_per_shift, np.finfo(float).tiny)
+    return math.sqrt(size**2 + spread / energy) - size
+
+
+def _weigh(every: Sequence[Errors], squares: Floats) -> Errors:
+    """Return the variances of a weighted sum of independent means."""
+    return Errors(
+        noise=squares @ np.array([errors.noise for errors in every]),
+        sampling=squares @ np.array([errors.sampling for errors in every]),
+        counting=squares @ np.array([errors.counting for errors in every]),
+        factors=(),
+        gaussian=np.zeros(every[0].noise.size),
+    )
+
+
+class _Estimator:
+    """Estimates the clusters of single windows, from their difference from all together."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline, self._model = timeline, timeline.model
+        features = np.array([window.features for window in timeline.windows])
+        shares = 1.0 / timeline.spreads
+        # Subtracted, what k round atoms cannot fit cancels.
+        self._differences = features - shares @ features / np.sum(shares)
+
+    def estimate(self, number: int) -> Estimate:
+        """Estimate the clusters of one window."""
+        model, k = self._model, self._model.n_clusters
+        sigma = compute_sigma(model, self._timeline.windows[number].errors)
+        statistics = Statistics(model=model, sigma=sigma)
+        precision = statistics.information + np.eye(len(statistics.information)) / _PRIOR**2
+        moved = np.linalg.solve(
+            precision, statistics.projection @ self._differences[number]
+        ).reshape(k, -1)
+        errors = np.sqrt(np.diag(np.linalg.inv(precision))).reshape(k, -1)
+        d = model.fit.n_dimensions
+        spreads = np.sqrt(model.fit.variances)
+        hidden = errors > _LARGEST_ERROR
+        centres = np.where(hidden[:, :d], np.nan, model.fit.means + spreads * moved[:, :d])
+        logarithms = np.where(hidden[:, -1], 0.0, moved[:, -1])
+        weights = model.fit.weights * np.exp(logarithms)
+        weights = np.where(hidden[:, -1], np.nan, weights / np.sum(weights))
+        return Estimate(
+            weights=weights,
+            weight_errors=weights * errors[:, -1],
+            centres=centres,
+            centre_errors=np.where(hidden[:, :d], np.nan, spreads * errors[:, :d]),
+        )
+
+
+def _list_assumptions(plan: SketchPlan) -> tuple[str, ...]:
+    assumptions = [
+        "assumes independent records",
+        "assumes that clusters move little from window to window: each window is one step from "
+        "the common fit",
+        "the place of a change is chosen by looking, so the probabilities of its single changes "
+        "are somewhat too small",
+    ]
+    if plan.is_split:
+        assumptions.append("assumes that the blocks of frequencies went to devices at random")
+    return tuple(assumptions)
