@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from types import MethodType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +21,17 @@ from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from analyst.estimators.planning import make_plan
 from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import ReleasingEstimator
+from analyst.estimators.summary import describe_estimator
 from analyst.sketching.sketch_file import SketchFile
+from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
-from shared.errors import ConfigError, PrivacyError
+from shared.errors import ConfigError, DecodingError, PrivacyError
 from shared.plan import SketchPlan
 from shared.privacy import PrivacyEvent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -278,6 +284,51 @@ class CompressiveEstimator(ReleasingEstimator):
         self._forget_results()
         self._finish()
         return self
+
+    def posterior(self) -> Inquiry:
+        """Return the densities that may have made the sketch: they answer questions, with bars.
+
+        Shares of ranges, quantiles, densities of a column, means inside ranges: see
+        :class:`learning.answers.questions.Inquiry`. Questions cost nothing more.
+
+        Raises
+        ------
+        DecodingError
+            There are too many numbers in them to keep.
+        """
+        found = self.result_.posterior
+        if found is None:
+            raise DecodingError(
+                "was not kept: it would be too large",
+                field="posterior",
+                fix="ask score_samples and sample, or use fewer clusters and columns",
+            )
+        return found
+
+    def plot(
+        self, *, pairs: Sequence[tuple[int, int]] | None = None, title: str | None = None
+    ) -> Figure:
+        """Draw centroids over pairs of axes, and their shares, with matplotlib.
+
+        Parameters
+        ----------
+        pairs
+            Numbers of axes, a panel for each pair; by default the first six in turn.
+        title
+            Above the figure; by default the verdict.
+        """
+        return self.result_.plot(pairs=pairs, title=title)
+
+    def __str__(self) -> str:
+        return describe_estimator(self)
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows: the parameters, and what was found, if anything was."""
+        if "_held" in vars(self) and "result_" not in vars(self):
+            # scikit-learn would read all attributes, and nothing is released for a cell's display.
+            return f"<pre>{escape(describe_estimator(self))}</pre>"
+        shown: str = super()._html_repr()
+        return shown + (self.result_._repr_html_() if "result_" in vars(self) else "")
 
     def score_samples(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the logarithm of the density at records: shape ``(n,)``; low values are outliers.

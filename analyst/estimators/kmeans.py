@@ -102,8 +102,11 @@ class CompressiveKMeans(
         Shape ``(k, d')``: standard deviations inside the clusters; on a logarithmic scale octaves.
     mixture_
         The density that explains the sketch.
-    solution_, verdict_, warnings_, snr_
-        All that the decoder found, how far to trust it, doubts, and the signal-to-noise ratio.
+    centers_std_, weights_std_
+        Standard errors of centroids and shares; an error that says why, where none may be shown.
+    solution_, result_, verdict_, warnings_, snr_
+        All that the decoder found, also as a result that can be saved, drawn and put in a table;
+        how far to trust it, doubts, and the signal-to-noise ratio.
     labels_, inertia_
         Without epsilon, after ``fit``: the nearest centroid of each record, -1 where a value is
         missing, and the sum of squared distances to it.
@@ -253,6 +256,12 @@ class CompressiveKMeans(
         tags.non_deterministic = self._is_private
         return tags
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("centers_std_", "weights_std_") and "result_" in vars(self):
+            described = f"{type(self).__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{described}: {self.result_.bars.sentence}")
+        return super().__getattr__(name)
+
     def _answer(self, solution: Solution) -> None:
         self.cluster_centers_ = self.plan_.space.encoder.decode(solution.centroids)
         self.weights_ = solution.weights
@@ -264,6 +273,31 @@ class CompressiveKMeans(
     def _describe_records(self, rows: NDArray[np.floating]) -> None:
         if self.compute_labels:
             self.labels_, self.inertia_ = self._assign(self._place(rows))
+
+    @property
+    def centers_std_(self) -> Floats:
+        """Standard errors of the centroids: shape ``(k, d')``, data units.
+
+        1.645 of them either way are a 90 % bar; ``result_.bars`` says what it means. They hold the
+        clusters' identity: another set of clusters may fit nearly as well.
+
+        Raises
+        ------
+        AttributeError
+            No bars may be shown; it says why.
+        """
+        return self._require_bars(self.result_.centroid_errors, "centers_std_")
+
+    @property
+    def weights_std_(self) -> Floats:
+        """Standard errors of the shares, as :attr:`centers_std_`: shape ``(k,)``."""
+        return self._require_bars(self.result_.weight_errors, "weights_std_")
+
+    def _require_bars(self, errors: Floats | None, name: str) -> Floats:
+        if errors is None:
+            # Python asks __getattr__ next, which gives this reason.
+            raise AttributeError(name)
+        return errors
 
     @property
     def metric_(self) -> Floats:
@@ -285,6 +319,8 @@ class CompressiveKMeans(
             is_whole = bool(np.isfinite(np.sum(rows)))
         whole = np.ones(0, dtype=np.bool_) if is_whole else np.isfinite(rows).all(axis=1)
         n_whole = len(rows) if is_whole else int(np.count_nonzero(whole))
+        if not n_whole:
+            return np.full(len(rows), _MISSING, dtype=np.intp), 0.0
         chosen = rows if n_whole == len(rows) else rows[whole]
         labels, mean = assign(chosen if is_plain else chosen / metric, centroids / metric)
         if n_whole < len(rows):

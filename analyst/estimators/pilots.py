@@ -128,7 +128,7 @@ def read_pilot(
     return Calibrated(
         choices=replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
         search_box=search_box,
-        doubts=tuple(_describe_doubts(found)),
+        doubts=tuple(_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions})),
     )
 
 
@@ -171,9 +171,11 @@ def _choose_search(dimension: Dimension, column: Column) -> list[float] | None:
     return [*search] if column.is_kept and search[0] < search[1] else None
 
 
-def _describe_doubts(found: Calibration) -> Sequence[str]:
+def _describe_doubts(
+    found: Calibration, bounds: Mapping[str, tuple[float, float]]
+) -> Sequence[str]:
     doubts = [
-        f"{column.name}: {_describe(finding)}"
+        f"{column.name}: {_describe(finding, bounds[column.name])}"
         for column in found.columns
         for finding in column.findings
         if finding.code not in _QUIET
@@ -181,9 +183,12 @@ def _describe_doubts(found: Calibration) -> Sequence[str]:
     return [*doubts, *describe_limits(found)] if found.needs_wider_law else doubts
 
 
-def _describe(finding: Finding) -> str:
+def _describe(finding: Finding, bounds: tuple[float, float]) -> str:
     if finding.code in ("outside", "beyond"):
-        return f"{finding.share:.0%} of the values lie beyond the bounds, and are clipped"
+        return (
+            f"{finding.share:.0%} of the values lie beyond {bounds[0]:.4g} and {bounds[1]:.4g}, "
+            "and are clipped: state bounds that hold them"
+        )
     if finding.code == "constant":
         return f"all values lie between {finding.lower:.4g} and {finding.upper:.4g}"
     return describe_finding(finding)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -28,7 +30,10 @@ from analyst.estimators.pilots import (
 )
 from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
+from analyst.results import DecodeResult
+from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.solving import solve_totals
+from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
 from shared.core import Columns, SketchAccumulator
@@ -45,6 +50,7 @@ class ReleasingEstimator(SketchingEstimator):
     """An estimator that holds a sum, releases it if it is private, and decodes it."""
 
     solution_: Solution
+    result_: DecodeResult
     mixture_: GaussianMixture
     plan_: SketchPlan
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -59,7 +65,7 @@ class ReleasingEstimator(SketchingEstimator):
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]]
     """Attributes that there are only without epsilon, and why."""
     _DECODED: ClassVar[frozenset[str]] = frozenset(
-        {"solution_", "mixture_", "verdict_", "warnings_", "snr_", "weights_"}
+        {"solution_", "result_", "mixture_", "verdict_", "warnings_", "snr_", "weights_"}
     )
     """Attributes that follow from the sums; the first look at one releases and decodes."""
 
@@ -197,7 +203,7 @@ class ReleasingEstimator(SketchingEstimator):
     def _decode(self) -> None:
         if "solution_" in vars(self):
             return
-        held = self._held
+        held, started = self._held, time.monotonic()
         solved = solve_totals(
             held.plan,
             held.totals,
@@ -210,8 +216,24 @@ class ReleasingEstimator(SketchingEstimator):
         self.verdict_ = solved.solution.verdict
         doubts = vars(self).get("pilot_doubts_", ())
         self.warnings_ = (*solved.solution.warnings, *doubts)
-        self._answer(solved.solution)
-        self.solution_ = solved.solution
+        solution = replace(solved.solution, warnings=self.warnings_)
+        self._answer(solution)
+        self.result_ = DecodeResult.of_solution(
+            held.plan,
+            solution,
+            snr=solved.utility.snr,
+            seconds=time.monotonic() - started,
+            privacy=NOT_PRIVATE if held.is_exact else self.describe(),
+            search_box=solved.search_box,
+            posterior=None
+            if solution.posterior is None
+            else Inquiry(
+                plan=held.plan,
+                posterior=solution.posterior,
+                n_records=max(1.0, float(held.count_records())),
+            ),
+        )
+        self.solution_ = solution
 
     def _describe_repetition(self) -> str:
         parts = ""

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from analyst.client.asynchronous.jobs import AsyncJob
-from analyst.questions import Box, make_questions
 from analyst.client.asynchronous.snapshots import AsyncSnapshots
 from analyst.periods import When
+from analyst.questions import Box, make_questions
 from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
