@@ -8,6 +8,7 @@
     │   └── UnpreparedError          the database has no tables yet
     ├── RecordError                  a source of records cannot be read as the plan requires
     │   └── TableError               a table in memory has the wrong shape, type or columns
+    │       └── CellTypeError        a cell of it is neither text nor a number
     ├── PlanError                    a plan is inconsistent, or not the one expected
     │   ├── PlanMismatchError        a sketch or regenerated matrix belongs to another plan
     │   └── WrongStatisticError      the plan's statistic does not answer the request
@@ -98,6 +99,10 @@ class RecordError(SketchError):
 
 class TableError(RecordError, ValueError):
     """A table in memory has the wrong shape, type or columns; a ``ValueError``, as usual there."""
+
+
+class CellTypeError(TableError, TypeError):
+    """A cell of a table in memory is neither text nor a number; a ``TypeError``, as usual there."""
 
 
 class PlanError(SketchError):

@@ -6,25 +6,32 @@ noise, and forgotten; whatever is computed afterwards follows from the release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from types import MethodType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.held import RELEASING, Held, make_event, read_sketches
-from analyst.estimators.pilots import SHARE, plan_pilot
+from analyst.estimators.held import RELEASING, Held, Sketches, make_event, read_sketches
+from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from analyst.estimators.planning import make_plan
-from analyst.estimators.reading import read_rng
+from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import ReleasingEstimator
+from analyst.estimators.summary import describe_estimator
 from analyst.sketching.sketch_file import SketchFile
+from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
-from shared.errors import ConfigError, PrivacyError
+from learning.estimate.search_box import check_search_box
+from shared.errors import ConfigError, DecodingError, PrivacyError
 from shared.plan import SketchPlan
 from shared.privacy import PrivacyEvent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +53,20 @@ class exact_only:  # noqa: N801 - used as a decorator
             # The reason comes from __getattr__, which follows.
             raise AttributeError(self._method.__name__)
         return MethodType(self._method, instance)
+
+
+class ExactTransforms:
+    """Methods of transformers that there are only without epsilon.
+
+    Apart from the class itself, where scikit-learn would wrap them: they return what ``transform``
+    does, which is wrapped.
+    """
+
+    @exact_only
+    def fit_transform(self, X: ArrayLike, y: object = None) -> Floats:  # noqa: N803
+        """Fit to records, and return their distances to all centroids: without epsilon only."""
+        found: Any = self
+        return cast(Floats, found.fit(X, y).transform(X))
 
 
 class CompressiveEstimator(ReleasingEstimator):
@@ -79,9 +100,9 @@ class CompressiveEstimator(ReleasingEstimator):
         del y
         if self._is_private:
             self._require_first()
-        rows, names = self._read_table(X)
+        rows, names = self._read_table(X, is_begun=False)
         self._require_records(rows)
-        choices = self._choose(rows, names, margin=0.0)
+        choices = self._choose(rows, list_names(names, rows.shape[1]), margin=0.0)
         self._require_room(len(rows), choices.most_records)
         if not self._is_private:
             self._begin(make_plan(choices), names, is_exact=True)
@@ -105,8 +126,9 @@ class CompressiveEstimator(ReleasingEstimator):
             number of records is known.
         """
         del y
-        rows, names = self._read_table(X)
-        if "_held" not in vars(self):
+        is_begun = "_held" in vars(self)
+        rows, names = self._read_table(X, is_begun=is_begun)
+        if not is_begun:
             self._require_records(rows)
             if self._is_private and self.max_records is None:
                 raise ConfigError(
@@ -120,7 +142,7 @@ class CompressiveEstimator(ReleasingEstimator):
                     field="scale",
                     fix="state it, or call fit with all records",
                 )
-            choices = self._choose(rows, names, margin=_MARGIN)
+            choices = self._choose(rows, list_names(names, rows.shape[1]), margin=_MARGIN)
             self._begin(make_plan(choices), names, is_exact=not self._is_private)
             self._choices = choices
         elif self._held.is_exact == self._is_private:
@@ -129,11 +151,10 @@ class CompressiveEstimator(ReleasingEstimator):
                 field="epsilon",
                 fix="put back what it was, or begin with a new estimator",
             )
-        else:
-            self._require_columns(rows, names)
-            if self._held.is_exact and self.bounds is None:
-                self._warn_of_clipped(rows)
+        elif self._held.is_exact and self.bounds is None:
+            self._warn_of_clipped(rows)
         held = self._held
+        held.require_own("partial_fit")
         with RELEASING:
             new = len(rows) + (0 if held.unreleased is None else held.unreleased.n_records)
             self._require_room(new, held.plan.most_records)
@@ -183,22 +204,31 @@ class CompressiveEstimator(ReleasingEstimator):
 
     def fit_sketch(
         self,
-        source: SketchFile | str | Path | Sequence[SketchFile | str | Path],
+        source: Sketches,
         *,
-        plan: SketchPlan | str | Path,
+        plan: SketchPlan | str | Path | None = None,
+        search_box: Mapping[str, Sequence[float]] | None = None,
+        exact: bool = False,
     ) -> Self:
-        """Decode sketch files, as ``sfumato sketch`` makes them, instead of records.
+        """Decode sketches that were made elsewhere, instead of records.
 
         Parameters
         ----------
         source
-            A sketch, or the path of its file, or several of one plan, of different records.
+            A sketch file, as ``sfumato sketch`` makes them, or its path; the sums of a sketch with
+            its number of records; a list of such sketches of one plan, of different records; or
+            a snapshot: of :func:`analyst.sketching.sources.find_snapshot`, or its body.
         plan
-            Their plan, or the path of its file.
+            Their plan, or the path of its file; None for a snapshot that has it.
+        search_box
+            Where to search for clusters: lower and upper bound by name of dimension.
+        exact
+            Whether sums that are given as numbers are without noise. Sketch files say so
+            themselves, and snapshots are private.
 
         Guarantees
         ----------
-        Spends nothing: who made the files has spent.
+        Spends nothing: who made the sketches has spent.
 
         Raises
         ------
@@ -209,13 +239,18 @@ class CompressiveEstimator(ReleasingEstimator):
         DecodingError
             The sketches show no clusters.
         """
-        held = read_sketches(source, plan)
+        held = read_sketches(source, plan, is_exact=exact)
+        box = check_search_box(held.plan, search_box or {})
         names = [dimension.name for dimension in held.plan.dimensions]
-        self._begin(held.plan, np.array(names, dtype=object), is_exact=held.is_exact)
+        is_named = names != list_names(None, len(names))
+        self._begin(
+            held.plan, np.array(names, dtype=object) if is_named else None, is_exact=held.is_exact
+        )
         self._held = held
+        self.search_box_ = box
         if not held.is_exact:
-            self.guarantee_ = held.plan.mechanism.guarantee
             self._show_releases()
+            self.guarantee_ = held.plan.mechanism.guarantee
         self._finish()
         return self
 
@@ -250,8 +285,56 @@ class CompressiveEstimator(ReleasingEstimator):
         self._finish()
         return self
 
+    def posterior(self) -> Inquiry:
+        """Return the densities that may have made the sketch: they answer questions, with bars.
+
+        Shares of ranges, quantiles, densities of a column, means inside ranges: see
+        :class:`learning.answers.questions.Inquiry`. Questions cost nothing more.
+
+        Raises
+        ------
+        DecodingError
+            There are too many numbers in them to keep.
+        """
+        found = self.result_.posterior
+        if found is None:
+            raise DecodingError(
+                "was not kept: it would be too large",
+                field="posterior",
+                fix="ask score_samples and sample, or use fewer clusters and columns",
+            )
+        return found
+
+    def plot(
+        self, *, pairs: Sequence[tuple[int, int]] | None = None, title: str | None = None
+    ) -> Figure:
+        """Draw centroids over pairs of axes, and their shares, with matplotlib.
+
+        Parameters
+        ----------
+        pairs
+            Numbers of axes, a panel for each pair; by default the first six in turn.
+        title
+            Above the figure; by default the verdict.
+        """
+        return self.result_.plot(pairs=pairs, title=title)
+
+    def __str__(self) -> str:
+        return describe_estimator(self)
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows: the parameters, and what was found, if anything was."""
+        if "_held" in vars(self) and "result_" not in vars(self):
+            # scikit-learn would read all attributes, and nothing is released for a cell's display.
+            return f"<pre>{escape(describe_estimator(self))}</pre>"
+        shown: str = super()._html_repr()
+        return shown + (self.result_._repr_html_() if "result_" in vars(self) else "")
+
     def score_samples(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the logarithm of the density at records: shape ``(n,)``; low values are outliers.
+
+        Per product of the columns' units. Where a column has levels it is no density over them,
+        and only its order means something.
 
         Raises
         ------
@@ -259,28 +342,59 @@ class CompressiveEstimator(ReleasingEstimator):
             The columns are not those of the fit.
         """
         rows = self._read_columns(X)
-        return self._density.compute_log_density(rows)
+        space = self.plan_.space
+        logs = self._density.compute_log_density(self._place(rows).astype(np.float64, copy=False))
+        for column, dimension in zip(rows.T, space.dimensions, strict=True):
+            if dimension.transform is not None:
+                # The scale's slope: so many octaves a unit.
+                r = dimension.transform.resolution
+                logs -= np.log((np.abs(column) + r) * math.log(2.0))
+        return logs
 
-    def sample(self, n_samples: int = 1, random_state: object = None) -> Floats:
+    def sample(self, n_samples: int = 1, random_state: object = None) -> NDArray[Any]:
         """Draw synthetic records from the density: shape ``(n, d)``, inside the bounds.
+
+        Floats, or objects where a column has levels, which are then texts.
 
         Any number of them costs nothing more. They say little about correlations inside clusters.
         """
         drawn = self._density.draw_samples(n_samples, rng=read_rng(random_state))
         space = self.plan_.space
-        return np.clip(drawn, space.lower, space.upper)
+        lower, upper = zip(*((axis.lower, axis.upper) for axis in space.axes), strict=True)
+        records = space.to_records(np.clip(drawn, lower, upper))
+        if not any(dimension.is_categorical for dimension in space.dimensions):
+            return records
+        written = records.astype(object)
+        for i, dimension in enumerate(space.dimensions):
+            if dimension.is_categorical:
+                written[:, i] = [dimension.levels[int(place)] for place in records[:, i]]
+        return written
 
-    def plan_events(self, n_records: int, n_features: int) -> tuple[PrivacyEvent, ...]:
-        """Return what a private fit of so many records and columns will spend; reads no record."""
+    def plan_events(
+        self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a private fit of so many records and columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where parameters name them.
+        """
         if self.epsilon is None:
             return ()
-        choices = self._choose(np.zeros((n_records, n_features)), None, margin=0.0)
-        if not self._wants_pilot or choices.epsilon is None:
+        known = list(names or list_names(None, n_features))
+        choices = self._choose(np.zeros((n_records, n_features)), known, margin=0.0)
+        if not self._wants_pilot or not list_numbers(choices):
             return (make_event(make_plan(choices)),)
-        rest = replace(choices, epsilon=choices.epsilon * (1 - SHARE))
-        pilot = plan_pilot(choices, choices.epsilon * SHARE)
+        pilot = plan_pilot(choices)
         # The plan itself follows from the pilot; its cost does not.
-        return make_event(pilot), make_event(make_plan(rest))
+        return make_event(pilot), make_event(make_plan(leave_rest(choices, pilot)))
+
+    @property
+    def axes_(self) -> list[str]:
+        """Names of the axes: those of the columns, and ``column=level`` where one has levels."""
+        self._require_fitted()
+        return [axis.name for axis in self.plan_.axes]
 
     @property
     def n_records_seen_(self) -> int:

@@ -11,10 +11,10 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +23,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
-from analyst.estimators.reading import Exact, read_number
+from analyst.estimators.reading import Exact, describe_lost_names, describe_names, read_number
 from analyst.estimators.turns import Turn, take_turn
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, PrivacyError
+from shared.errors import ConfigError, PrivacyError, TableError
 from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
+from shared.privacy.accounting import select_per_record
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+
+STREAM = "main"
 
 _REFUSED = "refused: noise that can be repeated can be removed"
 
@@ -76,7 +81,18 @@ class Release:
         return hashlib.sha256(self.encode()).digest()
 
 
-class PrivateEstimator:
+class absent:  # noqa: N801 - used as a marker
+    """A method of a base class that an estimator has not; its error says why."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        # The reason comes from __getattr__, which follows.
+        raise AttributeError(self._name)
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Parameters, spending and refusals that all estimators have in common.
 
     A subclass has keyword parameters ``epsilon``, ``delta``, ``relation``, ``ledger``, ``source``,
@@ -91,6 +107,7 @@ class PrivateEstimator:
     budget: Exact | None
     refit: bool
 
+    n_features_in_: int
     release_: Release
     events_: tuple[PrivacyEvent, ...]
     guarantee_: PrivacyGuarantee
@@ -107,47 +124,59 @@ class PrivateEstimator:
 
     # ---- scikit-learn's protocol ----
 
-    @classmethod
-    def _list_parameters(cls) -> list[str]:
-        parameters = inspect.signature(cls.__init__).parameters.values()
-        return sorted(
-            parameter.name
-            for parameter in parameters
-            if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD
-        )
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters as they were given."""
-        del deep  # no parameter is an estimator
-        return {name: getattr(self, name) for name in self._list_parameters()}
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Refuse a seed of the noise by name, before any other argument is read."""
+        del given
+        refuse_seed(named)
+        made: Self = super().__new__(cls)
+        return made
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters; they take effect with the next fit.
 
         Raises
         ------
-        PrivacyError, ConfigError
+        PrivacyError
+            A seed of the noise is among them.
+        ValueError
             There is no such parameter.
         """
-        refuse_arguments({name: parameters[name] for name in parameters if name == "seed"})
-        known = self._list_parameters()
-        for name in parameters:
-            if name not in known:
-                raise ConfigError(
-                    f"is no parameter of {type(self).__name__}",
-                    field=name,
-                    fix=f"use {', '.join(known)}",
-                )
-        for name, value in parameters.items():
-            setattr(self, name, value)
+        refuse_seed(parameters)
+        super().set_params(**parameters)
         return self
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({given})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return "release_" in vars(self)
+
+    def _require_fitted(self) -> None:
+        """Refuse what needs a fit: by scikit-learn's error, which is an ``AttributeError`` too."""
+        if "n_features_in_" not in vars(self):
+            raise NotFittedError(f"{type(self).__name__!r} has no result: call fit first")
+
+    def _require_columns(self, n_columns: int, names: NDArray[np.object_] | None) -> None:
+        """Refuse other columns than those of the fit."""
+        known = vars(self).get("feature_names_in_")
+        if known is not None and names is not None and known.tolist() != names.tolist():
+            raise TableError(
+                f"must have the columns {', '.join(known)}, in this order, and has "
+                f"{', '.join(names)}. {describe_names(known.tolist(), names.tolist())}",
+                field="X",
+                fix="reorder the columns, such as X[estimator.feature_names_in_]",
+            )
+        if n_columns != self.n_features_in_:
+            raise TableError(
+                f"must have {self.n_features_in_} columns and has {n_columns}: X has {n_columns} "
+                f"features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input",
+                field="X",
+                fix="pass the columns that it was fitted to",
+            )
+        if (known is None) != (names is None):
+            warnings.warn(
+                describe_lost_names(type(self).__name__, has_names=names is not None),
+                UserWarning,
+                stacklevel=2,
+            )
 
     # ---- spending ----
 
@@ -242,19 +271,24 @@ class PrivateEstimator:
 
     def _describe_repetition(self) -> str:
         """Describe what more than one release costs; empty for one."""
-        times = len(self.events_)
-        return f" It was fitted {times} times, and each time costs that." if times > 1 else ""
+        n_fits = len({event.stream for event in self.events_})
+        return (
+            f" It was fitted {n_fits} times; this is what they cost together." if n_fits > 1 else ""
+        )
+
+    def _name_fit(self) -> str:
+        """Name the records of a fit: a second fit may read the same ones, under another name."""
+        n_before = len({event.stream for event in vars(self).get("events_", ())})
+        return f"{STREAM}.{n_before + 1}" if n_before else STREAM
 
 
-def refuse_arguments(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that no estimator takes, a seed of the noise by name.
+def refuse_seed(given: Mapping[str, Any]) -> None:
+    """Refuse an argument that would seed the noise.
 
     Raises
     ------
     PrivacyError
-        A seed is among them.
-    TypeError
-        Anything else is.
+        There is one.
     """
     if "seed" in given:
         raise PrivacyError(
@@ -262,8 +296,31 @@ def refuse_arguments(given: Mapping[str, Any]) -> None:
             field="seed",
             fix="leave it out; random_state steers what is computed from a release",
         )
-    for name in given:
-        raise TypeError(f"unexpected keyword argument {name!r}")
+
+
+def compose_guarantee(
+    events: Sequence[PrivacyEvent], guarantee: PrivacyGuarantee
+) -> PrivacyGuarantee:
+    """Return what all releases of the same records guarantee together.
+
+    Fits may have read the same records, and so have a pilot and its sketch: their losses add up.
+    Releases of one plan in one fit are of different records: the largest counts.
+
+    Parameters
+    ----------
+    guarantee
+        Of one release: it states the relation, and is all where there is one event.
+    """
+    costly = select_per_record(events, {event.reader for event in events})
+    if len(costly) <= 1:
+        return guarantee
+    losses = [event.concentrated for event in costly]
+    return replace(
+        guarantee,
+        epsilon=sum((event.epsilon for event in costly), Fraction(0)),
+        delta=sum((event.delta for event in costly), Fraction(0)),
+        rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
+    )
 
 
 def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:
@@ -272,11 +329,13 @@ def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:
     return f"{level}, delta = {float(guarantee.delta):.3g}" if guarantee.delta else level
 
 
-def make_event(design: Mapping[str, Any], mechanism: Mechanism) -> PrivacyEvent:
+def make_event(
+    design: Mapping[str, Any], mechanism: Mechanism, *, stream: str = STREAM
+) -> PrivacyEvent:
     """Return the event of one release by a mechanism."""
     guarantee = mechanism.guarantee
     return PrivacyEvent(
-        stream="main",
+        stream=stream,
         plan_digest=hashlib.sha256(encode_deterministic(dict(design))).digest(),
         sequence=0,
         epsilon=guarantee.epsilon,

@@ -9,13 +9,14 @@ from pathlib import Path
 from threading import RLock
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import Release
+from analyst.estimators.contract import STREAM, Release
 from analyst.planning.files import read_plan
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import SketchFile, read_sketch_file
 from analyst.sketching.solving import sum_parts
+from analyst.sketching.sources import Snapshot, read_totals
 from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.core import SketchAccumulator
@@ -24,8 +25,7 @@ from shared.plan import SketchPlan, compute_plan_digest, encode_plan
 from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 from shared.wire import encode_payload
-
-STREAM = "main"
+from shared.wire.bodies.results import SnapshotSumsBody
 
 RELEASING = RLock()
 """Held while a sum grows or is released: two threads that look at once must not both release it."""
@@ -45,6 +45,8 @@ class Held:
         The exact sum, of all records or of those after the last release; None if there is none.
     releases
         The sums that were released, in order.
+    snapshot
+        Sums that a server has added up, in place of releases.
     process
         The process that summed what is not released.
     """
@@ -53,6 +55,7 @@ class Held:
     is_exact: bool
     unreleased: SketchAccumulator | None = None
     releases: tuple[Release, ...] = ()
+    snapshot: Totals | None = None
     process: int = 0
 
     def add(self, summed: SketchAccumulator) -> None:
@@ -77,6 +80,21 @@ class Held:
                 fix="call release() before the process forks",
             )
 
+    def require_own(self, field: str) -> None:
+        """Refuse what needs single sketches, where a server has added them up.
+
+        Raises
+        ------
+        ConfigError
+            The sums are a snapshot's.
+        """
+        if self.snapshot is not None:
+            raise ConfigError(
+                "holds a snapshot, whose sketches a server has added up",
+                field=field,
+                fix="make a snapshot of all the sketches that belong together",
+            )
+
     def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
         """Put a release in place of the exact sum."""
         self.unreleased = None
@@ -92,6 +110,8 @@ class Held:
         ConfigError
             It is this one, or one has released what the other has not, or both the same.
         """
+        for held in (self, other):
+            held.require_own("merge")
         if compute_plan_digest(self.plan) != compute_plan_digest(other.plan):
             raise PlanMismatchError(
                 "is of another plan",
@@ -130,6 +150,8 @@ class Held:
     @property
     def totals(self) -> Totals:
         """The sums of all sketches."""
+        if self.snapshot is not None:
+            return self.snapshot
         if self.is_exact:
             summed = self.unreleased
             if summed is None or summed.n_records == summed.n_unsketchable:
@@ -156,9 +178,10 @@ class Held:
         Raises
         ------
         ConfigError
-            There are several releases, or the number of records is secret.
+            There are several releases, or a snapshot, or the number of records is secret.
         """
         plan = self.plan
+        self.require_own("release")
         if not self.is_exact and len(self.releases) != 1:
             raise ConfigError(
                 f"has {len(self.releases)} releases, and a sketch file has one",
@@ -173,20 +196,15 @@ class Held:
             )
         if self.is_exact:
             assert self.unreleased is not None
-            sums, n_records = self.unreleased.sums, self.unreleased.n_records
-            n_unsketchable: int | None = self.unreleased.n_unsketchable
-        else:
-            sums, n_records = self.releases[0].sums, self.releases[0].n_records or 0
-            n_unsketchable = None
-        return SketchFile(
-            kind="exact.v1" if self.is_exact else "local.v1",
-            plan_digest=compute_plan_digest(plan),
-            stream=STREAM,
-            n_records=n_records,
-            width=plan.payload_width,
-            payload=encode_payload(sums, plan.payload_width),
-            n_unsketchable=n_unsketchable,
-        )
+            return make_sketch_file(
+                plan,
+                self.unreleased.sums,
+                self.unreleased.n_records,
+                is_exact=True,
+                n_unsketchable=self.unreleased.n_unsketchable,
+            )
+        release = self.releases[0]
+        return make_sketch_file(plan, release.sums, release.n_records or 0, is_exact=False)
 
 
 def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | None) -> Release:
@@ -220,24 +238,44 @@ def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
     return np.clip(noisy, low, high)
 
 
+Sketch = SketchFile | str | Path | tuple[ArrayLike, int]
+"""A sketch, the path of its file, or its sums and its number of records."""
+Sketches = Sketch | Sequence[Sketch] | Snapshot | SnapshotSumsBody
+
+
 def read_sketches(
-    source: SketchFile | str | Path | Sequence[SketchFile | str | Path],
-    plan: SketchPlan | str | Path,
+    source: Sketches, plan: SketchPlan | str | Path | None, *, is_exact: bool
 ) -> Held:
-    """Read sketch files of one plan.
+    """Read sketches of one plan, or a snapshot.
+
+    Parameters
+    ----------
+    is_exact
+        Whether plain sums are without noise; sketch files say so themselves.
 
     Raises
     ------
     PlanMismatchError, WrongStatisticError
         A sketch is of another plan, or the plan has no Fourier features.
     ConfigError, MalformedMessageError
-        A file cannot be read, is there twice, or some are exact and others private; or the plan
-        has dimensions that are no plain numbers, or splits its features over sketches.
+        The plan is missing, a file cannot be read, is there twice, or some are exact and others
+        private; or the plan is one for fleets.
+    TransportError
+        A snapshot's sums do not fit its plan.
     """
+    if isinstance(source, Snapshot):
+        _ = source.plan.fourier
+        return Held(plan=source.plan, is_exact=False, snapshot=source.totals)
+    if plan is None:
+        raise ConfigError("is missing", field="plan", fix="pass the plan, or its file")
     chosen = plan if isinstance(plan, SketchPlan) else read_plan(Path(plan))
-    _require_plain(chosen)
-    given = [source] if isinstance(source, SketchFile | str | Path) else list(source)
-    sketches = [s if isinstance(s, SketchFile) else read_sketch_file(Path(s)) for s in given]
+    if isinstance(source, SnapshotSumsBody):
+        _ = chosen.fourier
+        return Held(plan=chosen, is_exact=False, snapshot=read_totals(source, chosen))
+    _require_one_part(chosen)
+    is_one = isinstance(source, SketchFile | str | Path) or _is_sums(source)
+    given: Sequence[Sketch] = [source] if is_one else list(source)  # type: ignore[list-item,arg-type]
+    sketches = [_read_sketch(each, chosen, is_exact=is_exact) for each in given]
     local = LocalSketches(sketches=sketches, plan=chosen)
     held = Held(plan=chosen, is_exact=not local.is_private)
     for sketch in sketches:
@@ -256,19 +294,58 @@ def read_sketches(
     return held
 
 
-def _require_plain(plan: SketchPlan) -> None:
-    """Refuse plans whose axes are not the columns, or whose sketches carry parts."""
+def _is_sums(source: object) -> bool:
+    return (
+        isinstance(source, tuple)
+        and len(source) == 2
+        and isinstance(source[1], int | np.integer)
+        and np.ndim(source[0]) == 1
+    )
+
+
+def _read_sketch(given: Sketch, plan: SketchPlan, *, is_exact: bool) -> SketchFile:
+    if isinstance(given, SketchFile):
+        return given
+    if not isinstance(given, tuple):
+        return read_sketch_file(Path(given))
+    sums = np.asarray(given[0])
+    n_sums = plan.statistic_of(b"").n_coordinates
+    if sums.dtype.kind not in "iu" or sums.shape != (n_sums,) or int(given[1]) < 1:
+        raise ConfigError(
+            f"must be {n_sums} whole numbers with a number of records, and are of shape "
+            f"{sums.shape} and type {sums.dtype}",
+            field="source",
+            fix="pass (sums, n_records) of a sketch under this plan",
+        )
+    return make_sketch_file(plan, sums.astype(np.int64), int(given[1]), is_exact=is_exact)
+
+
+def make_sketch_file(
+    plan: SketchPlan,
+    sums: NDArray[np.int64],
+    n_records: int,
+    *,
+    is_exact: bool,
+    n_unsketchable: int = 0,
+) -> SketchFile:
+    """Return sums as the content of a sketch file."""
+    return SketchFile(
+        kind="exact.v1" if is_exact else "local.v1",
+        plan_digest=compute_plan_digest(plan),
+        stream=STREAM,
+        n_records=n_records,
+        width=plan.payload_width,
+        payload=encode_payload(sums, plan.payload_width),
+        n_unsketchable=n_unsketchable if is_exact else None,
+    )
+
+
+def _require_one_part(plan: SketchPlan) -> None:
+    """Refuse plans whose sketches carry parts, or do not state their number of records."""
     _ = plan.fourier
     if plan.is_split or plan.has_masks or plan.reports_phases or plan.hides_counts:
         raise ConfigError(
             "is for fleets of devices",
             field="plan",
-            fix="decode such sketches on a server, or with `sfumato decode file`",
+            fix="pass a snapshot of such sketches, or use `sfumato decode file`",
         )
-    for dimension in plan.dimensions:
-        if dimension.is_categorical or dimension.transform is not None:
-            raise ConfigError(
-                f"has the dimension {dimension.name!r}, which is not a plain number",
-                field="plan",
-                fix="use `sfumato decode file`",
-            )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from analyst.estimators.compressive import CompressiveEstimator, exact_only
-from analyst.estimators.contract import refuse_arguments
+from analyst.estimators.columns import Bounds, Logs, Scale
+from analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
 from analyst.estimators.reading import Exact
 from learning.decoding.kmeans import assign
 from learning.decoding.solution import Solution
@@ -25,7 +26,13 @@ _MISSING = -1
 """Label of a record with a missing value."""
 
 
-class CompressiveKMeans(CompressiveEstimator):
+class CompressiveKMeans(
+    ExactTransforms,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    CompressiveEstimator,
+):
     """k-means from one small sum of random features of the records.
 
     ``fit`` reads the records once and keeps some hundred numbers, whatever their number; centroids
@@ -41,13 +48,24 @@ class CompressiveKMeans(CompressiveEstimator):
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
         stand for their decimal text. None: no noise, and nothing is private.
     bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, data units; values beyond them are
-        clipped. Required with epsilon, and public. None without epsilon: as the records are.
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, data units; or a mapping of
+        columns to such pairs. Values beyond them are clipped. With epsilon they are public, and
+        required, unless a pilot finds them. None without epsilon: as the records are.
     scale
-        The spread inside one cluster: a number, or one a column, data units, from public knowledge;
-        distances are in units of it if the columns differ. ``auto``, without epsilon only: from
-        k-means of at most 10,000 records. ``pilot``, with epsilon only: ``fit`` spends a tenth of
-        epsilon on a histogram of each column, and takes the scale from it.
+        The spread inside one cluster: a number, one a column, or a mapping of columns to numbers,
+        data units, from public knowledge. ``auto`` finds one for each column: without epsilon from
+        k-means of at most 10,000 records, with it from a pilot. Distances are in units of it;
+        where all are alike, within a factor of 2, one serves all columns, and distances are in data
+        units. ``pooled`` is one for all, however much they differ. ``pilot`` is ``auto`` with
+        epsilon: ``fit`` spends a tenth of epsilon, up to a quarter where noise is strong, on a
+        histogram of each column, and takes scales from it, and bounds where there are none.
+    log
+        Columns on a logarithmic scale: a list of them, or a mapping of columns to resolutions, the
+        size below which values are alike. Their scale is in octaves: 1 is a factor of 2. A pilot
+        chooses between both scales, for these columns and for those without bounds.
+    levels
+        Columns of text, each with all its values: ``{"colour": ["red", "green"]}``. A value becomes
+        a coordinate that is 0 or 1; another value counts as missing.
     n_frequencies
         m, or ``auto``: ``max(64, 5 k d)`` without epsilon, and with it what the planner chooses.
     mechanism
@@ -76,15 +94,19 @@ class CompressiveKMeans(CompressiveEstimator):
     Attributes
     ----------
     cluster_centers_
-        Shape ``(k, d)``, data units, by falling weight.
+        Shape ``(k, d')``, data units, by falling weight. A column with levels has one number for
+        each: the share of its records. ``axes_`` names them.
     weights_
         Shape ``(k,)``: shares of the records.
     spreads_
-        Shape ``(k, d)``, data units: standard deviations inside the clusters.
+        Shape ``(k, d')``: standard deviations inside the clusters; on a logarithmic scale octaves.
     mixture_
         The density that explains the sketch.
-    solution_, verdict_, warnings_, snr_
-        All that the decoder found, how far to trust it, doubts, and the signal-to-noise ratio.
+    centers_std_, weights_std_
+        Standard errors of centroids and shares; an error that says why, where none may be shown.
+    solution_, result_, verdict_, warnings_, snr_
+        All that the decoder found, also as a result that can be saved, drawn and put in a table;
+        how far to trust it, doubts, and the signal-to-noise ratio.
     labels_, inertia_
         Without epsilon, after ``fit``: the nearest centroid of each record, -1 where a value is
         missing, and the sum of squared distances to it.
@@ -92,8 +114,10 @@ class CompressiveKMeans(CompressiveEstimator):
         Plan of the sketch; number of records; columns; and the promise in words.
     release_, releases_, events_, guarantee_
         With epsilon: what was released last and in all, what was spent, and what each guarantees.
-    pilot_
-        With ``scale="pilot"``: what the pilot released, at a cost that ``guarantee_`` includes.
+    axes_, metric_, search_box_
+        Names of the axes; lengths that count as one along them; and where clusters were searched.
+    pilot_, pilot_doubts_
+        What a pilot released, at a cost that ``guarantee_`` includes, and what it could not see.
 
     Examples
     --------
@@ -144,8 +168,10 @@ class CompressiveKMeans(CompressiveEstimator):
         *,
         epsilon: Exact | None = None,
         delta: Exact = "0",
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        scale: ArrayLike | Literal["auto", "pilot"] = "auto",
+        bounds: Bounds | None = None,
+        scale: Scale = "auto",
+        log: Logs = None,
+        levels: Mapping[Any, Sequence[object]] | None = None,
         n_frequencies: int | Literal["auto"] = "auto",
         mechanism: str = "auto",
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
@@ -158,14 +184,14 @@ class CompressiveKMeans(CompressiveEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
-        **refused: Any,
     ) -> None:
-        refuse_arguments(refused)
         self.n_clusters = n_clusters
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.scale = scale
+        self.log = log
+        self.levels = levels
         self.n_frequencies = n_frequencies
         self.mechanism = mechanism
         self.relation = relation
@@ -190,23 +216,22 @@ class CompressiveKMeans(CompressiveEstimator):
         RecordError
             The columns are not those of the fit.
         """
-        return self._assign(self._read_columns(X))[0]
+        return self._assign(self._read_points(X))[0]
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return distances of records to all centroids: shape ``(n, k)``.
 
-        In data units, or in units of ``scale`` where it differs between columns.
+        In units of ``metric_``, on the scales of the columns.
 
         Raises
         ------
         RecordError
             The columns are not those of the fit.
         """
-        rows = self._read_columns(X)
-        metric = self._metric
-        distances = np.empty((len(rows), len(self.cluster_centers_)))
-        for i, centroid in enumerate(self.cluster_centers_):
-            distances[:, i] = np.sqrt(np.sum(((rows - centroid) / metric) ** 2, axis=1))
+        points, centroids, metric = self._read_points(X), self.solution_.centroids, self.metric_
+        distances = np.empty((len(points), len(centroids)))
+        for i, centroid in enumerate(centroids):
+            distances[:, i] = np.sqrt(np.sum(((points - centroid) / metric) ** 2, axis=1))
         return distances
 
     @exact_only
@@ -216,36 +241,29 @@ class CompressiveKMeans(CompressiveEstimator):
         return self.labels_ if self.compute_labels else self.predict(X)
 
     @exact_only
-    def fit_transform(self, X: ArrayLike, y: object = None) -> Floats:  # noqa: N803
-        """Fit to records, and return their distances to all centroids: without epsilon only."""
-        return self.fit(X, y).transform(X)
-
-    @exact_only
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: N803
         """Return minus the sum of squared distances to the nearest centroid: without epsilon."""
         del y
-        return -self._assign(self._read_columns(X))[1]
+        return -self._assign(self._read_points(X))[1]
 
-    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Return a name for each distance of :meth:`transform`."""
-        del input_features
-        names = [f"compressivekmeans{i}" for i in range(len(self.cluster_centers_))]
-        return np.array(names, dtype=object)
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
 
     def __sklearn_tags__(self) -> Tags:
-        # Called by scikit-learn alone, so it is installed.
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self._is_private
+        return tags
 
-        return Tags(
-            estimator_type="clusterer",
-            target_tags=TargetTags(required=False),
-            transformer_tags=TransformerTags(preserves_dtype=[]),
-            input_tags=InputTags(allow_nan=True),
-            non_deterministic=self._is_private,
-        )
+    def __getattr__(self, name: str) -> Any:
+        if name in ("centers_std_", "weights_std_") and "result_" in vars(self):
+            described = f"{type(self).__name__!r} has no attribute {name!r}"
+            raise AttributeError(f"{described}: {self.result_.bars.sentence}")
+        return super().__getattr__(name)
 
     def _answer(self, solution: Solution) -> None:
-        self.cluster_centers_ = solution.centroids
+        self.cluster_centers_ = self.plan_.space.encoder.decode(solution.centroids)
         self.weights_ = solution.weights
         assert solution.spreads is not None
         assert solution.mixture is not None
@@ -254,26 +272,57 @@ class CompressiveKMeans(CompressiveEstimator):
 
     def _describe_records(self, rows: NDArray[np.floating]) -> None:
         if self.compute_labels:
-            self.labels_, self.inertia_ = self._assign(rows)
+            self.labels_, self.inertia_ = self._assign(self._place(rows))
 
     @property
-    def _metric(self) -> Floats:
-        scale = self.plan_.scale
-        return np.ones_like(scale) if np.all(scale == scale[0]) else scale
+    def centers_std_(self) -> Floats:
+        """Standard errors of the centroids: shape ``(k, d')``, data units.
+
+        1.645 of them either way are a 90 % bar; ``result_.bars`` says what it means. They hold the
+        clusters' identity: another set of clusters may fit nearly as well.
+
+        Raises
+        ------
+        AttributeError
+            No bars may be shown; it says why.
+        """
+        return self._require_bars(self.result_.centroid_errors, "centers_std_")
+
+    @property
+    def weights_std_(self) -> Floats:
+        """Standard errors of the shares, as :attr:`centers_std_`: shape ``(k,)``."""
+        return self._require_bars(self.result_.weight_errors, "weights_std_")
+
+    def _require_bars(self, errors: Floats | None, name: str) -> Floats:
+        if errors is None:
+            # Python asks __getattr__ next, which gives this reason.
+            raise AttributeError(name)
+        return errors
+
+    @property
+    def metric_(self) -> Floats:
+        """Lengths that count as one along each axis: shape ``(d',)``.
+
+        All 1, so that distances are in data units, where one scale serves all columns.
+        """
+        self._require_fitted()
+        scale, dimensions = self.plan_.scale, self.plan_.dimensions
+        is_plain = all(not each.levels and each.transform is None for each in dimensions)
+        return np.ones_like(scale) if is_plain and np.all(scale == scale[0]) else scale
 
     def _assign(self, rows: NDArray[np.floating]) -> tuple[NDArray[np.intp], float]:
         """Return nearest centroids, and the sum of squared distances to them."""
-        metric = self._metric
+        metric, centroids = self.metric_, self.solution_.centroids
         is_plain = bool(np.all(metric == 1.0))
         # Nearly always finite, and then no record has a missing value.
         with np.errstate(over="ignore", invalid="ignore"):
             is_whole = bool(np.isfinite(np.sum(rows)))
         whole = np.ones(0, dtype=np.bool_) if is_whole else np.isfinite(rows).all(axis=1)
         n_whole = len(rows) if is_whole else int(np.count_nonzero(whole))
+        if not n_whole:
+            return np.full(len(rows), _MISSING, dtype=np.intp), 0.0
         chosen = rows if n_whole == len(rows) else rows[whole]
-        labels, mean = assign(
-            chosen if is_plain else chosen / metric, self.cluster_centers_ / metric
-        )
+        labels, mean = assign(chosen if is_plain else chosen / metric, centroids / metric)
         if n_whole < len(rows):
             found = np.full(len(rows), _MISSING, dtype=np.intp)
             found[whole] = labels

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import DensityMixin
 
+from analyst.estimators.columns import Bounds, Logs, Scale
 from analyst.estimators.compressive import CompressiveEstimator, exact_only
-from analyst.estimators.contract import refuse_arguments
 from analyst.estimators.reading import Exact
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-class CompressiveMixture(CompressiveEstimator):
+class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[misc]  # untyped
     """A mixture of Gaussians with diagonal covariances, from one sketch of the records.
 
     The sketch, the guarantee and the parameters are those of :class:`CompressiveKMeans`, except
@@ -32,7 +33,8 @@ class CompressiveMixture(CompressiveEstimator):
     Attributes
     ----------
     weights_, means_, covariances_
-        Shapes ``(k,)``, ``(k, d)`` and ``(k, d)``: shares, means and variances, by falling weight.
+        Shapes ``(k,)``, ``(k, d')`` and ``(k, d')``: shares, means and variances, by falling
+        weight, on the scales of the columns: octaves from zero on a logarithmic one.
     mixture_
         The density that explains the sketch best; it may have more Gaussians than asked for.
 
@@ -75,8 +77,10 @@ class CompressiveMixture(CompressiveEstimator):
         *,
         epsilon: Exact | None = None,
         delta: Exact = "0",
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        scale: ArrayLike | Literal["auto", "pilot"] = "auto",
+        bounds: Bounds | None = None,
+        scale: Scale = "auto",
+        log: Logs = None,
+        levels: Mapping[Any, Sequence[object]] | None = None,
         n_frequencies: int | Literal["auto"] = "auto",
         mechanism: str = "auto",
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
@@ -88,14 +92,14 @@ class CompressiveMixture(CompressiveEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
-        **refused: Any,
     ) -> None:
-        refuse_arguments(refused)
         self.n_components = n_components
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
         self.scale = scale
+        self.log = log
+        self.levels = levels
         self.n_frequencies = n_frequencies
         self.mechanism = mechanism
         self.relation = relation
@@ -116,7 +120,7 @@ class CompressiveMixture(CompressiveEstimator):
         RecordError
             The columns are not those of the fit.
         """
-        rows = self._read_columns(X)
+        rows = self._read_points(X)
         return self._density.compute_responsibilities(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
@@ -143,15 +147,10 @@ class CompressiveMixture(CompressiveEstimator):
         return float(np.mean(self.score_samples(X)))
 
     def __sklearn_tags__(self) -> Tags:
-        # Called by scikit-learn alone, so it is installed.
-        from sklearn.utils import InputTags, Tags, TargetTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type="density_estimator",
-            target_tags=TargetTags(required=False),
-            input_tags=InputTags(allow_nan=True),
-            non_deterministic=self._is_private,
-        )
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = self._is_private
+        return tags
 
     @property
     def _density(self) -> GaussianMixture:

@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from analyst.estimators.columns import (
+    make_dimension,
+    read_bounds,
+    read_levels,
+    read_logs,
+    read_scales,
+)
 from analyst.estimators.contract import PrivateEstimator
 from analyst.estimators.held import Held
 from analyst.estimators.planning import (
     MOST_CLUSTERS,
     MOST_RECORDS,
     Choices,
+    count_axes,
     find_bounds,
-    find_scale,
+    find_scales,
 )
 from analyst.estimators.reading import (
     find_names,
-    make_unfitted,
-    read_bounds,
+    list_names,
+    open_table,
+    read_cells,
     read_rng,
-    read_rows,
-    read_scale,
     read_seed,
     read_threads,
     read_whole,
+    refuse_cells,
     refuse_words,
 )
 from learning.planning.outline import LARGEST_FREQUENCIES
 from shared.errors import ConfigError, TableError
+from shared.plan import Dimension
 
 Floats = NDArray[np.float64]
+
+_SCALES = ("auto", "pooled", "pilot")
 
 
 class SketchingEstimator(PrivateEstimator):
@@ -42,6 +54,8 @@ class SketchingEstimator(PrivateEstimator):
     epsilon: Any
     bounds: Any
     scale: Any
+    log: Any
+    levels: Any
     n_frequencies: Any
     mechanism: str
     max_records: Any
@@ -49,7 +63,6 @@ class SketchingEstimator(PrivateEstimator):
     n_jobs: Any
     random_state: Any
 
-    n_features_in_: int
     _held: Held
 
     _COUNT: ClassVar[str]
@@ -60,17 +73,14 @@ class SketchingEstimator(PrivateEstimator):
         return vars(self).get("epsilon") is not None
 
     def _choose(
-        self, rows: NDArray[np.floating], names: NDArray[np.object_] | None, *, margin: float
+        self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
     ) -> Choices:
-        n, d = rows.shape
         k = self._read_count()
         read_threads(self.n_jobs)
         most = self._read_most()
         level: tuple[Fraction | None, Fraction] = None, Fraction(0)
         if self._is_private:
             level = self._read_level()
-            lower, upper = read_bounds(self.bounds, d)
-            scale = self._read_private_scale(d)
             if self.relation == "add-remove-one" and most is None:
                 raise ConfigError(
                     "is missing: under add-remove-one the number of records is secret",
@@ -78,45 +88,99 @@ class SketchingEstimator(PrivateEstimator):
                     fix="state the most records that there can be, a public number",
                 )
         else:
+            # Refused before anything is computed.
             rng = read_rng(self.random_state)
-            if self.bounds is None:
-                lower, upper = find_bounds(rows, margin=margin)
-            else:
-                lower, upper = read_bounds(self.bounds, d)
-            is_auto = isinstance(self.scale, str) and self.scale == "auto"
-            scale = find_scale(rows, k, lower, upper, rng) if is_auto else read_scale(self.scale, d)
+        dimensions = self._list_dimensions(rows, names, margin)
+        is_auto = not self._is_private and self._has_scale_by_word
+        if is_auto:
+            dimensions = find_scales(rows, dimensions, k, rng, is_pooled=self._is_pooled)
         return Choices(
-            names=[f"x{i}" for i in range(d)] if names is None else names.tolist(),
-            lower=lower,
-            upper=upper,
-            scale=scale,
+            dimensions=dimensions,
             n_clusters=k,
             epsilon=level[0],
             delta=level[1],
             relation=self.relation,
-            n_records=n if most is None else most,
-            most_records=(n if self._is_private else MOST_RECORDS) if most is None else most,
-            n_frequencies=self._read_frequencies(k, d),
+            n_records=len(rows) if most is None else most,
+            most_records=(
+                (len(rows) if self._is_private else MOST_RECORDS) if most is None else most
+            ),
+            n_frequencies=self._read_frequencies(k, count_axes(dimensions)),
             mechanism=self.mechanism,
             seed=read_seed(self.public_seed),
         )
 
+    def _list_dimensions(
+        self, rows: NDArray[np.floating], names: Sequence[str], margin: float
+    ) -> tuple[Dimension, ...]:
+        """List the columns as they are stated; without epsilon, bounds follow from the records."""
+        levels = read_levels(self.levels, names)
+        resolutions = read_logs(self.log, names)
+        bounds = read_bounds(self.bounds, names, levels)
+        scales: Sequence[float | None] = [None] * len(names)
+        if not self._has_scale_by_word:
+            scales = read_scales(self.scale, names, levels)
+        self._require_one_unit(names, levels, resolutions)
+        unstated = [i for i, pair in enumerate(bounds) if pair is None and not levels[i]]
+        if unstated and not self._is_private:
+            found = find_bounds(rows[:, unstated], [names[i] for i in unstated], margin=margin)
+            for i, pair in zip(unstated, found, strict=True):
+                bounds[i] = pair
+        elif unstated and not self._wants_pilot:
+            raise ConfigError(
+                "must be (lower, upper): two numbers, or two rows of numbers, and are missing for "
+                f"{', '.join(repr(names[i]) for i in unstated)}",
+                field="bounds",
+                fix="state what the values can be; bounds that are read off the records are not "
+                'private. With scale="pilot" a part of epsilon finds them',
+            )
+        return tuple(
+            make_dimension(
+                name,
+                levels=levels[i],
+                bounds=bounds[i],
+                resolution=None if levels[i] else resolutions[i],
+                scale=scales[i],
+            )
+            for i, name in enumerate(names)
+        )
+
+    def _require_one_unit(
+        self,
+        names: Sequence[str],
+        levels: Sequence[tuple[str, ...]],
+        resolutions: Sequence[float | None],
+    ) -> None:
+        """Refuse one scale for columns that have no common unit."""
+        if not self._is_pooled:
+            return
+        for name, texts, resolution in zip(names, levels, resolutions, strict=True):
+            if texts or resolution is not None:
+                raise ConfigError(
+                    f"cannot be pooled: {name!r} has levels or a logarithmic scale",
+                    field="scale",
+                    fix="write auto, which gives each column its own",
+                )
+
+    @property
+    def _has_scale_by_word(self) -> bool:
+        """Whether the scale is to be found; refuse a word that means nothing."""
+        if not isinstance(self.scale, str):
+            return False
+        if self.scale not in _SCALES or (self.scale == "pilot" and not self._is_private):
+            raise ConfigError(
+                f"is {self.scale!r}, and must be auto, pooled, numbers, or with epsilon pilot",
+                field="scale",
+                fix="give the spread inside one cluster, in the units of the columns, or auto",
+            )
+        return True
+
+    @property
+    def _is_pooled(self) -> bool:
+        return isinstance(self.scale, str) and self.scale == "pooled"
+
     @property
     def _wants_pilot(self) -> bool:
-        return self._is_private and isinstance(self.scale, str) and self.scale == "pilot"
-
-    def _read_private_scale(self, n_dimensions: int) -> Floats:
-        if self._wants_pilot:
-            # Replaced by what the pilot finds.
-            return np.ones(n_dimensions)
-        if isinstance(self.scale, str):
-            raise ConfigError(
-                f"is {self.scale!r}: with epsilon nothing may be read off the records",
-                field="scale",
-                fix="give the spread inside one cluster as a number, from public knowledge, or "
-                'write "pilot", which spends a tenth of epsilon on it',
-            )
-        return read_scale(self.scale, n_dimensions)
+        return self._is_private and self._has_scale_by_word
 
     def _read_count(self) -> int:
         count = getattr(self, self._COUNT)
@@ -142,9 +206,33 @@ class SketchingEstimator(PrivateEstimator):
 
     # ---- tables ----
 
-    def _read_table(self, X: ArrayLike) -> tuple[NDArray[np.floating], Any]:  # noqa: N803
-        refuse_words(X, look_inside=not self._is_private)
-        return read_rows(X), find_names(X)
+    def _read_table(
+        self,
+        X: Any,  # noqa: N803
+        *,
+        is_begun: bool,
+    ) -> tuple[NDArray[np.floating], NDArray[np.object_] | None]:
+        """Read a table, and the names of its columns, if it has any.
+
+        Parameters
+        ----------
+        is_begun
+            Whether its columns must be those of the sum that was begun.
+        """
+        array = open_table(X)
+        names = find_names(X)
+        if is_begun:
+            self._require_columns(array.shape[1], names)
+            dimensions = self._held.plan.dimensions
+            known = [dimension.name for dimension in dimensions]
+            levels = [dimension.levels for dimension in dimensions]
+        else:
+            known = list_names(names, array.shape[1])
+            levels = read_levels(self.levels, known)
+        refuse_words(X, levels)
+        if not self._is_private:
+            refuse_cells(array, known, levels)
+        return read_cells(array, levels), names
 
     def _require_records(self, rows: NDArray[np.floating]) -> None:
         """Check a public number of records; where it is secret, any number will do."""
@@ -152,7 +240,12 @@ class SketchingEstimator(PrivateEstimator):
             return
         k = self._read_count()
         if not len(rows):
-            raise TableError("has no record", field="X", fix="pass at least one")
+            raise TableError(
+                f"has no record: 0 sample(s) (shape={rows.shape}) while a minimum of 1 is "
+                "required.",
+                field="X",
+                fix="pass at least one",
+            )
         if k > len(rows):
             raise ConfigError(
                 f"must be at most the number of records, {len(rows)}",
@@ -169,32 +262,14 @@ class SketchingEstimator(PrivateEstimator):
                 fix="raise max_records before the first batch, or release before",
             )
 
-    def _require_columns(self, rows: NDArray[np.floating], names: Any) -> None:
-        """Refuse other columns than those of the fit."""
-        known = vars(self).get("feature_names_in_")
-        if known is not None and names is not None and known.tolist() != names.tolist():
-            raise TableError(
-                f"must have the columns {', '.join(known)}, in this order, and has "
-                f"{', '.join(names)}",
-                field="X",
-                fix="reorder the columns, such as X[estimator.feature_names_in_]",
-            )
-        if rows.shape[1] != self.n_features_in_:
-            raise TableError(
-                f"must have {self.n_features_in_} columns and has {rows.shape[1]}",
-                field="X",
-                fix="pass the columns that it was fitted to",
-            )
-
     def _read_columns(self, X: ArrayLike) -> Floats:  # noqa: N803
-        if "n_features_in_" not in vars(self):
-            raise make_unfitted(f"{type(self).__name__!r} has no result: call fit first")
-        rows, names = self._read_table(X)
-        self._require_columns(rows, names)
+        self._require_fitted()
+        rows, _ = self._read_table(X, is_begun=True)
         return rows.astype(np.float64, copy=False)
 
     def _warn_of_clipped(self, rows: NDArray[np.floating]) -> None:
         space = self._held.plan.space
+        # Not a number where a column has levels, and then never beyond.
         n_clipped = int(np.sum((rows < space.lower) | (rows > space.upper)))
         if n_clipped:
             warnings.warn(

@@ -12,9 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from analyst.estimators.contract import PrivateEstimator, Release, make_event, refuse_arguments
-from analyst.estimators.reading import Exact, find_names, read_bounds, read_rows
+from analyst.estimators.columns import read_box
+from analyst.estimators.contract import (
+    PrivateEstimator,
+    Release,
+    absent,
+    compose_guarantee,
+    make_event,
+)
+from analyst.estimators.reading import Exact, find_names, list_names, read_rows
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
@@ -61,7 +69,16 @@ class _Design:
         }
 
 
-class PrivatePCA(PrivateEstimator):
+class _NoFitTransform:
+    fit_transform = absent()
+
+
+class PrivatePCA(
+    _NoFitTransform,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    PrivateEstimator,
+):
     """Principal components of records under differential privacy, in one release.
 
     Each record is clipped to the public bounds and then to a ball around their centre. The sums of
@@ -147,9 +164,7 @@ class PrivatePCA(PrivateEstimator):
         budget: Exact | None = None,
         refit: bool = False,
         random_state: object = None,
-        **refused: Any,
     ) -> None:
-        refuse_arguments(refused)
         self.n_components = n_components
         self.epsilon = epsilon
         self.bounds = bounds
@@ -204,7 +219,7 @@ class PrivatePCA(PrivateEstimator):
         n_public = n_records if self.relation == "replace-one" else None
         with self._take_turn({**design.public, "n_records": n_public}) as turn:
             turn.keep(b"")
-            event = make_event(design.public, design.mechanism)
+            event = make_event(design.public, design.mechanism, stream=self._name_fit())
             self.release_ = Release(
                 design=design.public,
                 n_records=n_public,
@@ -215,9 +230,9 @@ class PrivatePCA(PrivateEstimator):
                 ),
                 noise_variance=design.mechanism.variance,
             )
-            self.guarantee_ = design.mechanism.guarantee
+            self.guarantee_ = compose_guarantee(self.events_, design.mechanism.guarantee)
             self.n_features_in_ = n_features
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
             names = find_names(X)
             if names is not None:
                 self.feature_names_in_ = names
@@ -240,7 +255,9 @@ class PrivatePCA(PrivateEstimator):
         TableError
             The shape does not fit.
         """
-        records = self._read_columns(X, self.n_features_in_)
+        self._require_fitted()
+        records = read_rows(X)
+        self._require_columns(records.shape[1], find_names(X))
         moved: Floats = ((records - self.mean_) / self.metric_) @ self.components_.T
         return moved
 
@@ -252,7 +269,14 @@ class PrivatePCA(PrivateEstimator):
         TableError
             The shape does not fit.
         """
-        moved = self._read_columns(X, self.n_components_)
+        self._require_fitted()
+        moved = read_rows(X)
+        if moved.shape[1] != self.n_components_:
+            raise TableError(
+                f"must have {self.n_components_} columns and has {moved.shape[1]}",
+                field="X",
+                fix="pass what transform returns",
+            )
         records: Floats = self.mean_ + (moved @ self.components_) * self.metric_
         return records
 
@@ -260,29 +284,22 @@ class PrivatePCA(PrivateEstimator):
         """Return the covariance of the records: shape ``(d, d)``, data units."""
         return self.answer_.covariance
 
-    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Return a name for each component."""
-        del input_features
-        return np.array([f"privatepca{i}" for i in range(self.n_components_)], dtype=object)
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
 
     def __sklearn_tags__(self) -> Tags:
-        # Called by scikit-learn alone, so it is installed.
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags  # noqa: PLC0415
-
-        return Tags(
-            estimator_type=None,
-            target_tags=TargetTags(required=False),
-            transformer_tags=TransformerTags(),
-            input_tags=InputTags(allow_nan=True),
-            non_deterministic=True,
-        )
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
 
     # ---- before the records ----
 
     def _design(self, n_features: int) -> _Design:
         """Calibrate the noise: the less of those that the guarantee allows."""
         epsilon, delta = self._read_level()
-        lower, upper = read_bounds(self.bounds, n_features)
+        lower, upper = read_box(self.bounds, list_names(None, n_features))
         quantiser = Quantiser.from_bounds(lower, upper)
         norm_steps = self._choose_norm(n_features)
         designs = [self._calibrate(quantiser, norm_steps, epsilon, Fraction(0))]
@@ -370,13 +387,3 @@ class PrivatePCA(PrivateEstimator):
         self.components_ = answer.directions[:n]
         self.explained_variance_ = answer.eigenvalues[:n]
         self.explained_variance_ratio_ = answer.share[:n]
-
-    def _read_columns(self, rows: ArrayLike, n_columns: int) -> NDArray[np.floating]:
-        read = read_rows(rows)
-        if read.shape[1] != n_columns:
-            raise TableError(
-                f"must have {n_columns} columns and has {read.shape[1]}",
-                field="X",
-                fix="pass the columns that it was fitted to",
-            )
-        return read

@@ -1,77 +1,194 @@
-"""The scale of a private fit from a pilot: a histogram of each column, for a tenth of epsilon."""
+"""The columns of a private fit from a pilot: a histogram of each, for a part of epsilon."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.planning import Choices, Floats, list_common, list_dimensions
+from analyst.estimators.columns import measure_width, settle_scales
+from analyst.estimators.planning import Choices, list_common
 from analyst.sketching.solving import sum_parts
-from learning.calibration.calibration import calibrate
-from learning.calibration.strength import choose_bins_log2, judge_strength
+from learning.calibration.calibration import Calibration, calibrate
+from learning.calibration.columns import Column, Finding
+from learning.calibration.strength import choose_bins_log2, choose_share, judge_strength
+from learning.calibration.words import describe_finding, describe_limits
 from learning.estimate.studies import read_study_marginals
 from shared.errors import ConfigError
-from shared.plan import PlanSpec, SketchPlan, create_plan
+from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, create_plan
 
-SHARE: Final = Fraction(1, 10)
-"""Share of epsilon that the pilot spends; the sketch has the rest."""
+_STEPS = 100
+_FINEST = 1.0 / 8000.0
+"""Least scale over the width of the bounds."""
+_QUIET = frozenset({"log", "missing"})
+"""Findings that are no reason to doubt a fit."""
 
 
-def plan_pilot(choices: Choices, epsilon: Fraction) -> SketchPlan:
-    """Plan the pilot of a fit.
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """Choices of a sketch, with the columns as a pilot found them.
 
     Parameters
     ----------
     choices
-        Of the fit; their scale and epsilon have no effect.
-    epsilon
-        Of the pilot alone.
+        Of the sketch that follows.
+    search_box
+        Where to search for clusters: lower and upper bound by name.
+    doubts
+        What the pilot could not see, a sentence each.
+    """
+
+    choices: Choices
+    search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+
+
+def list_numbers(choices: Choices) -> list[int]:
+    """Return the positions of the columns that a pilot counts: numbers."""
+    return [i for i, each in enumerate(choices.dimensions) if not each.is_categorical]
+
+
+def plan_pilot(choices: Choices) -> SketchPlan:
+    """Plan the pilot of a fit: a tenth of epsilon, and up to a quarter where noise is strong.
 
     Raises
     ------
     ConfigError
         Its noise would hide the records; nothing was spent.
     """
-    spec = PlanSpec(
-        dimensions=list_dimensions(choices, with_scale=False),
-        statistic="histogram",
-        epsilon=epsilon,
-        **list_common(choices),
-    )
-    strength = choices.n_records * math.sqrt(8.0 / create_plan(spec).mechanism.variance)
+    whole = choices.epsilon or Fraction(0)
+    share = Fraction(math.ceil(choose_share(_measure(choices, whole)) * _STEPS), _STEPS)
+    strength = _measure(choices, share * whole)
     refusal = judge_strength(strength)
     if refusal is not None:
         raise ConfigError(
             f"cannot be found by a pilot: its noise would hide the records; {refusal.factor:.2g} "
             "times as many would do, or as much more epsilon",
             field="scale",
-            fix="state it, from public knowledge",
+            fix="state the spread inside one cluster, and bounds, from public knowledge",
         )
-    return create_plan(replace(spec, bins_log2=choose_bins_log2(strength)))
+    return create_plan(
+        replace(_specify(choices, share * whole), bins_log2=choose_bins_log2(strength))
+    )
+
+
+def leave_rest(choices: Choices, pilot: SketchPlan) -> Choices:
+    """Return the choices of the sketch that follows a pilot, before it is known what that finds.
+
+    Its cost depends on no bounds, and on no scale.
+    """
+    epsilon = (choices.epsilon or Fraction(0)) - pilot.release.epsilon
+    dimensions = tuple(
+        each if each.is_categorical else replace(each, scale=measure_width(each) / 8.0)
+        for each in choices.dimensions
+    )
+    return replace(choices, dimensions=dimensions, epsilon=epsilon)
 
 
 def read_pilot(
-    plan: SketchPlan, sums: NDArray[np.int64], n_records: int | None, *, n_clusters: int
-) -> Floats:
-    """Return the scale that a pilot suggests, pooled over columns: shape ``(d,)``.
-
-    ``0.7 k^(-1/d)`` of the pooled spread; a function of the release.
+    plan: SketchPlan,
+    sums: NDArray[np.int64],
+    n_records: int | None,
+    *,
+    choices: Choices,
+    is_pooled: bool,
+) -> Calibrated:
+    """Return the choices that a pilot suggests; a function of its release and public choices.
 
     Parameters
     ----------
     sums, n_records
         The release of the pilot.
+    choices
+        Of the sketch, see :func:`leave_rest`.
+    is_pooled
+        Whether one scale serves all columns, however much they differ.
     """
     marginals = read_study_marginals(plan, sum_parts([(sums, n_records or 0)]))
-    found = calibrate(marginals, n_clusters=n_clusters)
-    spreads = np.array([column.spread for column in found.columns])
-    pooled = found.scale_share * math.sqrt(float(np.mean(spreads**2)))
-    # Noise may leave nothing; the sketch then has a scale all the same.
-    widest = float(np.max(plan.space.upper - plan.space.lower))
-    pooled = min(max(pooled, widest / 5000.0), widest)
-    return np.full(plan.n_dimensions, pooled)
+    found = calibrate(marginals, n_clusters=choices.n_clusters)
+    columns = {column.name: column for column in found.columns}
+    dimensions: list[Dimension] = []
+    search_box: dict[str, list[float]] = {}
+    for stated in choices.dimensions:
+        if stated.is_categorical:
+            dimensions.append(stated)
+            continue
+        column = columns[stated.name]
+        dimension = _make_dimension(stated, column, found)
+        search = _choose_search(dimension, column)
+        if search is not None:
+            search_box[dimension.name] = search
+        dimensions.append(dimension)
+    is_constant = [each.name in columns and not columns[each.name].is_kept for each in dimensions]
+    settled = settle_scales(dimensions, is_pooled=is_pooled, is_constant=is_constant)
+    return Calibrated(
+        choices=replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
+        search_box=search_box,
+        doubts=tuple(_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions})),
+    )
+
+
+def _specify(choices: Choices, epsilon: Fraction) -> PlanSpec:
+    return PlanSpec(
+        dimensions=tuple(replace(choices.dimensions[i], scale=None) for i in list_numbers(choices)),
+        statistic="histogram",
+        epsilon=epsilon,
+        **list_common(choices),
+    )
+
+
+def _measure(choices: Choices, epsilon: Fraction) -> float:
+    """Return the strength of a pilot: x of one column."""
+    variance = create_plan(_specify(choices, epsilon)).mechanism.variance
+    return choices.n_records * math.sqrt(8.0 / variance)
+
+
+def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Dimension:
+    """Make a column of the sketch: as calibrated, inside what is stated."""
+    low, high = stated.bounds
+    lower, upper = max(low, column.lower), min(high, column.upper)
+    if not lower < upper or "outside" in column.codes:
+        lower, upper = low, high
+    dimension = replace(
+        stated,
+        lower=lower,
+        upper=upper,
+        transform=None if column.resolution is None else LogTransform(resolution=column.resolution),
+    )
+    width = measure_width(dimension)
+    # What does not vary, or was not seen, has hardly any say.
+    scale = found.find_scale(column) if column.is_kept else width / 8.0
+    return replace(dimension, scale=min(max(scale, width * _FINEST), width))
+
+
+def _choose_search(dimension: Dimension, column: Column) -> list[float] | None:
+    lower, upper = dimension.bounds
+    search = max(lower, column.search_lower), min(upper, column.search_upper)
+    return [*search] if column.is_kept and search[0] < search[1] else None
+
+
+def _describe_doubts(
+    found: Calibration, bounds: Mapping[str, tuple[float, float]]
+) -> Sequence[str]:
+    doubts = [
+        f"{column.name}: {_describe(finding, bounds[column.name])}"
+        for column in found.columns
+        for finding in column.findings
+        if finding.code not in _QUIET
+    ]
+    return [*doubts, *describe_limits(found)] if found.needs_wider_law else doubts
+
+
+def _describe(finding: Finding, bounds: tuple[float, float]) -> str:
+    if finding.code in ("outside", "beyond"):
+        return (
+            f"{finding.share:.0%} of the values lie beyond {bounds[0]:.4g} and {bounds[1]:.4g}, "
+            "and are clipped: state bounds that hold them"
+        )
+    if finding.code == "constant":
+        return f"all values lie between {finding.lower:.4g} and {finding.upper:.4g}"
+    return describe_finding(finding)

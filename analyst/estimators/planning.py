@@ -6,14 +6,15 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.kmeans import cluster
+from analyst.estimators.columns import settle_scales
+from learning.decoding.kmeans import assign, cluster
 from learning.decoding.solver import Monitor
 from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.laws import LAW_CHOICES
@@ -23,9 +24,8 @@ from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError, PrivacyError
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.plan.dimensions import RecordSpace
 from shared.privacy import MECHANISMS
-
-Floats = NDArray[np.float64]
 
 MOST_RECORDS: Final = 1 << 31
 """Room in a sketch without epsilon, where the caller states none."""
@@ -37,6 +37,8 @@ _SUBSET: Final = 10_000
 _LEAST_FREQUENCIES: Final = 64
 _WIDEST: Final = 4000.0
 """Largest half width over scale that the scale is allowed to follow records to."""
+_FLAT: Final = 1e-9
+"""Range over magnitude, or spread over width, of a column that does not vary."""
 _EXACT_SEED: Final = "sfumato without epsilon"
 
 
@@ -46,10 +48,9 @@ class Choices:
 
     Parameters
     ----------
-    names
-        Of the columns.
-    lower, upper, scale
-        Shapes ``(d,)``, data units: the bounds, and the spread inside one cluster.
+    dimensions
+        The columns, in order. A number that a pilot is to find has no scale, and perhaps the
+        bounds of a pilot.
     n_clusters
         k.
     epsilon, delta, relation
@@ -62,12 +63,11 @@ class Choices:
         A number, or None for one by rule; and a name, or ``auto``.
     seed
         Text that the frequencies follow from; None for a fresh one, or without epsilon a fixed one.
+    needs_wider_law
+        Whether some scale is a guess, so that the frequencies should spread more.
     """
 
-    names: Sequence[str]
-    lower: Floats
-    upper: Floats
-    scale: Floats
+    dimensions: tuple[Dimension, ...]
     n_clusters: int
     epsilon: Fraction | None
     delta: Fraction
@@ -77,15 +77,32 @@ class Choices:
     n_frequencies: int | None
     mechanism: str
     seed: str | None
+    needs_wider_law: bool = False
+
+    @property
+    def n_axes(self) -> int:
+        """Number of coordinates: one for a number, one for each level."""
+        return count_axes(self.dimensions)
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of the choices; of a fresh seed it says only that it is fresh."""
         listed = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
+            **vars(self),
+            "dimensions": [
+                [
+                    *(each.name, each.lower, each.upper, each.scale, list(each.levels)),
+                    None if each.transform is None else each.transform.resolution,
+                ]
+                for each in self.dimensions
+            ],
         }
         return hashlib.sha256(encode_deterministic(listed)).digest()
+
+
+def count_axes(dimensions: Sequence[Dimension]) -> int:
+    """Return the number of coordinates of some columns."""
+    return sum(len(dimension.levels) or 1 for dimension in dimensions)
 
 
 def make_plan(choices: Choices) -> SketchPlan:
@@ -99,25 +116,11 @@ def make_plan(choices: Choices) -> SketchPlan:
     chosen = _choose_exact(choices) if choices.epsilon is None else _choose_private(choices)
     return create_plan(
         PlanSpec(
-            dimensions=list_dimensions(choices, with_scale=True),
+            dimensions=choices.dimensions,
             seed=choices.seed or _draw_seed(choices.epsilon is None),
             most_clusters=choices.n_clusters,
             **chosen,
             **list_common(choices),
-        )
-    )
-
-
-def list_dimensions(choices: Choices, *, with_scale: bool) -> tuple[Dimension, ...]:
-    """List the columns as dimensions of a plan."""
-    return tuple(
-        Dimension(name=name, unit="1", lower=low, upper=high, scale=scale if with_scale else None)
-        for name, low, high, scale in zip(
-            choices.names,
-            choices.lower.tolist(),
-            choices.upper.tolist(),
-            choices.scale.tolist(),
-            strict=True,
         )
     )
 
@@ -144,7 +147,7 @@ def _draw_seed(is_exact: bool) -> str:
 
 def _choose_exact(choices: Choices) -> dict[str, Any]:
     """Choose features where there is no noise; the plan's own noise is never drawn."""
-    k, d = choices.n_clusters, len(choices.names)
+    k, d = choices.n_clusters, choices.n_axes
     m = choices.n_frequencies
     return {
         "n_frequencies": max(_LEAST_FREQUENCIES, 5 * k * d) if m is None else m,
@@ -156,7 +159,8 @@ def _choose_exact(choices: Choices) -> dict[str, Any]:
 def _choose_private(choices: Choices) -> dict[str, Any]:
     """Choose noise, frequencies and their law by the quality that the planner predicts."""
     best = choose_candidate(_list_candidates(choices), TARGET_SSE)
-    law: RadiusLaw = best.law_choice.law
+    place = LAW_CHOICES.index(best.law_choice)
+    law: RadiusLaw = LAW_CHOICES[max(0, place - int(choices.needs_wider_law))].law
     return {
         "n_frequencies": best.n_frequencies,
         "mechanism": best.mechanism,
@@ -171,7 +175,7 @@ def _list_candidates(choices: Choices) -> list[Candidate]:
     outline = StudyOutline(
         n_records=max(1, choices.n_records),
         n_sketches=1,
-        n_dimensions=len(choices.names),
+        n_dimensions=choices.n_axes,
         n_clusters=choices.n_clusters,
         neighbouring=choices.relation,
     )
@@ -203,8 +207,10 @@ def _list_candidates(choices: Choices) -> list[Candidate]:
     )
 
 
-def find_bounds(records: NDArray[np.floating], *, margin: float) -> tuple[Floats, Floats]:
-    """Return bounds around records, without epsilon: shapes ``(d,)``.
+def find_bounds(
+    records: NDArray[np.floating], names: Sequence[str], *, margin: float
+) -> list[tuple[float, float]]:
+    """Return bounds around the columns of records, without epsilon.
 
     A constant column gets the width of the widest one, so that it has a place.
 
@@ -226,7 +232,7 @@ def find_bounds(records: NDArray[np.floating], *, margin: float) -> tuple[Floats
             finite = column[np.isfinite(column)]
             if not finite.size:
                 raise ConfigError(
-                    f"cannot be read off X: column {i} has no finite value",
+                    f"cannot be read off X: column {names[i]!r} has no finite value",
                     field="bounds",
                     fix="state them, or drop the column",
                 )
@@ -235,35 +241,66 @@ def find_bounds(records: NDArray[np.floating], *, margin: float) -> tuple[Floats
     width = upper - lower
     widest = float(width.max()) or 1.0
     # Less is lost to the resolution of the bounds.
-    flat = width <= 1e-9 * np.maximum(np.abs(lower), np.abs(upper))
+    flat = width <= _FLAT * np.maximum(np.abs(lower), np.abs(upper))
     added = np.where(flat, np.maximum(widest, 1e-6 * np.abs(lower)) / 2.0, margin * width)
-    return lower - added, upper + added
+    return list(zip((lower - added).tolist(), (upper + added).tolist(), strict=True))
 
 
-def find_scale(
+def find_scales(
     records: NDArray[np.floating],
+    dimensions: Sequence[Dimension],
     n_clusters: int,
-    lower: Floats,
-    upper: Floats,
     rng: np.random.Generator,
-) -> Floats:
-    """Return the pooled spread inside one cluster of a subset, without epsilon: shape ``(d,)``.
+    *,
+    is_pooled: bool,
+) -> tuple[Dimension, ...]:
+    """Return columns with the spread inside one cluster of a subset, without epsilon.
 
-    The same for all columns, so that distances are those of k-means on the records.
+    The subset is clustered in units of the columns' spreads; then each column has its own.
+
+    Parameters
+    ----------
+    records
+        Shape ``(n, d)``, data units.
+    dimensions
+        Their columns, without scales.
+    is_pooled
+        Whether the subset is clustered in data units, and one scale serves all columns.
     """
+    space = RecordSpace(dimensions=tuple(dimensions))
     chosen = records
     if len(records) > _SUBSET:
         chosen = records[np.sort(rng.choice(len(records), _SUBSET, replace=False))]
-    points = chosen[np.isfinite(chosen).all(axis=1)].astype(np.float64)
-    least = float(np.max(upper - lower)) / 2.0 / _WIDEST
-    if not len(points):
-        return np.full(len(lower), max(least, float(np.mean(upper - lower)) / 8.0))
-    points = np.clip(points, lower, upper)
-    starts = [points[rng.choice(len(points), n_clusters)]]
-    found = cluster(points, starts, n_restarts=2, rng=rng, monitor=Monitor())
-    # A sample of few records per cluster hugs its centroids.
-    freed = len(points) / max(1, len(points) - n_clusters)
-    pooled = math.sqrt(found.inertia * freed / len(lower))
-    if pooled <= least:
-        pooled = max(least, float(points.std(axis=0).max()) / 100.0)
-    return np.full(len(lower), pooled)
+    points = space.place(chosen.astype(np.float64))
+    points = points[np.isfinite(points).all(axis=1)]
+    of_number = np.array([not dimensions[axis.dimension].is_categorical for axis in space.axes])
+    widths = np.array([axis.upper - axis.lower for axis in space.axes])
+    spreads, within = np.ones(len(widths)), widths / 8.0
+    if len(points):
+        spreads = points.std(axis=0)
+        if is_pooled:
+            spreads = np.full_like(spreads, float(spreads.max()))
+        unit = np.where(of_number & (spreads > 0.0), spreads, 1.0)
+        # In single precision, where an offset would cost digits.
+        scaled = (points - points.mean(axis=0)) / unit
+        starts = [scaled[rng.choice(len(points), n_clusters)]]
+        found = cluster(scaled, starts, n_restarts=2, rng=rng, monitor=Monitor())
+        labels, _ = assign(scaled, found.centroids)
+        # A sample of few records per cluster hugs its centroids.
+        freed = len(points) / max(1, len(points) - n_clusters)
+        squares = np.mean((scaled - found.centroids[labels]) ** 2, axis=0) * freed
+        within = unit * np.sqrt(squares)
+        within = np.where(within <= widths / 2.0 / _WIDEST, spreads / 100.0, within)
+    least = widths / 2.0 / _WIDEST
+    is_constant = spreads <= _FLAT * widths
+    # What does not vary has no scale of its own, and hardly any say.
+    scales = np.maximum(least, np.where(is_constant, widths / 8.0, within))
+    by_dimension = {axis.dimension: i for i, axis in enumerate(space.axes)}
+    return settle_scales(
+        [
+            each if each.is_categorical else replace(each, scale=float(scales[by_dimension[i]]))
+            for i, each in enumerate(dimensions)
+        ],
+        is_pooled=is_pooled,
+        is_constant=[bool(is_constant[by_dimension[i]]) for i in range(len(dimensions))],
+    )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.errors import ConfigError, PrivacyError, TableError
+from analyst.estimators.columns import write_level
+from shared.errors import CellTypeError, ConfigError, PrivacyError, TableError
 from shared.structure.reading import read_exact
 
 Floats = NDArray[np.float64]
+_SHOWN = 5
 Exact = str | int | float | Fraction
 """An exact number; a float stands for its decimal text, so that 0.1 is one tenth."""
 
@@ -53,39 +54,6 @@ def read_whole(value: object, field: str, *, least: int = 1, most: int, fix: str
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def read_bounds(bounds: Any, n_dimensions: int) -> tuple[NDArray[np.float64], ...]:
-    """Return the public bounds of each dimension, lower and upper: shapes ``(d,)``, data units.
-
-    Raises
-    ------
-    ConfigError
-        They are missing, not two numbers or two rows of d numbers, or not ascending.
-    """
-    try:
-        lower, upper = bounds
-        read = [
-            np.broadcast_to(np.asarray(side, dtype=np.float64), (n_dimensions,)).copy()
-            for side in (lower, upper)
-        ]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"must be (lower, upper): two numbers, or two rows of {n_dimensions} numbers",
-            field="bounds",
-            fix="state what the values can be; bounds that are read off the records are not "
-            "private",
-        ) from error
-    wrong = np.flatnonzero(~(read[0] < read[1]) | ~np.isfinite(read[0]) | ~np.isfinite(read[1]))
-    if wrong.size:
-        i = int(wrong[0])
-        raise ConfigError(
-            f"must be finite with lower < upper, and are {read[0][i]:g} and {read[1][i]:g} in "
-            f"column {i}",
-            field="bounds",
-            fix="state (lower, upper) in this order; leave out a column that cannot vary",
-        )
-    return tuple(read)
-
-
 def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
     """Return rows as an array of floats, shape ``(n, d)``; what is no number becomes NaN.
 
@@ -97,25 +65,109 @@ def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
     TableError
         They are not a table, or of a type that has no numbers.
     """
+    return read_cells(open_table(rows), ())
+
+
+def open_table(rows: Any) -> NDArray[Any]:
+    """Return rows as an array of shape ``(n, d)``, of numbers, texts or objects.
+
+    Raises
+    ------
+    TableError
+        They are not a table, or of another type.
+    """
     if hasattr(rows, "toarray"):
         raise TableError(
             "is a sparse matrix, which is not supported", field="X", fix="pass X.toarray()"
         )
-    # Without a declared type, NumPy would choose one by the values.
-    array = np.asarray(rows) if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else None
-    if array is None:
+    if isinstance(rows, list | tuple):
+        array = _open_lists(rows)
+    elif hasattr(rows, "dtype") or hasattr(rows, "dtypes"):
+        array = np.asarray(rows)
+    else:
+        # Without a declared type, NumPy would choose one by the values.
         array = np.asarray(rows, dtype=object)
-    if array.dtype.kind not in "fiubO":
+    if array.dtype.kind == "c":
+        raise TableError(
+            "must be real numbers. Complex data not supported",
+            field="X",
+            fix="pass real and imaginary parts as columns",
+        )
+    if array.dtype.kind not in "fiubOUS":
         raise TableError(
             f"must be numbers and is of type {array.dtype}",
             field="X",
             fix="convert it before, each record by itself",
         )
-    if array.ndim != 2 or array.shape[1] == 0:
+    if array.ndim != 2:
+        kind = f"{array.ndim}D array" if array.ndim else "scalar array"
         raise TableError(
-            f"must have shape (n, d) and has {array.shape}",
+            f"must have shape (n, d) and has {array.shape}: expected 2D array, got {kind} instead",
             field="X",
-            fix="reshape your data: one row a record; X.reshape(-1, 1) makes a single column",
+            fix="Reshape your data: one row a record; X.reshape(-1, 1) makes a single column",
+        )
+    if array.shape[1] == 0:
+        raise TableError(
+            f"must have a column: 0 feature(s) (shape={array.shape}) while a minimum of 1 is "
+            "required.",
+            field="X",
+            fix="pass at least one",
+        )
+    return array
+
+
+def _open_lists(rows: Sequence[Any]) -> NDArray[Any]:
+    """Return nested lists as cells; what a cell holds never decides their shape."""
+    if not rows or not all(map(_is_row, rows)):
+        return np.empty(len(rows), dtype=object)
+    widths = {len(row) for row in rows}
+    if len(widths) > 1:
+        raise TableError(
+            f"must have rows of one length, and has some of {min(widths)} and some of "
+            f"{max(widths)} values",
+            field="X",
+            fix="pass the same columns in each row",
+        )
+    array = np.empty((len(rows), widths.pop()), dtype=object)
+    for i, row in enumerate(rows):
+        for j, cell in enumerate(row):
+            array[i, j] = cell
+    return array
+
+
+def _is_row(row: Any) -> bool:
+    has_cells = hasattr(row, "__len__") and getattr(row, "ndim", 1) > 0
+    return has_cells and not isinstance(row, str | bytes | Mapping)
+
+
+def read_cells(array: NDArray[Any], levels: Sequence[tuple[str, ...]]) -> NDArray[np.floating]:
+    """Return a table as floats; what is no number, and no level of its column, becomes NaN.
+
+    Parameters
+    ----------
+    levels
+        Of each column, empty for a number; nothing where all are numbers.
+
+    Raises
+    ------
+    TableError
+        The declared type is text, where numbers belong.
+    """
+    if any(levels):
+        # Text beside levels: a number may be written as one.
+        array = array.astype(object)
+        cells = np.empty(array.shape)
+        for i, texts in enumerate(levels):
+            column = array[:, i]
+            cells[:, i] = (
+                _find_levels(column, texts) if texts else read_cells(column[:, None], ())[:, 0]
+            )
+        return cells
+    if array.dtype.kind in "US":
+        raise TableError(
+            f"must be numbers and is of type {array.dtype}",
+            field="X",
+            fix="convert it before, each record by itself, or state the levels of its columns",
         )
     if array.dtype.kind == "O":
         cells = np.fromiter(map(_read_cell, array.flat), dtype=np.float64, count=array.size)
@@ -126,14 +178,23 @@ def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
         return array if is_float else array.astype(np.float64)
 
 
-def refuse_words(rows: object, *, look_inside: bool) -> None:
-    """Refuse a table with a column whose declared type holds no numbers.
+def _find_levels(column: NDArray[Any], levels: tuple[str, ...]) -> Floats:
+    """Return the number of each value's level; NaN for what is none."""
+    places = {level: float(i) for i, level in enumerate(levels)}
+    found = (places.get(_write_cell(value), math.nan) for value in column.tolist())
+    return np.fromiter(found, dtype=np.float64, count=len(column))
 
-    Parameters
-    ----------
-    look_inside
-        Whether to look at values too, for a column of a type that can hold anything. Never where
-        the fit is private: a refusal that one record causes would tell of it.
+
+def _write_cell(value: Any) -> str:
+    try:
+        return write_level(value)
+    except Exception:
+        # Whatever a value does is a matter of its own record.
+        return ""
+
+
+def refuse_words(rows: object, levels: Sequence[tuple[str, ...]]) -> None:
+    """Refuse a table with a column of words, by its declared type, that has no levels.
 
     Raises
     ------
@@ -143,38 +204,52 @@ def refuse_words(rows: object, *, look_inside: bool) -> None:
     types = getattr(rows, "dtypes", None)
     columns = list(getattr(rows, "columns", ()))
     if types is None or len(columns) != len(list(types)):
-        declared: list[tuple[object, object]] = []
-    else:
-        declared = list(zip(columns, list(types), strict=True))
-    for name, kind in declared:
+        return
+    for name, kind, texts in zip(columns, list(types), levels, strict=True):
         # Libraries of tables have types of their own beside NumPy's.
         letter = getattr(kind, "kind", "O")
-        if letter not in "fiubO" or str(kind) in ("category", "str", "string"):
+        named = str(kind).lower() in ("category", "str", "string", "categorical")
+        if not texts and (letter not in "fiubO" or named):
             raise TableError(
                 f"has the column {name!r} of type {kind}, which holds no numbers",
                 field="X",
-                fix="drop it, or encode it as numbers, each record by itself",
+                fix=f'state all its values, levels={{"{name}": [...]}}, or drop it',
             )
-    if look_inside:
-        _refuse_words_inside(np.asarray(rows), columns)
 
 
-def _refuse_words_inside(array: NDArray[Any], columns: Sequence[object]) -> None:
-    if array.dtype.kind != "O" or array.ndim != 2:
+def refuse_cells(
+    array: NDArray[Any], names: Sequence[str], levels: Sequence[tuple[str, ...]]
+) -> None:
+    """Refuse a cell that is neither a number nor missing, in a column of numbers.
+
+    Never where the fit is private: a refusal that one record causes would tell of it.
+
+    Raises
+    ------
+    TableError
+        There is one; the message names its column and row.
+    """
+    if array.dtype.kind != "O":
         return
-    for i, column in enumerate(array.T):
-        for row, value in enumerate(column):
-            if value is not None and math.isnan(_read_cell(value)) and not _is_nan(value):
-                name = columns[i] if columns else i
-                raise TableError(
-                    f"has no number in column {name!r}, row {row}",
-                    field="X",
-                    fix="drop the column, or encode it as numbers",
-                )
+    for name, column, texts in zip(names, array.T, levels, strict=True):
+        for row, value in enumerate(() if texts else column):
+            if value is None or _is_nan(value) or not math.isnan(_read_cell(value)):
+                continue
+            where = f"has no number in column {name!r}, row {row}"
+            fix = f'drop the column, or state all its values, levels={{"{name}": [...]}}'
+            if isinstance(value, complex | np.complexfloating):
+                raise TableError(f"{where}. Complex data not supported", field="X", fix=fix)
+            if isinstance(value, str | bytes):
+                raise TableError(where, field="X", fix=fix)
+            raise CellTypeError(
+                f"{where}: argument must be a string or a real number, not {type(value).__name__}",
+                field="X",
+                fix=fix,
+            )
 
 
 def _is_nan(value: Any) -> bool:
-    return isinstance(value, float | np.floating)
+    return isinstance(value, float | np.floating) or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _read_cell(value: Any) -> float:
@@ -196,6 +271,36 @@ def find_names(rows: object) -> NDArray[np.object_] | None:
     return np.array(columns, dtype=object)
 
 
+def describe_names(known: Sequence[str], given: Sequence[str]) -> str:
+    """Describe how columns differ from those of a fit, as scikit-learn does."""
+    parts = ["The feature names should match those that were passed during fit."]
+    for title, names in (
+        ("Feature names unseen at fit time:", sorted({*given} - {*known})),
+        ("Feature names seen at fit time, yet now missing:", sorted({*known} - {*given})),
+    ):
+        if names:
+            shown = [*names[:_SHOWN], "..."] if len(names) > _SHOWN else names
+            parts += [title, *(f"- {name}" for name in shown)]
+    if len(parts) == 1:
+        parts.append("Feature names must be in the same order as they were in fit.")
+    return "\n".join(parts) + "\n"
+
+
+def describe_lost_names(estimator: str, *, has_names: bool) -> str:
+    """Describe a table that has names where that of the fit had none, or the reverse."""
+    if has_names:
+        return f"X has feature names, but {estimator} was fitted without feature names"
+    return (
+        f"X does not have valid feature names, but {estimator} was fitted with feature names; its "
+        "columns are taken in the order of the fit"
+    )
+
+
+def list_names(names: NDArray[np.object_] | None, n_columns: int) -> list[str]:
+    """Return a name for each column: ``x0``, ``x1`` and so on where the table has none."""
+    return [f"x{i}" for i in range(n_columns)] if names is None else list(names.tolist())
+
+
 def read_seed(seed: object) -> str | None:
     """Return a public seed as text of 64 hexadecimal digits; None for None.
 
@@ -214,28 +319,6 @@ def read_seed(seed: object) -> str | None:
         )
     data = seed if isinstance(seed, bytes) else str(seed).encode()
     return hashlib.sha256(data).hexdigest()
-
-
-def read_scale(scale: Any, n_dimensions: int) -> Floats:
-    """Return the stated spread inside one cluster: shape ``(d,)``.
-
-    Raises
-    ------
-    ConfigError
-        It is neither one number nor d of them, or one is not finite and positive.
-    """
-    try:
-        given = np.broadcast_to(np.asarray(scale, dtype=np.float64), (n_dimensions,)).copy()
-        is_good = bool(np.all((given > 0) & np.isfinite(given)))
-    except (TypeError, ValueError):
-        is_good = False
-    if not is_good:
-        raise ConfigError(
-            f"must be one finite positive number, or {n_dimensions} of them",
-            field="scale",
-            fix="give the spread inside one cluster, in the units of the columns",
-        )
-    return given
 
 
 def read_threads(n_jobs: int | None) -> int:
@@ -271,10 +354,3 @@ def read_rng(random_state: Any) -> np.random.Generator:
             field="random_state",
             fix="leave it out for fresh starts",
         ) from error
-
-
-def make_unfitted(text: str) -> AttributeError:
-    """Make the error of an estimator before its fit: scikit-learn's, where that is in use."""
-    module = sys.modules.get("sklearn.exceptions")
-    error: AttributeError = (AttributeError if module is None else module.NotFittedError)(text)
-    return error

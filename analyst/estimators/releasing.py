@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import Release
+from analyst.estimators.contract import Release, compose_guarantee
 from analyst.estimators.held import (
     RELEASING,
-    STREAM,
     Held,
     draw_sums,
     make_event,
     make_release,
 )
 from analyst.estimators.parameters import SketchingEstimator
-from analyst.estimators.pilots import SHARE, plan_pilot, read_pilot
+from analyst.estimators.pilots import (
+    Calibrated,
+    leave_rest,
+    list_numbers,
+    plan_pilot,
+    read_pilot,
+)
 from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
+from analyst.results import DecodeResult
+from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.solving import solve_totals
+from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
-from shared.core import SketchAccumulator
+from shared.core import Columns, SketchAccumulator
 from shared.core.parallel import sketch_batches
 from shared.errors import PrivacyError
 from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
+
+Floats = NDArray[np.float64]
 
 _BATCH = 1 << 16
 
@@ -40,6 +50,7 @@ class ReleasingEstimator(SketchingEstimator):
     """An estimator that holds a sum, releases it if it is private, and decodes it."""
 
     solution_: Solution
+    result_: DecodeResult
     mixture_: GaussianMixture
     plan_: SketchPlan
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -47,13 +58,14 @@ class ReleasingEstimator(SketchingEstimator):
             "feature_names_in_": "the records had no names of columns",
             "release_": "nothing was released; call release() for the sum",
             "releases_": "nothing was released",
-            "pilot_": 'there was none; scale="pilot" asks for one',
+            "pilot_": "there was none: bounds and scale were stated",
+            "pilot_doubts_": "there was no pilot: bounds and scale were stated",
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]]
     """Attributes that there are only without epsilon, and why."""
     _DECODED: ClassVar[frozenset[str]] = frozenset(
-        {"solution_", "mixture_", "verdict_", "warnings_", "snr_", "weights_"}
+        {"solution_", "result_", "mixture_", "verdict_", "warnings_", "snr_", "weights_"}
     )
     """Attributes that follow from the sums; the first look at one releases and decodes."""
 
@@ -89,7 +101,7 @@ class ReleasingEstimator(SketchingEstimator):
         for name in [name for name in vars(self) if name.endswith("_") or name == "_choices"]:
             # What was spent stays spent, also where what follows is exact, or another's release.
             if name != "events_":
-                del vars(self)[name]
+                del self.__dict__[name]
         self._held = Held(plan=plan, is_exact=is_exact)
         self.plan_ = plan
         self.n_features_in_ = plan.n_dimensions
@@ -98,54 +110,55 @@ class ReleasingEstimator(SketchingEstimator):
         if not is_exact:
             self.events_ = vars(self).get("events_", ())
             self.guarantee_ = plan.mechanism.guarantee
+        self.search_box_: Mapping[str, Sequence[float]] = {}
 
     def _release_of(
         self, rows: NDArray[np.floating], choices: Choices, names: NDArray[np.object_] | None
     ) -> None:
         """Release the sum of some records once, under a plan of these choices, and decode."""
         stream = self._name_fit()
-        with self._find_scale(rows, choices, stream) as (calibrated, pilot):
-            named = {"choices": calibrated.digest, "stream": stream}
+        with self._find_columns(rows, choices, stream) as (calibrated, pilot):
+            named = {"choices": calibrated.choices.digest, "stream": stream}
             with self._take_turn(named) as turn:
                 # A fit that was cut off may have drawn other frequencies.
-                plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated))))
+                plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated.choices))))
                 summed = self._sum(rows, plan)
                 event = make_event(plan, stream=stream)
                 sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
                 self._begin(plan, names, is_exact=False)
                 self._held.put(sums, None if plan.releases_count else summed.n_records)
-                self._show_releases()
+                self.search_box_ = calibrated.search_box
                 if pilot is not None:
                     self.pilot_ = pilot
-                    spent = [event.epsilon for event in self.events_ if event.stream == stream]
-                    # Both are of the same records.
-                    self.guarantee_ = replace(
-                        self.guarantee_, epsilon=sum(spent, Fraction(0)), rho=None
-                    )
+                    self.pilot_doubts_ = calibrated.doubts
+                self._show_releases()
                 self._decode()
 
     @contextmanager
-    def _find_scale(
+    def _find_columns(
         self, rows: NDArray[np.floating], choices: Choices, stream: str
-    ) -> Iterator[tuple[Choices, Release | None]]:
-        """Find the scale by a pilot, if one is wanted; return it, and the pilot's release.
+    ) -> Iterator[tuple[Calibrated, Release | None]]:
+        """Find scales, and what else was not stated, by a pilot; return them, and its release.
 
         The pilot's turn lasts as long as the block, so that a fit that is cut off keeps its pilot.
         """
-        if not self._wants_pilot or choices.epsilon is None:
-            yield choices, None
+        numbers = list_numbers(choices)
+        if not self._wants_pilot or not numbers:
+            yield Calibrated(choices=choices), None
             return
-        plan = plan_pilot(choices, choices.epsilon * SHARE)
+        plan = plan_pilot(choices)
+        rest = leave_rest(choices, plan)
+        # Refused now, before the pilot spends anything: what follows it must be possible.
+        following = make_event(make_plan(rest), stream=stream)
         with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
             turn.keep(b"")
-            summed = self._sum(rows, plan)
             event = make_event(plan, stream=stream)
+            turn.require_affordable(event, following)
+            summed = self._sum(rows[:, numbers], plan)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             n_records = None if plan.releases_count else summed.n_records
-            scale = read_pilot(plan, sums, n_records, n_clusters=choices.n_clusters)
-            rest = choices.epsilon * (1 - SHARE)
             yield (
-                replace(choices, scale=scale, epsilon=rest),
+                read_pilot(plan, sums, n_records, choices=rest, is_pooled=self._is_pooled),
                 make_release(plan, sums, n_records),
             )
 
@@ -172,6 +185,9 @@ class ReleasingEstimator(SketchingEstimator):
         if releases:
             self.releases_: tuple[Release, ...] = releases
             self.release_ = releases[-1]
+        if self.events_:
+            guarantee = self._held.plan.mechanism.guarantee
+            self.guarantee_ = compose_guarantee(self.events_, guarantee)
 
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""
@@ -187,39 +203,50 @@ class ReleasingEstimator(SketchingEstimator):
     def _decode(self) -> None:
         if "solution_" in vars(self):
             return
-        held = self._held
+        held, started = self._held, time.monotonic()
         solved = solve_totals(
             held.plan,
             held.totals,
             n_clusters=self._read_count(),
             rng=read_rng(self.random_state),
+            search_box=self.search_box_,
             is_exact=held.is_exact,
         )
         self.snr_ = solved.utility.snr
         self.verdict_ = solved.solution.verdict
-        self.warnings_ = tuple(solved.solution.warnings)
-        self._answer(solved.solution)
-        self.solution_ = solved.solution
+        doubts = vars(self).get("pilot_doubts_", ())
+        self.warnings_ = (*solved.solution.warnings, *doubts)
+        solution = replace(solved.solution, warnings=self.warnings_)
+        self._answer(solution)
+        self.result_ = DecodeResult.of_solution(
+            held.plan,
+            solution,
+            snr=solved.utility.snr,
+            seconds=time.monotonic() - started,
+            privacy=NOT_PRIVATE if held.is_exact else self.describe(),
+            search_box=solved.search_box,
+            posterior=None
+            if solution.posterior is None
+            else Inquiry(
+                plan=held.plan,
+                posterior=solution.posterior,
+                n_records=max(1.0, float(held.count_records())),
+            ),
+        )
+        self.solution_ = solution
 
     def _describe_repetition(self) -> str:
-        n_fits = len({event.stream for event in self.events_})
         parts = ""
         if len(vars(self).get("releases_", ())) > 1:
             parts = (
                 f" There are {len(self.releases_)} releases, of different records: each record "
                 "has that cost once."
             )
-        again = f" It was fitted {n_fits} times, and each time costs that." if n_fits > 1 else ""
-        return parts + again
-
-    def _name_fit(self) -> str:
-        """Name the records of a fit: a second fit may read the same ones, under another name."""
-        n_before = len({event.stream for event in vars(self).get("events_", ())})
-        return f"{STREAM}.{n_before + 1}" if n_before else STREAM
+        return parts + super()._describe_repetition()
 
     def _forget_results(self) -> None:
         for name in self._DECODED | {"labels_", "inertia_"}:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _answer(self, solution: Solution) -> None:
         """Set the attributes that follow from a solution."""
@@ -227,6 +254,15 @@ class ReleasingEstimator(SketchingEstimator):
 
     def _describe_records(self, rows: NDArray[np.floating]) -> None:
         """Set what describes the records themselves: without epsilon only."""
+
+    def _place(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return rows as they were read on the axes of the sketch: shape ``(n, d')``."""
+        encoded = self.plan_.space.encoder.encode(rows)
+        return encoded.to_array() if isinstance(encoded, Columns) else encoded
+
+    def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Read records, and place them on the axes: NaN where they miss a value."""
+        return self._place(self._read_columns(X)).astype(np.float64, copy=False)
 
     def _sum(self, rows: NDArray[np.floating], plan: SketchPlan) -> SketchAccumulator:
         batches = (rows[first : first + _BATCH] for first in range(0, len(rows), _BATCH))

@@ -13,7 +13,9 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 
 from analyst.sketching.spending import HOLDER_BYTES, make_reservation
 from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import BudgetExceededError, ConfigError, MalformedMessageError
+from shared.errors import BudgetExceededError, ConfigError, LedgerError, MalformedMessageError
 from shared.ledger import OwnersLedger, Reservation
 from shared.privacy import Budget, PrivacyEvent
 
@@ -41,6 +43,9 @@ class Turn:
     def keep(self, design: bytes) -> bytes:
         """Return the design of the fit that was cut off; without one, keep this and return it."""
         return design
+
+    def require_affordable(self, *events: PrivacyEvent) -> None:
+        """Check that all releases of a fit can be counted, before the first one is."""
 
     def reserve(self, event: PrivacyEvent) -> None:
         """Count the release, before its noise is drawn."""
@@ -83,6 +88,31 @@ class CountedTurn(Turn):
         kept: bytes = self._kept[0]["design"]
         return kept
 
+    def require_affordable(self, *events: PrivacyEvent) -> None:
+        """See :class:`Turn`.
+
+        Raises
+        ------
+        BudgetExceededError
+            The budget does not cover them together; nothing was counted.
+        ConfigError, StoreError
+            The ledger cannot be used.
+        """
+        if len(self._kept) > 1:
+            # The first was drawn, and the next is checked when it is reserved.
+            return
+        losses = [event.concentrated for event in events]
+        together = replace(
+            events[0],
+            epsilon=sum((event.epsilon for event in events), Fraction(0)),
+            delta=sum((event.delta for event in events), Fraction(0)),
+            rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
+        )
+        reservation = make_reservation(self._source, together, self._kept[0]["holder"])
+        # A fit that was cut off may have counted the first.
+        with _explaining(), suppress(LedgerError):
+            self._ledger.require_affordable(reservation, self._budget)
+
     def reserve(self, event: PrivacyEvent) -> None:
         """See :class:`Turn`.
 
@@ -96,12 +126,8 @@ class CountedTurn(Turn):
         reservation = make_reservation(self._source, event, self._kept[0]["holder"])
         # A release that was drawn already was reserved before, and perhaps confirmed.
         if len(self._kept) == 1:
-            try:
+            with _explaining():
                 self._ledger.reserve(reservation, self._budget, now=time.time())
-            except BudgetExceededError as error:
-                error.field = "budget"
-                error.fix = "raise it if the owner agrees; nothing was released"
-                raise
         self._reservation = reservation
 
     def draw(self, draw: Callable[[], Sums]) -> Sums:
@@ -121,6 +147,16 @@ class CountedTurn(Turn):
         self._file.flush()
         os.fsync(self._file.fileno())
         self._kept.append(dict(part))
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    try:
+        yield
+    except BudgetExceededError as error:
+        error.field = "budget"
+        error.fix = "raise it if the owner agrees; nothing was released"
+        raise
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Snapshot:
         TransportError
             They are not what the plan gives.
         """
-        return _read_totals(self.body, self.plan)
+        return read_totals(self.body, self.plan)
 
     def shares_with(self, other: Source) -> bool:
         """See ``Source``."""
@@ -179,7 +179,14 @@ def _are_apart(one: SelectionBody, other: SelectionBody) -> bool:
     )
 
 
-def _read_totals(body: SnapshotSumsBody, plan: SketchPlan) -> Totals:
+def read_totals(body: SnapshotSumsBody, plan: SketchPlan) -> Totals:
+    """Read the exact sums of a snapshot.
+
+    Raises
+    ------
+    TransportError
+        They are not what the plan gives.
+    """
     n_blocks = plan.blocks.n_blocks
     n_totals = plan.places.size + n_blocks * int(plan.releases_count)
     moments = body.moments

@@ -54,8 +54,8 @@ _OPERATIONAL = (
     *("poll_s", "timeout_s", "token_file", "username", "password_file", "ca_file"),
 )
 """Settings that do not decide how a record is read; where it is read from is in the origins."""
-_PLACES = ("url", "topic")
-"""Settings by which a server may choose how it writes a record's time."""
+_PLACES = ("url", "topic", "username", "token_file")
+"""Settings by which a server may choose how it writes a record's time: it may know the user's."""
 
 
 def find_source(kind: str) -> type[RecordSource]:

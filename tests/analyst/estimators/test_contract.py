@@ -31,7 +31,7 @@ def test_every_result_follows_from_the_release_and_public_parameters(tmp_path: P
     for name in ("cluster_centers_", "weights_", "spreads_", "snr_", "warnings_"):
         assert np.array_equal(getattr(found, name), getattr(again, name)), name
     fitted = {name for name in vars(found) if name.endswith("_")}
-    assert fitted == {name for name in vars(again) if name.endswith("_")} - {"feature_names_in_"}
+    assert fitted == {name for name in vars(again) if name.endswith("_")}
     assert again.events_ == ()
     assert found.release_.design["plan"] == encode_plan(found.plan_)
 
@@ -72,7 +72,6 @@ PRIVATE_ONLY: list[tuple[dict[str, Any], type[SketchError], str]] = [
     ({"bounds": None}, ConfigError, "bounds"),
     ({"bounds": (12, -12)}, ConfigError, "bounds"),
     ({"bounds": ([0, 0, 0], [1, 1, 1])}, ConfigError, "bounds"),
-    ({"scale": "auto"}, ConfigError, "scale"),
     ({"scale": 0}, ConfigError, "scale"),
     ({"epsilon": float("inf")}, PrivacyError, "epsilon"),
     ({"epsilon": float("nan")}, PrivacyError, "epsilon"),
@@ -95,6 +94,18 @@ ALWAYS: list[tuple[dict[str, Any], type[SketchError], str]] = [
     ({"max_records": 9}, RecordError, "X"),
     ({"public_seed": 0.5}, ConfigError, "public_seed"),
     ({"n_jobs": 0}, ConfigError, "n_jobs"),
+    ({"scale": "wide"}, ConfigError, "scale"),
+    ({"scale": {"x0": 1.0}}, ConfigError, "scale"),
+    ({"scale": {"x0": 1.0, "weight": 2.0}}, ConfigError, "scale"),
+    ({"bounds": {"x0": (1, 0), "x1": (0, 1)}}, ConfigError, "bounds"),
+    ({"bounds": {7: (0, 1)}}, ConfigError, "bounds"),
+    ({"log": "x0"}, ConfigError, "log"),
+    ({"log": {"x0": 0.0}}, ConfigError, "log"),
+    ({"levels": ["red"]}, ConfigError, "levels"),
+    ({"levels": {"x0": ["red"]}}, ConfigError, "levels"),
+    ({"levels": {"x0": ["red", "red"]}}, ConfigError, "levels"),
+    ({"levels": {"x0": ["a", "b"]}, "bounds": {"x0": (0, 1), "x1": (0, 1)}}, ConfigError, "bounds"),
+    ({"scale": "pooled", "log": ["x0"]}, ConfigError, "scale"),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 import analyst.estimators.kmeans
 import analyst.estimators.mixture
@@ -166,7 +167,7 @@ def test_a_table_with_words_is_refused_by_column() -> None:
         with pytest.raises(RecordError, match="'b' of type <U5, which holds no numbers"):
             make().fit(words)
     mixed: Any = [[1.0, "x"], [2.0, 3.0], [0.0, None]]
-    with pytest.raises(RecordError, match="no number in column 1, row 0"):
+    with pytest.raises(RecordError, match="no number in column 'x1', row 0"):
         make_exact(n_clusters=1).fit(mixed)
 
 
@@ -188,3 +189,54 @@ def test_tables_without_records_or_columns_are_refused(rows: Floats) -> None:
     for make in (make_exact, make_private):
         with pytest.raises(RecordError, match=r"^X: "):
             make().fit(rows)
+
+
+def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
+    # Nine in ten bars hold; of 36 fewer than 24 would with a chance below 3e-5, if apart.
+    n_held = n_bars = 0
+    for seed in range(6):
+        records = make_records(20_000, seed)
+        found = make_private(epsilon="1").fit(records)
+        best = KMeans(K, init=found.cluster_centers_, n_init=1).fit(records).cluster_centers_
+        reach = 1.645 * found.centers_std_
+        n_held += int(np.sum(np.abs(found.cluster_centers_ - best) <= reach))
+        n_bars += reach.size
+        assert found.weights_std_.shape == (K,)
+        # They can fail the other way: bars that hold all centroids would be useless.
+        assert np.all(reach < 1.0)
+    assert n_held >= 24
+    assert n_bars == 36
+    weak = make_private(epsilon="0.02").fit(make_records(3000))
+    with pytest.raises(AttributeError, match="no error bars are shown for an answer that is"):
+        weak.centers_std_  # noqa: B018 - asking is the test
+
+
+def test_questions_on_the_density_are_answered_without_spending() -> None:
+    found = make_private().fit(make_records())
+    events = found.events_
+    share = found.posterior().find_share({"x1": [3.0, None]})
+    assert share.share == pytest.approx(SHARES[1], abs=0.03)
+    assert share.low is not None
+    assert share.low <= share.share
+    assert found.events_ == events
+
+
+def test_what_people_see_says_how_far_to_trust_it_and_never_releases() -> None:
+    waiting = make_private(max_records=6000).partial_fit(make_records())
+    assert "not released yet" in str(waiting)
+    assert "not released yet" in waiting._repr_mimebundle_()["text/html"]
+    assert waiting.events_ == ()
+    found = make_private().fit(make_records())
+    text = str(found)
+    assert text.splitlines()[1].startswith(f"  {found.result_.verdict}: ")
+    assert "epsilon = 5 differentially private" in text
+    assert f"{found.weights_[0]:.1%}" in text
+    assert "NOT PRIVATE" in str(make_exact().fit(make_records()))
+    assert str(make_exact()) == "CompressiveKMeans: not fitted"
+    # A name of a column is text, not markup.
+    named = make_exact().fit(Table(make_records(), ["<b>a</b>", "b"]))
+    html = named._repr_mimebundle_()["text/html"]
+    assert "&lt;b&gt;a&lt;/b&gt;" in html
+    assert "<b>a</b>" not in html
+    assert len(found.plot().axes) == 2
+    assert found.result_.to_frame().shape[0] == K

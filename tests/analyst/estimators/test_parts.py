@@ -16,6 +16,8 @@ import pytest
 
 from analyst.estimators import CompressiveKMeans
 from analyst.sketching.sketch_file import encode_sketch_file
+from learning.estimate.limbs import join_limbs
+from learning.estimate.totals import Totals
 from shared import command
 from shared.errors import (
     ConfigError,
@@ -24,6 +26,9 @@ from shared.errors import (
     RecordError,
 )
 from shared.plan import plan_to_json
+from shared.structure import structure
+from shared.wire.bodies.declaring import make_sample
+from shared.wire.bodies.results import SnapshotSumsBody
 from tests.analyst.estimators.records import (
     ROOT,
     D,
@@ -244,3 +249,47 @@ def test_the_command_decodes_several_files_as_the_estimator_does(
     assert np.array_equal(found_there, both.cluster_centers_)
     assert command.main([*decode, files[0]]) == 2
     assert "has a sketch twice" in " ".join(capsys.readouterr().err.split())
+
+
+def test_bare_sums_are_decoded_as_a_sketch_file_is() -> None:
+    found = make_private(public_seed=1).fit(make_records())
+    sketch = found.release()
+    again = make_private().fit_sketch((sketch.sums, sketch.n_records), plan=found.plan_)
+    assert np.array_equal(again.cluster_centers_, found.cluster_centers_)
+    assert not again.events_
+    exact = make_exact().fit(make_records())
+    sums = exact.release().sums
+    again = make_exact().fit_sketch((sums, 6000), plan=exact.plan_, exact=True)
+    assert np.array_equal(again.cluster_centers_, exact.cluster_centers_)
+    for wrong in ((sums[:-1], 6000), (sums.astype(float), 6000), (sums, 0)):
+        with pytest.raises(ConfigError, match="whole numbers with a number of records"):
+            make_exact().fit_sketch(wrong, plan=exact.plan_)
+    with pytest.raises(ConfigError, match="plan: is missing"):
+        make_exact().fit_sketch((sums, 6000))
+
+
+def test_a_snapshot_of_a_server_is_decoded_as_its_sketches_are() -> None:
+    public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
+    parts = [make_private(**public).fit(part) for part in np.array_split(make_records(), 2)]
+    whole = make_private(**public).fit_sketch(
+        [part.release() for part in parts], plan=parts[0].plan_
+    )
+    totals = whole._held.totals
+    body = make_snapshot_body(totals)
+    found = make_private(**public).fit_sketch(body, plan=parts[0].plan_)
+    assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
+    assert found.n_records_seen_ == 6000
+    assert not found.events_
+    for refused in (found.release, lambda: found.merge(whole), lambda: found.partial_fit([[0, 0]])):
+        with pytest.raises(ConfigError, match="holds a snapshot"):
+            refused()
+
+
+def make_snapshot_body(totals: Totals) -> SnapshotSumsBody:
+    names = ("n_sketches", "first", "second", "third", "energy")
+    members = (make_sample(SnapshotSumsBody) or {}) | {
+        "sums": totals.sums.tolist(),
+        "size_sums": join_limbs(totals.size_sums),
+        "moments": dict(zip(names, totals.moments.rows, strict=True)),
+    }
+    return structure(SnapshotSumsBody, members, "snapshot")

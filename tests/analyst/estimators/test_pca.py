@@ -303,11 +303,11 @@ def test_it_works_in_the_tools_of_scikit_learn() -> None:
     copied = clone(pca)
     assert copied is not pca
     assert copied.get_params() == pca.get_params()
-    assert repr(pca).startswith("PrivatePCA(bounds=(-8.0, 8.0), budget=None")
+    assert repr(pca).startswith("PrivatePCA(bounds=(-8.0, 8.0), epsilon='50'")
     line = make_pipeline(FunctionTransformer(), pca).fit(records)
     check_is_fitted(pca)
     assert line.transform(records).shape == (500, 2)
-    with pytest.raises(ConfigError, match="colour: is no parameter"):
+    with pytest.raises(ValueError, match="Invalid parameter 'colour'"):
         pca.set_params(colour=1)
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from device_agent.sources.http_source import HttpSettings
 from shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
@@ -304,3 +305,15 @@ def test_another_address_is_not_read_on_under_the_name_of_the_first(feed: Feed) 
         with pytest.raises(LedgerError, match="cannot follow localhost:"):
             moved.open()
     assert other.asked == []
+
+
+def test_times_are_read_alike_only_by_one_user_of_one_server() -> None:
+    # A server may write times in the zone of the user.
+    def digest(**options: Any) -> str:
+        return HttpSettings(
+            kind="http", url="https://example.org/records", **options
+        ).digest_times()
+
+    north, south = (digest(token_file=Path(name)) for name in ("/north", "/south"))
+    assert len({digest(), north, south}) == 3
+    assert digest(token_file=Path("/north"), poll_s=5.0) == north
