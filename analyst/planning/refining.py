@@ -153,7 +153,15 @@ class Refinement:
     def band(self) -> QualityBand:
         """The expected quality; wider than with known bounds, for a pilot errs."""
         band = self.candidate.band
-        return replace(band, high=band.high * bound_excess(self.calibration.strength))
+        excess = bound_excess(self.calibration.strength, has_tail=bool(self.tails))
+        return replace(band, high=band.high * excess)
+
+    @property
+    def tails(self) -> tuple[str, ...]:
+        """The kept numbers of which few far values hold much of the variance."""
+        return tuple(
+            each.name for each in self.calibration.columns if each.is_kept and "tail" in each.codes
+        )
 
     @property
     def meets_target(self) -> bool:
@@ -209,11 +217,12 @@ class Refinement:
             f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
             "allows for the errors of the pilot."
         )
-        if not self.meets_target:
+        if not self.meets_target and not self.tails:
             yield (
                 f"Doubt: relative SSE {self.main.target_sse:g} is not assured; more records, a "
                 "larger epsilon or fewer clusters would do."
             )
+        yield from self._describe_tails()
         for limit in self.calibration.limits:
             yield limit[0].upper() + limit[1:] + "."
         for each in self.columns:
@@ -228,6 +237,24 @@ class Refinement:
                 )
         yield from self._describe_missing()
         yield self.describe_cost()
+
+    def _describe_tails(self) -> Iterator[str]:
+        transforms = {each.name: each.transform for each in self.pilot.dimensions}
+        for column in self.calibration.columns:
+            if column.name not in self.tails:
+                continue
+            fix = (
+                f"narrow the bounds of {column.name} in the plan, so that they are clipped, or "
+                "leave it out"
+                if transforms[column.name] is not None
+                else f"run a pilot without its bounds, {column.name}:{column.unit}, so that a "
+                "logarithmic scale can be chosen"
+            )
+            yield (
+                f"Doubt: relative SSE {self.main.target_sse:g} cannot be had with {column.name} as "
+                f"it is: {column.findings[column.codes.index('tail')]}, and the sketch sees little "
+                f"of them. To have it, {fix}."
+            )
 
     def _describe_missing(self) -> Iterator[str]:
         losing = [each for each in self.kept if each.loses_records]

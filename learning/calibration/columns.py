@@ -15,7 +15,9 @@ from learning.estimate.histogram import Floats, Marginal, estimate_quantiles
 from learning.estimate.reports import ReportedMarginal
 from shared.core.logarithm import compress, expand
 
-FindingCode = Literal["weak", "outside", "beyond", "constant", "narrow", "flag", "missing", "log"]
+FindingCode = Literal[
+    "weak", "outside", "beyond", "constant", "narrow", "flag", "missing", "log", "tail"
+]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
 
 NARROW_BINS = 2
@@ -28,8 +30,16 @@ _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
 LEAST_OCTAVES = 1.3
 """Least spread of a column that is put on the logarithmic scale."""
-_LEAST_OCTAVES_BESIDE_ZEROS = 2.0
+_LEAST_OCTAVES_BESIDE_ZEROS = 3.0
 """Small counts with zeros spread over one or two octaves, and mean the same on a linear scale."""
+HEAVY_SHARE = 0.35
+"""Share of the variance in far values from which a linear scale is given up: small counts have up
+to 0.3, where it is the better one."""
+_FAR_SPREADS, _HARMLESS_SPREADS = 3.0, 6.0
+"""Values are far from here on; heavy tails that end before the second cost k-means little."""
+_QUARTILES = (0.25, 0.75)
+_ONE_SIGN = 0.01
+"""Values of the other sign that reach no farther are the bin of zeros."""
 _LOW_END = 0.05
 """Quantile of the values beside zeros where a logarithmic scale begins."""
 _EXACT = 0.05
@@ -132,6 +142,8 @@ def calibrate_column(marginal: Marginal) -> Column:
         beyond / marginal.n_present, marginal.deviation, marginal.missing_share
     )
     view, window = _choose_scale(marginal, hull)
+    if not hull.is_weak:
+        findings += _find_tail(marginal, view, hull)
     is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
     is_constant = is_narrow and marginal.deviation < _CONSTANT_DEVIATION
     if not is_narrow and not hull.is_weak:
@@ -188,7 +200,8 @@ def make_column(
         found.append(Finding(code=code, lower=float(place[0]), upper=float(place[1])))
     if view.resolution is not None:
         # The bin of zeros begins half a step below them.
-        lowest = max(0.0, float(ends[0])) if ends[1] > 0.0 else float(ends[0])
+        is_positive = ends[1] > 0.0 and view.first > -_ONE_SIGN * view.last
+        lowest = max(0.0, float(ends[0])) if is_positive else float(ends[0])
         found.append(Finding(code="log", lower=lowest, upper=float(ends[1])))
     bounds = _choose_bounds(view, centre, spread)
     search = _choose_search(view, hull, centre, spread, is_exact=moments is not None or is_narrow)
@@ -253,6 +266,16 @@ def _find_flag(marginal: Marginal, hull: Hull) -> list[Finding]:
     return [Finding(code="flag", share=share, lower=ends[0], upper=ends[1])]
 
 
+def _find_tail(marginal: Marginal, view: View, hull: Hull) -> list[Finding]:
+    """Find far values that hold much of the variance on the chosen scale."""
+    edges = _edges_on(marginal, view.resolution)
+    share, reach = _measure_tail(marginal, hull, edges)
+    if share <= HEAVY_SHARE or reach <= _HARMLESS_SPREADS:
+        return []
+    ends = marginal.data_edges[[hull.first, hull.stop]]
+    return [Finding(code="tail", share=share, lower=float(ends[0]), upper=float(ends[1]))]
+
+
 def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice]:
     """Choose the scale by humps in a window of bins; return the window too."""
     exponent = count_chances(marginal.bins.size)
@@ -278,35 +301,78 @@ def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice]:
 
     plain = fit(marginal.data_edges)
     on_linear = view(plain, marginal.data_edges, None), linear
-    # The first bin may hold zeros: it begins half a step of the quantiser below them.
-    has_sign = marginal.data_edges[hull.first + 1] > 0.0 or marginal.data_edges[hull.stop] < 0.0
-    if marginal.resolution is None or hull.is_weak or not has_sign or hull.width <= NARROW_BINS:
+    if marginal.resolution is None or hull.is_weak or hull.width <= NARROW_BINS:
         return on_linear
     resolution = _find_resolution(marginal, hull)
     edges = _edges_on(marginal, resolution)
-    bent = fit(edges)
-    holds_zeros = marginal.data_edges[hull.first] <= 0.0 < marginal.data_edges[hull.stop]
-    is_narrow = holds_zeros and bent.spread < _LEAST_OCTAVES_BESIDE_ZEROS
-    if is_narrow or not is_better_bent(plain, bent, exponent):
+    tail, _ = _measure_tail(marginal, hull, marginal.data_edges)
+    is_lighter = tail > HEAVY_SHARE and _measure_tail(marginal, hull, edges)[0] < tail / 2.0
+    has_sign = _has_sign(marginal, hull)
+    if not is_lighter and not has_sign:
         return on_linear
-    return view(bent, edges, resolution), _find_window(edges, hull)
+    bent = fit(edges)
+    is_better = explains_more(plain, bent, exponent)
+    if is_lighter:
+        # Far clusters on both sides of zero are no reason for octaves; long tails are.
+        is_chosen = has_sign or is_better
+    else:
+        holds_zeros = marginal.data_edges[hull.first] <= 0.0 < marginal.data_edges[hull.stop]
+        least = _LEAST_OCTAVES_BESIDE_ZEROS if holds_zeros else LEAST_OCTAVES
+        is_chosen = is_better and bent.spread > least
+    return (view(bent, edges, resolution), _find_window(edges, hull)) if is_chosen else on_linear
+
+
+def _has_sign(marginal: Marginal, hull: Hull) -> bool:
+    """Return whether all records lie on one side of zero, zeros among them or not."""
+    # The first bin may hold zeros: it begins half a step of the quantiser below them.
+    edges = marginal.data_edges
+    return bool(edges[hull.first + 1] > 0.0 or edges[hull.stop] < 0.0)
+
+
+def _measure_tail(marginal: Marginal, hull: Hull, edges: Floats) -> tuple[float, float]:
+    """Measure the share of the variance that is three spreads from the mean, and the farthest.
+
+    K-means puts centroids where the variance is, and a sketch sees little of few far records. The
+    share is 0 where noise may have made it. The second is the distance of the hull's farther end
+    in spreads.
+    """
+    shares = marginal.bins[hull.first : hull.stop] / marginal.n_present
+    inside = edges[hull.first : hull.stop + 1]
+    centres, total = (inside[1:] + inside[:-1]) / 2.0, float(shares.sum())
+    if total < 1.0 / 2.0:
+        return 0.0, 0.0
+    mean = float(shares @ centres) / total
+    squares = (centres - mean) ** 2
+    variance = float(shares @ squares) / total
+    if variance <= 0.0:
+        return 0.0, 0.0
+    far = squares > _FAR_SPREADS**2 * variance
+    tail = float(shares[far] @ squares[far])
+    noise = marginal.deviation * math.sqrt(float(squares[far] @ squares[far]))
+    reach = max(float(inside[-1]) - mean, mean - float(inside[0])) / math.sqrt(variance)
+    return (min(1.0, tail / (total * variance)) if tail > SEEN * noise else 0.0), reach
 
 
 def _find_resolution(marginal: Marginal, hull: Hull) -> float:
-    """Choose r of the logarithmic scale: that of the pilot, or where there are zeros a larger one.
+    """Choose r of the logarithmic scale: that of the pilot, or near zero a larger one.
 
     Zeros are some tens of octaves from all other values on a scale that is to fit any unit. With r
-    at the lower end of the others they are about one octave from them.
+    at the lower end of the others they are about one octave from them. Where values have both
+    signs, most of them are to lie where the scale is nearly linear, and their tails on its octaves.
     """
     assert marginal.resolution is not None
-    if marginal.data_edges[hull.first] > 0.0 or marginal.data_edges[hull.stop] < 0.0:
+    edges = marginal.data_edges
+    if not _has_sign(marginal, hull):
+        found = max(map(abs, estimate_quantiles(marginal, _QUARTILES)))
+    elif edges[hull.first] > 0.0 or edges[hull.stop] < 0.0:
         return marginal.resolution
-    zeros = float(np.clip(marginal.bins[hull.first] / marginal.n_present, 0.0, 1.0))
-    (low,) = estimate_quantiles(marginal, [zeros + _LOW_END * (1.0 - zeros)])
-    if not math.isfinite(low) or low <= marginal.resolution:
+    else:
+        zeros = float(np.clip(marginal.bins[hull.first] / marginal.n_present, 0.0, 1.0))
+        (found,) = estimate_quantiles(marginal, [zeros + _LOW_END * (1.0 - zeros)])
+    if not math.isfinite(found) or found <= marginal.resolution:
         return marginal.resolution
     # One digit: the rest would be noise.
-    return float(f"{low:.0e}")
+    return float(f"{found:.0e}")
 
 
 def _edges_on(marginal: Marginal, resolution: float | None) -> Floats:
@@ -319,15 +385,11 @@ def count_chances(n_bins: int) -> float:
     return math.log(4.0 * n_bins / FALSE_ALARM)
 
 
-def is_better_bent(plain: Humps, bent: Humps, exponent: float) -> bool:
-    """Return whether fewer humps describe a dimension better on the logarithmic scale.
-
-    No record may lie on the other side of zero, and the spread must be above 1.3 octaves.
-    """
+def explains_more(plain: Humps, bent: Humps, exponent: float) -> bool:
+    """Return whether fewer humps describe a dimension better on the logarithmic scale."""
     # A hump costs what a wide one has to gain; the rest is twice the logarithm of a likelihood.
     cost = 2.0 * exponent * (plain.weights.size - bent.weights.size)
-    gain = plain.misfit - bent.misfit + cost
-    return bent.spread > LEAST_OCTAVES and gain > 2.0 * math.log(1.0 / FALSE_ALARM)
+    return plain.misfit - bent.misfit + cost > 2.0 * math.log(1.0 / FALSE_ALARM)
 
 
 def _find_window(edges: Floats, hull: Hull) -> slice:
@@ -368,8 +430,11 @@ def _choose_bounds(view: View, centre: float, spread: float) -> tuple[float, flo
     lower = min(centre - near, max(view.first - spread, centre - far))
     upper = max(centre + near, min(view.last + spread, centre + far))
     if view.resolution is not None:
-        # All seen values have one sign, and twelve spreads in octaves may reach far beyond zero.
-        lower, upper = (max(0.0, lower), upper) if view.last > 0.0 else (lower, min(0.0, upper))
+        # Twelve spreads in octaves may reach far beyond zero, where all seen values have one sign.
+        if view.first > -_ONE_SIGN * view.last:
+            lower = max(0.0, lower)
+        elif view.last < -_ONE_SIGN * view.first:
+            upper = min(0.0, upper)
     return lower, upper
 
 

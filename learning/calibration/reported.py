@@ -15,12 +15,13 @@ import math
 import numpy as np
 
 from learning.calibration.columns import (
+    LEAST_OCTAVES,
     SEEN,
     Column,
     View,
     count_chances,
     describe_coverage,
-    is_better_bent,
+    explains_more,
     make_column,
 )
 from learning.calibration.hull import FALSE_ALARM, Hull
@@ -42,7 +43,8 @@ def calibrate_reported(marginal: ReportedMarginal) -> Column:
         bent = _fit(marginal, marginal.edges, exponent)
         on_log = _find_view(marginal, bent, marginal.edges, marginal.resolution, exponent)
         first, last = marginal.data_edges[[on_log[1].first, on_log[1].stop]]
-        if (first > 0.0 or last < 0.0) and is_better_bent(plain, bent, exponent):
+        has_sign = first > 0.0 or last < 0.0
+        if has_sign and bent.spread > LEAST_OCTAVES and explains_more(plain, bent, exponent):
             view, hull = on_log
     inner = bin_normals(
         marginal.data_edges if view.resolution is None else marginal.edges,

@@ -24,6 +24,7 @@ _SENTENCES = {
     "missing": "{share:.0%} of the values are missing",
     "log": "values spread over octaves from {lower:.4g} to {upper:.4g}: on the logarithmic scale a "
     "centroid is a typical value, not a mean",
+    "tail": "few far values, within {lower:.4g} and {upper:.4g}, hold {share:.0%} of the variance",
 }
 
 

@@ -34,6 +34,11 @@ class Evidence:
         Median standard deviation inside a cluster over the plan's scale.
     edge_share : float
         Share of the fitted density that lies beyond the box.
+    kurtosis : float
+        Fourth moment of the fitted density over its squared variance, along the axis where it is
+        largest; 3 for one normal. 0 where isolated clusters alone cause it, or there is no number.
+    tail_axis : int
+        That axis, from 0 on.
     model : str
         The chosen model, in words.
     stabilities : float64 (k,)
@@ -53,6 +58,8 @@ class Evidence:
     features_per_parameter: float
     spread_over_scale: float
     edge_share: float
+    kurtosis: float
+    tail_axis: int
     model: str
     stabilities: Vector
     resolutions: Vector

@@ -44,6 +44,8 @@ def make_trial(
             features_per_parameter=5.0,
             spread_over_scale=1.0,
             edge_share=0.0,
+            kurtosis=3.0,
+            tail_axis=0,
             model="3 round Gaussians",
             stabilities=np.ones(3),
             resolutions=np.full(3, 1e-3),

@@ -296,6 +296,12 @@ class EvidenceBody:
         "Median standard deviation inside a cluster, over the plan's scale.", 0.3
     )
     edge_share: float = member("Share of the fitted density beyond the box.", 0.0)
+    kurtosis: float = member(
+        "Largest fourth moment of the fitted density along an axis, over its squared variance; 0 "
+        "where isolated clusters cause it.",
+        2.9,
+    )
+    tail_axis: int = member("The axis of it, from 0 on.", 0)
     model: str = member("The chosen model in words.", "Gaussians of their own widths")
     stabilities: list[float] = member(
         "Share of the candidates that have each centroid.", [1.0, 0.9]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from learning.calibration.calibration import calibrate
 from learning.calibration.columns import Column, calibrate_column
+from learning.calibration.strength import bound_excess
 from learning.calibration.words import (
     describe_column,
     describe_finding,
@@ -88,13 +89,66 @@ def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
         np.where(RNG.random(N) < 0.03, 0.0, np.abs(10.0 + 4.0 * NORMAL)),
         RNG.poisson(5.0, N).astype(float),
         RNG.negative_binomial(2, 0.1, N).astype(float),
-        4000.0 * np.exp(1.4 * NORMAL) * np.where(RNG.random(N) < 0.5, -1.0, 1.0),
+        np.minimum(10.0, 10.0 - RNG.gamma(0.1, 20.0, N)).clip(0.0),
+        np.where(RNG.random(N) < 0.01, NORMAL + 40.0, NORMAL),
     ],
-    ids=["winds and calms", "small counts", "uneven counts", "both signs"],
+    ids=["winds and calms", "small counts", "uneven counts", "visibility", "far cluster"],
 )
-def test_values_of_few_octaves_or_of_both_signs_keep_the_linear_scale(values: np.ndarray) -> None:
-    for strength in (300.0, 3000.0):
+def test_values_without_long_tails_keep_the_linear_scale(values: np.ndarray) -> None:
+    for strength in (300.0, 3000.0, 30_000.0):
         assert calibrate_values(values, strength=strength).resolution is None
+
+
+LENGTHS = 1.0 + np.floor(10.0 * RNG.pareto(1.5, N))
+
+
+@pytest.mark.parametrize("strength", [3000.0, 30_000.0])
+@pytest.mark.parametrize("resolution", [1e-6, 1.0])
+@pytest.mark.parametrize(
+    "values",
+    [LENGTHS, np.where(RNG.random(N) < 0.5, 0.0, LENGTHS)],
+    ids=["from one on", "with zeros"],
+)
+def test_long_tails_go_on_the_logarithmic_scale_whether_counts_were_declared_or_not(
+    values: np.ndarray, resolution: float, strength: float
+) -> None:
+    for seed in range(2):
+        marginal = draw_marginal(values, strength=strength, seed=seed, resolution=resolution)
+        column = calibrate_column(marginal)
+        assert column.resolution is not None
+        assert "tail" not in column.codes
+        assert column.lower >= 0.0
+
+
+def test_long_tails_on_both_sides_of_zero_go_on_a_scale_that_is_linear_amid_them() -> None:
+    values = 40.0 * RNG.pareto(1.3, N) * np.where(RNG.random(N) < 0.5, -1.0, 1.0)
+    column = calibrate_values(values, strength=30_000.0, seed=0)
+    assert column.resolution is not None
+    assert column.resolution in (20.0, 30.0, 40.0)
+    assert column.lower < values.min()
+    assert values.max() < column.upper
+    assert column.search_lower < -200.0
+    assert column.search_upper > 200.0
+    (finding,) = column.findings
+    assert finding.code == "log"
+    assert finding.lower is not None
+    assert finding.lower < -200.0
+
+
+def test_long_tails_that_stay_on_the_linear_scale_are_named() -> None:
+    def calibrate_within(values: np.ndarray, **options: object) -> Column:
+        return calibrate_column(draw_marginal(values, strength=30_000.0, seed=0, **options))
+
+    bounded = calibrate_within(LENGTHS, resolution=None, bounds=(0.0, 1000.0))
+    (finding,) = bounded.findings
+    assert bounded.resolution is None
+    assert finding.code == "tail"
+    assert finding.share is not None
+    assert finding.share > 0.35
+    rare = calibrate_within(np.where(RNG.random(N) < 0.01, NORMAL + 40.0, NORMAL))
+    assert rare.codes == {"tail"}
+    assert not calibrate_within(NORMAL, resolution=None, bounds=(-50.0, 50.0)).codes
+    assert bound_excess(3000.0, has_tail=True) > 3.0 * bound_excess(3000.0)
 
 
 @pytest.mark.parametrize("value", [7.5, 0.0, -2e4])

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learning.decoding.ellipsoids import Ellipsoids
 from learning.decoding.evidence import Evidence
+from learning.decoding.gathering import measure_kurtosis
 from learning.decoding.judging import FEATURES, compute_features, judge
 from learning.decoding.recovery import MixtureDecoder
 from learning.decoding.registry import create_solver
@@ -24,6 +26,8 @@ GOOD = Evidence(
     features_per_parameter=5.0,
     spread_over_scale=1.0,
     edge_share=0.0,
+    kurtosis=3.0,
+    tail_axis=0,
     model="5 round Gaussians",
     stabilities=np.ones(5),
     resolutions=np.full(5, 1e-3),
@@ -72,6 +76,7 @@ def test_worse_evidence_never_gives_a_better_word_or_a_lower_band(
         ({"spread_over_scale": 9.0}, "wider than the plan's scale, 9 times"),
         ({"snr_per_parameter": 5.0}, "noise is too strong for 5 clusters"),
         ({"features_per_parameter": 1.5}, "too few equations for 5 clusters"),
+        ({"kurtosis": 20.0, "tail_axis": 1}, "far away hold much of the variance along axis 2"),
     ],
 )
 def test_the_sentence_names_what_is_worst(
@@ -135,3 +140,35 @@ def test_an_answer_that_explains_nothing_is_not_to_be_used(make_problem: MakePro
     verdict = judge(problem, replace(GOOD, held_out=1000.0))
     assert verdict.word == "do not use"
     assert "no model explains the sketch" in verdict.sentence
+
+
+def test_long_tails_leave_no_upper_end_but_far_clusters_and_levels_do_not_count(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, replace(GOOD, kurtosis=13.1))
+    assert verdict.word == "doubtful"
+    assert math.isinf(verdict.high)
+    assert judge(problem, replace(GOOD, kurtosis=12.6)).word == "sound"
+
+    def find(wide: float, *, is_level: np.ndarray | None = None) -> tuple[float, int]:
+        centres = np.array([[0.0, 0.0], [40.0, 1.0]])
+        atoms = Ellipsoids(
+            centres=centres,
+            logs=np.log([[1.0, 1.0], [wide, 1.0]]),
+            slants=np.zeros((2, 2, 2)),
+            weights=np.array([0.49, 0.01]),
+        )
+        return measure_kurtosis(atoms, is_level)
+
+    assert find(1.0)[0] < 4.0
+    kurtosis, axis = find(20.0)
+    assert axis == 0
+    # The fourth moment over the squared variance of 200,000 draws.
+    rng = np.random.default_rng(0)
+    draws = np.where(
+        rng.random(200_000) < 0.02, 40.0 + 20.0 * rng.normal(size=200_000), rng.normal(size=200_000)
+    )
+    centred = draws - draws.mean()
+    assert kurtosis == pytest.approx(np.mean(centred**4) / np.mean(centred**2) ** 2, rel=0.05)
+    assert find(20.0, is_level=np.array([True, False]))[0] < 4.0
