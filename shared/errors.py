@@ -13,11 +13,13 @@
     │   └── WrongStatisticError      the plan's statistic does not answer the request
     ├── PrivacyError                 the requested guarantee is not possible
     │   ├── BudgetExceededError      releasing would exceed the owner's budget
-    │   └── LedgerError              the ledger cannot be trusted, or disagrees with the server
+    │   ├── LedgerError              the ledger cannot be trusted, or disagrees with the server
+    │   └── ReleaseNotAllowedError   the owner does not allow this kind of release, or its helper
     ├── WireError                    bytes are not what the protocol says
     │   ├── MalformedMessageError    not decodable, not deterministic, or a field breaks its rule
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
+    │   ├── SealError                a seal does not open, or its key hides nothing
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
     │   ├── TooEarlyError            the window has not begun by the receiver's clock
     │   ├── TooLargeError            the message exceeds the size limit
@@ -124,6 +126,10 @@ class LedgerError(PrivacyError):
     """The ledger cannot be trusted, or disagrees with the server; nothing more is released."""
 
 
+class ReleaseNotAllowedError(PrivacyError):
+    """The owner's policy does not allow this kind of release, or the helper that it rests on."""
+
+
 class WireError(SketchError):
     """Bytes are not what the protocol says."""
 
@@ -138,6 +144,10 @@ class UnsupportedVersionError(WireError):
 
 class SignatureError(WireError):
     """The signature, the key or the proof of possession does not verify."""
+
+
+class SealError(WireError):
+    """A seal does not open, or the key to seal with hides nothing."""
 
 
 class ImplausibleSketchError(WireError):

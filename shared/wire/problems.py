@@ -104,6 +104,10 @@ signature-invalid | 422 | shelve | SignatureError | The signature does not verif
 The signature, payload digest or proof of possession does not match the enrolled key. The bytes were
 altered, or another device's key was used. Nothing was stored.
 
+seal-invalid | 422 | shelve | SealError | The seal does not open
+The sealed seed of a masked sum opens with another key or header, or was altered. The report cannot
+be added to any batch. A device shelves the sketch.
+
 implausible-sketch | 422 | shelve | ImplausibleSketchError | The sketch is not plausible
 The number of records or a coordinate lies outside what the plan makes possible, or the window
 overlaps one that this stream already released. Nothing was stored.
