@@ -30,6 +30,12 @@
     │   ├── StudyClosedError         the study no longer accepts this request
     │   ├── StudyWithdrawnError      the study was deleted; its identity is not used again
     │   ├── DiskError                a disk is full, or cannot be written now
+    │   ├── BatchError               a batch of masked sums cannot be answered for
+    │   │   ├── BatchDiffersError    the two servers hold different reports of the batch
+    │   │   ├── BatchCommittedError  the batch was answered for other members
+    │   │   └── BatchTooSmallError   it has fewer or more reports than the plan allows
+    │   ├── PlanNotAcceptedError     the helper has not accepted this plan
+    │   ├── HelperRestoredError      the helper's database is older than its journal
     │   ├── StaleVersionError        the object has changed since the caller read it
     │   └── UnreadVersionError       the request does not state the version that it changes
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
@@ -188,6 +194,30 @@ class StudyWithdrawnError(StoreError):
 
 class DiskError(StoreError):
     """A disk is full or cannot be written now; a retry may succeed."""
+
+
+class BatchError(StoreError):
+    """A batch of masked sums cannot be answered for."""
+
+
+class BatchDiffersError(BatchError):
+    """The two servers hold different reports of a batch."""
+
+
+class BatchCommittedError(BatchError):
+    """A batch was answered for other members already."""
+
+
+class BatchTooSmallError(BatchError):
+    """A batch has fewer or more reports than the plan allows to open."""
+
+
+class PlanNotAcceptedError(StoreError):
+    """The helper has not accepted a plan, or has retired it."""
+
+
+class HelperRestoredError(StoreError):
+    """The helper's database is older than its journal."""
 
 
 class StaleVersionError(StoreError):
