@@ -298,3 +298,26 @@ def test_seeds_are_in_no_file_after_the_answer(sqlite_world: World) -> None:
     assert count_seeds() == 5
     world.commit(reports)
     assert count_seeds() == 0
+
+
+def test_every_batch_has_a_noise_of_its_own_with_the_variance_of_the_mechanism(
+    sqlite_world: World,
+) -> None:
+    """100 batches of 40 coordinates; the noise of a batch shares a radius, so that the mean square
+    has a standard deviation of 1.53 sqrt(2 / 4000) = 3.4 %. False alarms beyond 5 sd: 6e-7. Two
+    thirds or three halves of the scale change the variance by more than 50 %."""
+    world, noises = sqlite_world, []
+    for number in range(100):
+        reports = [world.report(2 * number + i) for i in range(2)]
+        key = world.key(number=number)
+        world.check(reports, key)
+        answer = read(world, world.commit(reports, key))
+        noises.append(open_sum(world, reports, answer) - sum(each.sums for each in reports))
+    drawn = np.array(noises, dtype=np.float64)
+
+    ratio = float(np.mean(drawn**2)) / world.plan.mechanism.variance
+
+    assert abs(ratio - 1) < 5 * 0.034
+    assert len({tuple(row) for row in drawn}) == 100
+    correlation = np.corrcoef(drawn[:-1].ravel(), drawn[1:].ravel())[0, 1]
+    assert abs(correlation) < 5 / np.sqrt(drawn[:-1].size)
