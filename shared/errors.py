@@ -14,11 +14,13 @@
     │   └── WrongStatisticError      the plan's statistic does not answer the request
     ├── PrivacyError                 the requested guarantee is not possible
     │   ├── BudgetExceededError      releasing would exceed the owner's budget
-    │   └── LedgerError              the ledger cannot be trusted, or disagrees with the server
+    │   ├── LedgerError              the ledger cannot be trusted, or disagrees with the server
+    │   └── ReleaseNotAllowedError   the owner does not allow this kind of release, or its helper
     ├── WireError                    bytes are not what the protocol says
     │   ├── MalformedMessageError    not decodable, not deterministic, or a field breaks its rule
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
+    │   ├── SealError                a seal does not open, or its key hides nothing
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
     │   ├── TooEarlyError            the window has not begun by the receiver's clock
     │   ├── TooLargeError            the message exceeds the size limit
@@ -29,6 +31,12 @@
     │   ├── StudyClosedError         the study no longer accepts this request
     │   ├── StudyWithdrawnError      the study was deleted; its identity is not used again
     │   ├── DiskError                a disk is full, or cannot be written now
+    │   ├── BatchError               a batch of masked sums cannot be answered for
+    │   │   ├── BatchDiffersError    the two servers hold different reports of the batch
+    │   │   ├── BatchCommittedError  the batch was answered for other members
+    │   │   └── BatchTooSmallError   it has fewer or more reports than the plan allows
+    │   ├── PlanNotAcceptedError     the helper has not accepted this plan
+    │   ├── HelperRestoredError      the helper's database is older than its journal
     │   ├── StaleVersionError        the object has changed since the caller read it
     │   └── UnreadVersionError       the request does not state the version that it changes
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
@@ -129,6 +137,10 @@ class LedgerError(PrivacyError):
     """The ledger cannot be trusted, or disagrees with the server; nothing more is released."""
 
 
+class ReleaseNotAllowedError(PrivacyError):
+    """The owner's policy does not allow this kind of release, or the helper that it rests on."""
+
+
 class WireError(SketchError):
     """Bytes are not what the protocol says."""
 
@@ -143,6 +155,10 @@ class UnsupportedVersionError(WireError):
 
 class SignatureError(WireError):
     """The signature, the key or the proof of possession does not verify."""
+
+
+class SealError(WireError):
+    """A seal does not open, or the key to seal with hides nothing."""
 
 
 class ImplausibleSketchError(WireError):
@@ -183,6 +199,30 @@ class StudyWithdrawnError(StoreError):
 
 class DiskError(StoreError):
     """A disk is full or cannot be written now; a retry may succeed."""
+
+
+class BatchError(StoreError):
+    """A batch of masked sums cannot be answered for."""
+
+
+class BatchDiffersError(BatchError):
+    """The two servers hold different reports of a batch."""
+
+
+class BatchCommittedError(BatchError):
+    """A batch was answered for other members already."""
+
+
+class BatchTooSmallError(BatchError):
+    """A batch has fewer or more reports than the plan allows to open."""
+
+
+class PlanNotAcceptedError(StoreError):
+    """The helper has not accepted a plan, or has retired it."""
+
+
+class HelperRestoredError(StoreError):
+    """The helper's database is older than its journal."""
 
 
 class StaleVersionError(StoreError):

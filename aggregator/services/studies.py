@@ -78,6 +78,12 @@ class StudyService(Service):
             )
         # In a thread: it draws all frequencies to verify them.
         plan = await asyncio.to_thread(plan_from_json, plan_json)
+        if plan.sum_release is not None:
+            raise ConfigError(
+                "cannot be sum.v1 yet: this server cannot open the totals of masked sums",
+                field="plan.release",
+                fix='use release = "local.v1"',
+            )
         record = StudyRecord(
             study_id=compute_study_id(name, plan),
             name=name,

@@ -5,8 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 
 from device_agent.settings.agent_settings import Settings
-from shared.errors import PlanMismatchError, PrivacyError, SketchError
-from shared.plan import SketchPlan, compute_plan_digest
+from shared.errors import (
+    PlanMismatchError,
+    PrivacyError,
+    ReleaseNotAllowedError,
+    SketchError,
+)
+from shared.plan import SketchPlan, compute_plan_digest, describe_trust
 from shared.privacy import Budget
 
 _BY_DEFAULT = " (by default, for none is written)"
@@ -28,6 +33,8 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
         The owner did not pin its digest, or it takes fewer streams.
     PrivacyError
         It spends too much in a window, or by means that the owner did not name.
+    ReleaseNotAllowedError
+        Its kind of release, or the helper of its secure sum, is not one that the owner named.
     """
     policy, release = settings.policy, plan.release
     n_streams, most_streams = len(settings.streams), plan.most_streams_per_device
@@ -38,6 +45,7 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
             field="streams",
             fix="divide them between devices, or ask the study's operator for a plan with more",
         )
+    _require_release_allowed(settings, plan)
     most = policy.epsilon_per_window
     if most is not None and release.epsilon > most:
         raise _refuse(
@@ -60,6 +68,26 @@ def require_plan_allowed(settings: Settings, plan: SketchPlan) -> None:
         )
 
 
+def _require_release_allowed(settings: Settings, plan: SketchPlan) -> None:
+    policy, kind = settings.policy, plan.release.kind
+    if kind not in policy.releases:
+        raise ReleaseNotAllowedError(
+            f"do not allow {kind}, the release of the plan",
+            field="policy.releases",
+            fix=f"add {kind} if you agree to this: {describe_trust(plan)}",
+        )
+    if plan.sum_release is None:
+        return
+    fingerprint = plan.helper.fingerprint
+    if fingerprint not in policy.helpers:
+        raise ReleaseNotAllowedError(
+            f"do not name {plan.helper.name}, whose identity is {fingerprint.hex()}",
+            field="policy.helpers",
+            fix="ask that organisation whether this is its identity; add it if you trust it not to "
+            "work together with the server, or leave the study",
+        )
+
+
 def describe_policy(settings: Settings) -> str:
     """Describe the policy's restrictions in one line."""
     policy = settings.policy
@@ -67,6 +95,8 @@ def describe_policy(settings: Settings) -> str:
     if policy.epsilon_per_window is not None:
         parts.append(f"epsilon at most {policy.epsilon_per_window} a window")
     parts += [", ".join(names) for names in (policy.mechanisms, policy.neighbouring) if names]
+    if policy.helpers:
+        parts.append(f"{len(policy.helpers)} helper(s)")
     if policy.plan_digests:
         parts.append(f"{len(policy.plan_digests)} pinned plan(s)")
     if policy.servers:

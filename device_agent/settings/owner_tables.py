@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from shared.errors import ConfigError
-from shared.plan.parts import NeighbouringName
+from shared.plan.parts import NeighbouringName, ReleaseName
 from shared.privacy import MECHANISMS
 from shared.structure import Rule, Text, declared, member
 
@@ -78,6 +78,16 @@ class Policy:
     ] = member("The mechanisms that a plan may have.", default=())
     neighbouring: Annotated[tuple[NeighbouringName, ...], _ANY] = member(
         "`replace-one`, `add-remove-one`, or both.", default=()
+    )
+    releases: Annotated[tuple[ReleaseName, ...], _ANY] = member(
+        "The kinds of releases that a plan may have. `sum.v1` must be named here: there the device "
+        "adds no noise, and its sums are safe only while two servers do not work together.",
+        default=("local.v1", "phase.v1"),
+    )
+    helpers: tuple[Digest, ...] = member(
+        "For `sum.v1`: the helpers that are trusted not to work together with the server, each by "
+        "the SHA-256 of its identity. Without one, no secure sum is allowed.",
+        default=(),
     )
     plan_digests: Annotated[tuple[Digest, ...], _ANY] = member(
         "The digests of the plans that are allowed.", default=()

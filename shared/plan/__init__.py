@@ -5,20 +5,25 @@ mechanism, so a device computes what the digest in each of its sketches promises
 """
 
 from shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
-from shared.plan.encoding import (
-    compute_plan_digest,
-    decode_plan,
-    encode_plan,
-    plan_from_json,
-    plan_to_json,
-)
+from shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
+from shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
+from shared.plan.endorsing import compute_endorsed, endorse
 from shared.plan.model import SketchPlan
-from shared.plan.parts import Label, LateRule, LocalRelease, PhaseRelease, WindowRule
+from shared.plan.parts import (
+    Helper,
+    Label,
+    LateRule,
+    LocalRelease,
+    PhaseRelease,
+    SumRelease,
+    WindowRule,
+)
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import (
     PrivacyStatement,
     describe_release,
     describe_times,
+    describe_trust,
     find_cautions,
     make_statement,
 )
@@ -29,6 +34,7 @@ __all__ = [
     "Dimension",
     "FourierPart",
     "GridPart",
+    "Helper",
     "HistogramPart",
     "Label",
     "LateRule",
@@ -40,13 +46,18 @@ __all__ = [
     "PrivacyStatement",
     "RecordSpace",
     "SketchPlan",
+    "SumRelease",
     "WindowRule",
+    "compute_endorsed",
     "compute_plan_digest",
     "create_plan",
     "decode_plan",
     "describe_release",
     "describe_times",
+    "describe_trust",
+    "draft_from_json",
     "encode_plan",
+    "endorse",
     "find_cautions",
     "make_statement",
     "plan_from_json",

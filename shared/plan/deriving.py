@@ -19,6 +19,7 @@ from shared.privacy import (
     get_mechanism,
 )
 from shared.privacy.circle import choose_bin_law
+from shared.sharing.ring import Ring
 
 _MOMENT_BITS = 126
 """Bits of the sums of cubes of sizes and of squares of features: two limbs of 63."""
@@ -60,12 +61,16 @@ def derive(plan: SketchPlan) -> SketchPlan:
     """Return the plan with its dependent fields computed from the others."""
     plan = replace(plan, statistic=_derive_statistic(plan))
     plan = replace(plan, release=_derive_release(plan))
-    most = plan.size_limits[1]
     low, high = plan.value_range
-    bound = most * max(high, -low) + plan.mechanism.noise_bound
-    width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
+    largest, noise = max(high, -low), plan.n_noises * plan.mechanism.noise_bound
+    bound = plan.most_released * largest + noise
+    if plan.sum_release is None:
+        width = next((w for w in PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
+    else:
+        width = Ring.find_width(bound)
+    most = plan.size_limits[1]
     cubes = plan.most_sketches * most**3
-    overflows = plan.most_sketches * bound >= 1 << (plan.ring_bits - 1)
+    overflows = plan.most_sketches * (most * largest + noise) >= 1 << (plan.ring_bits - 1)
     if plan.is_split:
         energy = plan.n_features * plan.most_sketches * bound**2
         overflows |= energy >= 1 << _MOMENT_BITS

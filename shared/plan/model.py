@@ -12,11 +12,13 @@ from shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, 
 from shared.errors import PlanError, WrongStatisticError
 from shared.plan.dimensions import Axis, Dimension, RecordSpace
 from shared.plan.parts import (
+    Helper,
     Label,
     LateRule,
     PhaseRelease,
     Release,
     StatedSensitivity,
+    SumRelease,
     WindowRule,
 )
 from shared.plan.rules import FORMAT_VERSION, RING_BITS
@@ -30,6 +32,7 @@ from shared.privacy import (
 from shared.privacy.mechanisms.bins import BinCircle, BinReports
 from shared.privacy.mechanisms.phase import PhaseReports
 from shared.privacy.plausibility import bound_squared_norm, compute_influence
+from shared.sharing.ring import Ring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +255,50 @@ class SketchPlan:
         return self.release.kind == "phase.v1"
 
     @property
+    def sum_release(self) -> SumRelease | None:
+        """The release of a plan whose devices send masked sums; None of other plans."""
+        return self.release if isinstance(self.release, SumRelease) else None
+
+    @property
+    def ring(self) -> Ring:
+        """The ring of masked sums."""
+        return Ring(width=self.payload_width)
+
+    @property
+    def helper(self) -> Helper:
+        """The second server of a secure sum.
+
+        Raises
+        ------
+        PlanError
+            The plan has no secure sum, or is a draft.
+        """
+        release = self.sum_release
+        if release is None or release.helper is None:
+            raise PlanError(
+                "is missing: this is the draft of a secure sum, or another release",
+                field="release.helper",
+                fix="let the helper's operator accept the draft with `sfumato helper accept`",
+            )
+        return release.helper
+
+    @property
+    def n_noises(self) -> int:
+        """The number of draws of the mechanism in a released sum: 2 of a batch, 1 of a sketch."""
+        return 1 if self.sum_release is None else 2
+
+    @property
+    def released_variance(self) -> float:
+        """Noise variance of one real coordinate of what is stored: a sketch, or a batch."""
+        return self.n_noises * self.mechanism.variance
+
+    @property
+    def most_released(self) -> int:
+        """The most records in a released sum."""
+        batch = self.sum_release
+        return self.size_limits[1] * (1 if batch is None else batch.most_reports)
+
+    @property
     def n_reports(self) -> int:
         """The number of features, or of dimensions, that a sketch carries."""
         return self.blocks.frequencies_per_sketch
@@ -350,10 +397,10 @@ class SketchPlan:
 
     @property
     def count_variance(self) -> float:
-        """Noise variance of one sketch's released number of records; 0 where it is public."""
+        """Noise variance of a released number of records; 0 where it is public."""
         if not self.releases_count:
             return 0.0
-        return compute_count_variance(self.privacy_target, self.mechanism)
+        return self.n_noises * compute_count_variance(self.privacy_target, self.mechanism)
 
     def finish_sum(self, sums: NDArray[np.int64], n_records: int) -> NDArray[np.int64]:
         """Return the vector that is released with noise.
@@ -380,6 +427,21 @@ class SketchPlan:
         if not self.releases_count:
             return sums
         return np.append(sums, np.int64(n_records * self.count_scale))
+
+    def saturate_sum(self, finished: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Clip a finished sum to what ``most_records`` records can add up to, before it is masked.
+
+        It binds under add-remove-one alone, where a device never compares its records with the
+        most. Each coordinate of neighbours moves by no more than before, so sensitivities hold; and
+        one busy device cannot make the total of a batch wrap.
+        """
+        low, high = self.value_range
+        most = self.size_limits[1]
+        upper = np.full(finished.size, most * high, dtype=np.int64)
+        lower = np.full(finished.size, most * low, dtype=np.int64)
+        if self.releases_count:
+            lower[-1], upper[-1] = 0, most * self.count_scale
+        return np.clip(finished, lower, upper)
 
     @property
     def sensitivity(self) -> StatedSensitivity:

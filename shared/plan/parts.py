@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -19,9 +20,12 @@ from shared.privacy.mechanisms.phase import PHASE_REPORT
 from shared.privacy.samplers import UNIT_BITS
 from shared.structure import Tagged, declared, member
 
+ReleaseName = Literal["local.v1", "phase.v1", "sum.v1"]
 NeighbouringName = Literal["replace-one", "add-remove-one"]
 UnitName = Literal["record", "device"]
 LateRule = Literal["open-window", "leave-out-outside"]
+MOST_LATE_S = 30 * 86400
+"""Agents keep the bytes that they have sent for so long, in seconds."""
 
 
 @declared
@@ -101,13 +105,11 @@ class StatedSensitivity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalRelease:
-    """The step from a sum to a sketch: who adds which noise, and the guarantee that it gives.
+class NoiseRelease:
+    """The noise that a sum gets before it is seen, and the guarantee that it gives.
 
     Parameters
     ----------
-    kind, noise_by
-        ``local.v1`` and ``device``: every device's sketch is private by itself.
     mechanism
         ``discrete-knorm`` (pure epsilon, with the least variance), ``discrete-laplace`` (the seed
         paper's; allows masks), or ``discrete-gaussian`` (needs a delta).
@@ -128,8 +130,6 @@ class LocalRelease:
         Exact scale of the noise, at least what epsilon needs.
     """
 
-    kind: Literal["local.v1"] = "local.v1"
-    noise_by: Literal["device"] = "device"
     mechanism: str
     neighbouring: NeighbouringName = "replace-one"
     unit: UnitName = "record"
@@ -138,6 +138,84 @@ class LocalRelease:
     sensitivity: StatedSensitivity = StatedSensitivity()
     count_scale: int = 0
     scale: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRelease(NoiseRelease):
+    """The step from a sum to a sketch: the device adds noise, so each sketch is private by itself.
+
+    Parameters
+    ----------
+    kind, noise_by
+        ``local.v1`` and ``device``.
+    """
+
+    kind: Literal["local.v1"] = "local.v1"
+    noise_by: Literal["device"] = "device"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Helper:
+    """The second server of a secure sum, as the plan names it.
+
+    Parameters
+    ----------
+    name
+        Its operator, for people: 1 to 64 plain characters.
+    identity
+        Its lasting Ed25519 key, 32 bytes; owners allow a helper by the SHA-256 of it.
+    key
+        An X25519 key made for this plan alone, 32 bytes.
+    endorsement
+        Its signature over the plan with 64 zero bytes here: it has accepted this plan.
+    """
+
+    name: str
+    identity: bytes
+    key: bytes
+    endorsement: bytes = bytes(64)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """The SHA-256 of its identity, by which owners allow it."""
+        return hashlib.sha256(self.identity).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumRelease(NoiseRelease):
+    """A secure sum: devices send masked sums, and two servers each add a full noise to a batch.
+
+    Epsilon is that of one record in one sum against each server by itself, if the other is honest.
+
+    Parameters
+    ----------
+    kind, noise_by
+        ``sum.v1`` and ``both-servers``.
+    suite
+        ``x25519``: how the seeds of masks are sealed to the helper.
+    helper
+        The second server; None in a draft that no helper has accepted yet.
+    least_reports, most_reports
+        Reports in a batch: fewer are never opened, and no more join it. No promise of privacy
+        rests on the least.
+    parts
+        Batches of a slot and label set, among which its reports are divided: a broken report spoils
+        one of them.
+    grace_s
+        Seconds after a slot's end for which its batch waits.
+    late_s
+        Seconds after a slot's end from which on both servers refuse its reports.
+    """
+
+    kind: Literal["sum.v1"] = "sum.v1"
+    noise_by: Literal["both-servers"] = "both-servers"
+    suite: Literal["x25519"] = "x25519"
+    helper: Helper | None = field(default=None, metadata={"optional": True})
+    least_reports: int = 100
+    most_reports: int
+    parts: int = 1
+    grace_s: int = 3600
+    late_s: int = MOST_LATE_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +269,13 @@ class PhaseRelease:
         return CircularLaw(arc=self.arc, weight=weight, bits=UNIT_BITS, circle=circle)
 
 
-RELEASES: Mapping[str, type[LocalRelease] | type[PhaseRelease]] = MappingProxyType(
-    {"local.v1": LocalRelease, "phase.v1": PhaseRelease}
+AnyRelease = LocalRelease | PhaseRelease | SumRelease
+RELEASES: Mapping[str, type[AnyRelease]] = MappingProxyType(
+    {"local.v1": LocalRelease, "phase.v1": PhaseRelease, "sum.v1": SumRelease}
 )
 
 
-def _find_release(kind: str) -> type[LocalRelease] | type[PhaseRelease]:
+def _find_release(kind: str) -> type[AnyRelease]:
     if kind not in RELEASES:
         raise UnsupportedVersionError(
             f"this release knows {', '.join(RELEASES)}", fix="update this software"
@@ -204,5 +283,5 @@ def _find_release(kind: str) -> type[LocalRelease] | type[PhaseRelease]:
     return RELEASES[kind]
 
 
-Release = Annotated[LocalRelease | PhaseRelease, Tagged("kind", _find_release)]
+Release = Annotated[AnyRelease, Tagged("kind", _find_release)]
 """The release of a plan; its ``kind`` says which."""

@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from shared.plan.dimensions import require, require_plain
+from shared.plan.parts import MOST_LATE_S, Helper, SumRelease
 from shared.plan.statistics import HistogramPart
+from shared.sharing.seals import is_usable_key
 
 if TYPE_CHECKING:
     from shared.plan.model import SketchPlan
@@ -15,6 +17,9 @@ FORMAT_VERSION = 1
 RING_BITS = 64
 MAX_LABEL_SETS = 64
 MAX_STREAMS = 1000
+MAX_HELPER_NAME = 64
+MOST_REPORTS = 1 << 32
+MOST_PARTS = 64
 _YEAR_10000 = 253_402_300_800
 
 
@@ -34,6 +39,8 @@ def require_valid(plan: SketchPlan) -> None:
     require(plan.release.epsilon > 0, "epsilon", "must be greater than zero", 'use "1" or "1/10"')
     if plan.protects_devices:
         _require_devices_protected(plan)
+    if plan.sum_release is not None:
+        _require_summable(plan, plan.sum_release)
     if plan.releases_count:
         _require_presence_hidden(plan)
     else:
@@ -173,6 +180,85 @@ def _require_devices_protected(plan: SketchPlan) -> None:
             "must be 1 with phase reports: a slot reports its first record alone",
             "leave it out",
         )
+
+
+def _require_summable(plan: SketchPlan, release: SumRelease) -> None:
+    """Check the rules of a secure sum: every report is of one slot, and carries all features."""
+    where = "with a secure sum"
+    require(
+        not plan.is_split,
+        "release",
+        f"must be another where a sketch carries only some features: {where} noise is no reason to",
+        'leave out frequencies_per_sketch or dimensions_per_sketch, or use release = "local.v1"',
+    )
+    require(
+        plan.window.kind == "time",
+        "window.kind",
+        f'must be "time" {where}: a batch holds the reports of one slot',
+        'use windows by time, or release = "local.v1"',
+    )
+    require(
+        plan.least_records <= 1,
+        "least_records",
+        f"must be 1 {where}, or 0 under add-remove-one: no report waits for more records",
+        "leave it out",
+    )
+    require(
+        2 <= release.least_reports <= release.most_reports,
+        "least_reports",
+        f"must be between 2 and most_reports = {release.most_reports}",
+        "leave it out for 100, or raise most_reports",
+    )
+    require(
+        release.most_reports <= MOST_REPORTS,
+        "most_reports",
+        f"must be at most 2^{MOST_REPORTS.bit_length() - 1}",
+        "leave it out",
+    )
+    require(
+        1 <= release.parts <= MOST_PARTS,
+        "parts",
+        f"must be between 1 and {MOST_PARTS}",
+        "use 1 for devices of your own, or 16 for phones",
+    )
+    require(
+        0 <= release.grace_s <= release.late_s,
+        "grace_s",
+        f"must be between 0 and late_s = {release.late_s}",
+        "leave it out for an hour",
+    )
+    require(
+        release.late_s <= MOST_LATE_S,
+        "late_s",
+        f"must be at most {MOST_LATE_S} seconds: agents keep what they have sent for so long",
+        "leave it out",
+    )
+    if release.helper is not None:
+        _require_helper(release.helper)
+
+
+def _require_helper(helper: Helper) -> None:
+    name = helper.name
+    require(
+        1 <= len(name) <= MAX_HELPER_NAME,
+        "release.helper.name",
+        f"must have 1 to {MAX_HELPER_NAME} characters",
+        "name the organisation that runs the helper",
+    )
+    require_plain("release.helper.name", name)
+    for part, size in (("identity", 32), ("key", 32), ("endorsement", 64)):
+        require(
+            len(getattr(helper, part)) == size,
+            f"release.helper.{part}",
+            f"must be {size} bytes",
+            "let the helper's operator accept the draft again",
+        )
+    require(
+        is_usable_key(helper.key),
+        "release.helper.key",
+        "must be an X25519 key that is not of small order",
+        "let the helper's operator accept the draft again",
+    )
 
 
 def _require_window(plan: SketchPlan) -> None:

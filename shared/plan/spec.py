@@ -14,14 +14,17 @@ from shared.core.statistics.moments import MOMENT_STEPS
 from shared.errors import PlanError
 from shared.plan.deriving import derive
 from shared.plan.dimensions import Dimension
-from shared.plan.encoding import UNKNOWN
+from shared.plan.documents import UNKNOWN
 from shared.plan.model import SketchPlan
 from shared.plan.parts import (
+    AnyRelease,
     Label,
     LateRule,
     LocalRelease,
     NeighbouringName,
     PhaseRelease,
+    ReleaseName,
+    SumRelease,
     WindowRule,
 )
 from shared.plan.rules import require_valid
@@ -105,11 +108,34 @@ class PlanSpec:
         100000,
         default=None,
     )
-    release: Literal["local.v1", "phase.v1"] = member(
+    release: ReleaseName = member(
         "What a device sends: `local.v1`, a sum with noise; `phase.v1`, a noisy phase of the first "
         "record of each slot, or with `histogram` a noisy bin of it, for devices with a record "
-        "each, such as phones.",
+        "each, such as phones; `sum.v1`, a masked sum, which only two servers together can add up, "
+        "each with noise.",
         default="local.v1",
+    )
+    least_reports: int | None = member(
+        "With `sum.v1`: a batch with fewer reports is never opened. No promise of privacy rests on "
+        "it. Default: 100.",
+        default=None,
+    )
+    most_reports: int | None = member(
+        "With `sum.v1`: a batch with so many reports takes no more. Default: 2^20.", default=None
+    )
+    parts: int | None = member(
+        "With `sum.v1`: batches of a slot and label set, 1 to 64, among which reports are divided, "
+        "so that a broken one spoils only its part. Each has noise of its own. Default: 1.",
+        default=None,
+    )
+    grace_s: int | None = member(
+        "With `sum.v1`: seconds after a slot's end for which its batch waits. Default: 3600.",
+        default=None,
+    )
+    late_s: int | None = member(
+        "With `sum.v1`: seconds after a slot's end from which its reports are refused. Default: 30 "
+        "days.",
+        default=None,
     )
     unit: Literal["record", "device"] | None = member(
         "What is protected: each `record`, or all records of a `device` in a window together. "
@@ -282,7 +308,17 @@ def _or(chosen: int | None, default: int) -> int:
     return default if chosen is None else chosen
 
 
-def _choose_release(spec: PlanSpec) -> LocalRelease | PhaseRelease:
+_OF_SUM = ("least_reports", "most_reports", "parts", "grace_s", "late_s")
+
+
+def _choose_release(spec: PlanSpec) -> AnyRelease:
+    stated = {name: getattr(spec, name) for name in _OF_SUM if getattr(spec, name) is not None}
+    if stated and spec.release != "sum.v1":
+        raise PlanError(
+            f'must be left out with release = "{spec.release}": it belongs to sum.v1',
+            field=next(iter(stated)),
+            fix="leave it out",
+        )
     if spec.release == "phase.v1":
         for name, allowed in (
             ("mechanism", (None, PHASE_REPORT)),
@@ -297,13 +333,16 @@ def _choose_release(spec: PlanSpec) -> LocalRelease | PhaseRelease:
                     fix='leave it out, or use release = "local.v1"',
                 )
         return PhaseRelease(epsilon=spec.epsilon)
-    return LocalRelease(
-        epsilon=spec.epsilon,
-        delta=spec.delta,
-        neighbouring=spec.neighbouring,
-        unit=spec.unit or "record",
-        mechanism=spec.mechanism or _choose_mechanism(spec),
-    )
+    noise: dict[str, Any] = {
+        "epsilon": spec.epsilon,
+        "delta": spec.delta,
+        "neighbouring": spec.neighbouring,
+        "unit": spec.unit or "record",
+        "mechanism": spec.mechanism or _choose_mechanism(spec),
+    }
+    if spec.release == "sum.v1":
+        return SumRelease(**noise, **{"most_reports": MOST_SKETCHES, **stated})
+    return LocalRelease(**noise)
 
 
 def plan_from_spec(document: Any) -> SketchPlan:

@@ -138,7 +138,7 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
     if plan.protects_devices:
         groups = (1,)
     return PrivacyStatement(
-        guarantee=plan.mechanism.guarantee.describe(unit=plan.release.unit),
+        guarantee=_describe_guarantee(plan),
         times=describe_times(plan),
         unit=plan.release.unit,
         people=tuple(
@@ -155,6 +155,34 @@ def make_statement(plan: SketchPlan) -> PrivacyStatement:
         unprotected=_list_unprotected(plan),
         influence=compute_largest_influence(plan),
         cautions=find_cautions(plan),
+    )
+
+
+def _describe_guarantee(plan: SketchPlan) -> str:
+    guarantee = plan.mechanism.guarantee
+    if plan.sum_release is None:
+        return guarantee.describe(unit=plan.release.unit)
+    return f"{describe_trust(plan)} {guarantee.describe_batch(unit=plan.release.unit)}"
+
+
+def describe_trust(plan: SketchPlan) -> str:
+    """Describe whom the promise of a plan rests on; only a secure sum rests on servers."""
+    release = plan.sum_release
+    if release is None:
+        return "Each sketch is private by itself, whoever sees it."
+    name = "the helper" if release.helper is None else release.helper.name
+    exact = "your sums exactly"
+    if plan.most_records == 1:
+        exact += ", and with one record in each, the record"
+    counts = "" if plan.releases_count else ", and how many records it has"
+    return (
+        f"Your sums leave this device masked. The server holds them; {name} holds what unmasks "
+        "them. Each of the two adds noise, so what comes out, and all that either of them sees, is "
+        f"private at {show_level(release.epsilon, release.delta)} for one {release.unit}. This "
+        "holds as long as the two do not work together, and are not both broken into: if they do, "
+        f"they can read {exact}. The promise against each of them also rests on encryption that "
+        f"stays unbroken. Both see that and when this device takes part{counts}. No promise rests "
+        "on how many others take part."
     )
 
 
@@ -254,10 +282,11 @@ def list_public_facts(
         ),
         PublicFact(
             what="random and derived bytes",
-            detail="A random number, digests of what is sent, signatures, and an enrolment token: "
-            "they reveal nothing about records.",
+            detail="A random number, digests of what is sent, signatures, an enrolment token, and "
+            "for a secure sum a seed that only the helper can open: they reveal nothing about "
+            "records.",
             seen_by=everyone,
-            fields=("report_id", "payload_digest", "signature", "proof", "token"),
+            fields=("report_id", "payload_digest", "signature", "proof", "token", "sealed"),
         ),
     )
 
@@ -335,7 +364,13 @@ def _list_unprotected(plan: SketchPlan) -> tuple[str, ...]:
         )
     else:
         presence += ", and how many records it has"
-    return presence, _DECISION, *people, stolen, _describe_liar(plan)
+    both: tuple[str, ...] = ()
+    if plan.sum_release is not None:
+        both = (
+            "anything against the server and the helper together, or whoever steals the sums of "
+            "the one and the key of the other",
+        )
+    return presence, *both, _DECISION, *people, stolen, _describe_liar(plan)
 
 
 def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
@@ -345,6 +380,13 @@ def compute_largest_influence(plan: SketchPlan) -> tuple[float, float]:
 
 
 def _describe_liar(plan: SketchPlan) -> str:
+    if plan.sum_release is not None:
+        n_parts = plan.sum_release.parts
+        return (
+            "the result against a device that lies: nobody can look at a masked sum, so one report "
+            f"can move the total of its batch by any amount; there are {n_parts} batch(es) for "
+            "each slot and label set, and a total that no honest devices can have is set aside"
+        )
     least, most = compute_largest_influence(plan)
     reach = (
         f"{most:.3g} equal devices"

@@ -42,16 +42,30 @@ class PrivacyGuarantee:
         unit
             What the neighbours differ in: one ``record``, or all records of one ``device``.
         """
-        level = f"epsilon = {float(self.epsilon):.6g}"
-        if self.delta:
-            level += f", delta = {float(self.delta):.3g}"
         return (
-            f"Each sketch is {level} differentially private under {self.neighbouring} "
+            f"Each sketch is {self._show_level()} differentially private under {self.neighbouring} "
             "neighbouring: this compares two data sets of one device that "
             f"{_DIFFERENCE[unit, self.neighbouring]} It holds against anyone who sees every "
             "sketch, the plan and all results, provided that the device runs this code, its random "
             "generator is sound, and no record is sketched twice."
         )
+
+    def describe_batch(self, *, unit: str = "record") -> str:
+        """Describe the guarantee of the total of a batch of masked sums, as :meth:`describe`."""
+        return (
+            f"The opened total of a batch is {self._show_level()} differentially private under "
+            f"{self.neighbouring} neighbouring: this compares two data sets of one device that "
+            f"{_DIFFERENCE[unit, self.neighbouring]} It holds against anyone who sees every total, "
+            "the plan and all results, and against one of the two servers, provided that the other "
+            "server and the device run this code with sound random generators, the encryption "
+            "holds, and no record is sketched twice. Against both servers together nothing holds."
+        )
+
+    def _show_level(self) -> str:
+        level = f"epsilon = {float(self.epsilon):.6g}"
+        if self.delta:
+            level += f", delta = {float(self.delta):.3g}"
+        return level
 
 
 _DIFFERENCE = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cbor2
@@ -16,6 +16,8 @@ import cbor2
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.core.text import PLAIN_TEXT_RULE, is_plain
 from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
+from shared.sharing.masks import MaskContext
+from shared.sharing.seals import BOX_BYTES, compute_context
 from shared.wire.cose import (
     encode_protected,
     encode_signature_input,
@@ -27,11 +29,12 @@ from shared.wire.cose import (
 SKETCH_MEDIA_TYPE = "application/vnd.sfumato.sketch+cbor"
 HEADER_MEDIA_TYPE = "application/vnd.sfumato.sketch-header+cbor"
 VERSION = 1
-KINDS = ("local.v1", "phase.v1")
+KINDS = ("local.v1", "phase.v1", "sum.v1")
 """Kinds of releases, as plans name them."""
 MAX_STREAM_NAME = 64
 STREAM_NAME_RULE = f"must have 1 to {MAX_STREAM_NAME} characters; {PLAIN_TEXT_RULE}"
-# By the keys 1 to 15; `sealed` is an empty array in this version, and `block` may be absent.
+_SUM = "sum.v1"
+# By the keys 1 to 15; `block` may be absent.
 _NAMES = (
     *("version", "kind", "study", "plan_digest", "device", "stream", "sequence", "slots"),
     *("n_records", "n_public", "report_id", "sealed", "payload_length", "payload_digest"),
@@ -70,6 +73,8 @@ class SketchHeader:
         The block of features in the payload; None where a sketch carries all of them.
     kind
         The plan's kind of release, which says how the payload is read.
+    sealed
+        Of ``sum.v1``: the seed of the payload's mask, sealed to the helper; None elsewhere.
     """
 
     study: bytes
@@ -86,11 +91,24 @@ class SketchHeader:
     block: int | None = None
     version: int = VERSION
     kind: str = KINDS[0]
+    sealed: bytes | None = None
 
     @property
     def sketch_id(self) -> bytes:
         """The identity of the sketch."""
         return compute_sketch_id(self.study, self.device, self.stream, self.sequence)
+
+    @property
+    def mask_context(self) -> MaskContext:
+        """The release that the mask of a ``sum.v1`` payload belongs to."""
+        return MaskContext(
+            plan_digest=self.plan_digest, sketch_id=self.sketch_id, report_id=self.report_id
+        )
+
+    @property
+    def seal_context(self) -> bytes:
+        """The context that a ``sum.v1`` seal is bound to: all of the header but the seal."""
+        return compute_context(encode_header(replace(self, sealed=None)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +180,15 @@ def encode_message(header: SketchHeader, payload: bytes, sign: Callable[[bytes],
     sign
         The device's Ed25519 signature of given bytes.
     """
-    header_bytes = encode_deterministic(_header_to_map(header))
+    header_bytes = encode_header(header)
     protected = _encode_protected(header.device)
     signature = sign(encode_signature_input(protected, header_bytes))
     return encode_deterministic([make_envelope(protected, header_bytes, signature), payload])
+
+
+def encode_header(header: SketchHeader) -> bytes:
+    """Encode the signed part of a message; without a seal, what a seal is bound to."""
+    return encode_deterministic(_header_to_map(header))
 
 
 def decode_message(data: bytes) -> SketchMessage:
@@ -220,7 +243,7 @@ def _require_protected(protected: bytes, device: bytes) -> None:
 
 
 def _header_to_map(header: SketchHeader) -> dict[int, Any]:
-    values = {**vars(header), "sealed": []}
+    values = {**vars(header), "sealed": [] if header.sealed is None else [header.sealed]}
     document = {key: values[name] for key, name in enumerate(_NAMES, 1)}
     if header.block is None:
         del document[_BLOCK_KEY]
@@ -255,8 +278,20 @@ def _header_from_map(document: Any) -> SketchHeader:
             _require(value is None, name, "must be null where n_public is false")
             continue
         _require(type(value) is int and 0 <= value < 1 << 63, name, "must be an integer, 0 or more")
-    _require(values.pop("sealed") == [], "sealed", "must be an empty array in this version")
+    values["sealed"] = _sealed_from(values["sealed"], is_summed=values["kind"] == _SUM)
     return SketchHeader(**{**values, "slots": _slots_from(values["slots"])})
+
+
+def _sealed_from(value: Any, *, is_summed: bool) -> bytes | None:
+    match value:
+        case [] if not is_summed:
+            return None
+        case [bytes(box)] if is_summed and len(box) == BOX_BYTES:
+            return box
+    rule = f"one byte string of {BOX_BYTES} bytes" if is_summed else "an empty array"
+    raise MalformedMessageError(
+        f"must be {rule} for this kind", field="sealed", fix="see shared/wire/sketch.cddl"
+    )
 
 
 def _slots_from(value: Any) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from shared.errors import MalformedMessageError, WireError
 from shared.plan import SketchPlan
 from shared.privacy.mechanisms.bins import BinCircle
 from shared.privacy.mechanisms.phase import find_phases
+from shared.sharing.masks import BLIND_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +30,15 @@ class PayloadForm:
         stands for phase p in the released vector.
     circle
         If it is not None, phases are places of bins on this circle, and 1 in a bin stands for one.
+    is_masked
+        Whether a payload holds a masked sum, which no single server can decode.
     """
 
     width: int
     n_coordinates: int
     holds_phases: bool = False
     circle: BinCircle | None = None
+    is_masked: bool = False
 
     @classmethod
     def of(cls, plan: SketchPlan) -> PayloadForm:
@@ -44,6 +48,7 @@ class PayloadForm:
             n_coordinates=plan.n_coordinates,
             holds_phases=plan.reports_phases,
             circle=plan.bin_circle if plan.reports_phases else None,
+            is_masked=plan.sum_release is not None,
         )
 
     @property
@@ -52,7 +57,8 @@ class PayloadForm:
         per_phase = 1
         if self.holds_phases:
             per_phase = 2 if self.circle is None else self.circle.n_bins
-        return self.width * (self.n_coordinates // per_phase)
+        blind = BLIND_BYTES if self.is_masked else 0
+        return self.width * (self.n_coordinates // per_phase) + blind
 
     def encode(self, released: NDArray[np.int64]) -> bytes:
         """Encode a released vector, shape ``(D,)``: real parts, imaginary parts, count.
@@ -63,6 +69,7 @@ class PayloadForm:
             A coordinate does not fit the width, or a feature is no row of the table, or a
             dimension has not 1 in a single bin.
         """
+        self._require_clear()
         if self.circle is not None:
             return self.circle.find_places(released).astype("<u2").tobytes()
         if self.holds_phases:
@@ -77,6 +84,7 @@ class PayloadForm:
         MalformedMessageError
             They have another length, or a place that is none of the circle.
         """
+        self._require_clear()
         if not self.holds_phases:
             n = n_payloads * self.n_coordinates
             decoded = decode_payload(payloads, width=self.width, n_coordinates=n)
@@ -94,6 +102,14 @@ class PayloadForm:
         rows = feature_table()[phases].astype(np.int64)
         vectors: NDArray[np.int64] = rows.transpose(0, 2, 1).reshape(n_payloads, -1)
         return vectors
+
+    def _require_clear(self) -> None:
+        if self.is_masked:
+            raise WireError(
+                "is masked: no single server can read it",
+                field="payload",
+                fix="report this: only the total of a batch is opened",
+            )
 
 
 def encode_payload(sums: NDArray[np.int64], width: int) -> bytes:

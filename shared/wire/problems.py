@@ -104,6 +104,30 @@ signature-invalid | 422 | shelve | SignatureError | The signature does not verif
 The signature, payload digest or proof of possession does not match the enrolled key. The bytes were
 altered, or another device's key was used. Nothing was stored.
 
+seal-invalid | 422 | shelve | SealError | The seal does not open
+The sealed seed of a masked sum opens with another key or header, or was altered. The report cannot
+be added to any batch. A device shelves the sketch.
+
+batch-differs | 409 | shelve | BatchDiffersError | The servers hold different reports
+The leader asked the helper to answer for other reports of the batch than the helper holds. Nothing
+was answered. The leader sends the batch's reports again.
+
+batch-committed | 409 | shelve | BatchCommittedError | The batch is committed
+The helper has answered for other members of this batch. It answers once, because a second answer
+would be a second release of the same reports.
+
+batch-too-small | 409 | shelve | BatchTooSmallError | The batch is too small or too large
+The batch has fewer reports than the plan's least_reports, or more than its most_reports. Nothing
+was answered; wait for more reports.
+
+plan-not-accepted | 404 | shelve | PlanNotAcceptedError | The helper has not accepted the plan
+The helper's operator has not accepted this plan, or has retired it. Ask them to run `sfumato helper
+accept`.
+
+helper-restored | 409 | shelve | HelperRestoredError | The helper was restored from a backup
+The helper has answered for batches that its database does not know: a backup was restored. It
+answers nothing until its operator runs `sfumato helper restored`.
+
 implausible-sketch | 422 | shelve | ImplausibleSketchError | The sketch is not plausible
 The number of records or a coordinate lies outside what the plan makes possible, or the window
 overlaps one that this stream already released. Nothing was stored.

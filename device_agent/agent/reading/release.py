@@ -15,6 +15,8 @@ from device_agent.windows import WindowState
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan
 from shared.privacy import Origin, PrivacyEvent, RandomSource
+from shared.sharing.masks import BLIND_BYTES, SEED_BYTES, mask_sum
+from shared.sharing.seals import seal_seed
 from shared.system import SystemSource
 from shared.wire import PayloadForm, SketchHeader, encode_message
 
@@ -129,8 +131,8 @@ def make_message(
     tuple
         The header, and the whole message.
     """
-    payload = _draw_payload(plan, accumulator, source)
-    header = SketchHeader(
+    report_id = source.draw_bytes(_REPORT_ID_BYTES)
+    stated = SketchHeader(
         study=study,
         plan_digest=plan_digest,
         device=device,
@@ -139,13 +141,38 @@ def make_message(
         slots=slots,
         n_records=_state_size(plan, accumulator.n_records),
         n_public=not plan.releases_count,
-        report_id=source.draw_bytes(_REPORT_ID_BYTES),
-        payload_length=len(payload),
-        payload_digest=hashlib.sha256(payload).digest(),
+        report_id=report_id,
+        payload_length=0,
+        payload_digest=b"",
         block=block if plan.is_split else None,
         kind=plan.release.kind,
     )
+    if plan.sum_release is None:
+        header, payload = _describe(stated, _draw_payload(plan, accumulator, source))
+    else:
+        header, payload = _draw_report(plan, stated, accumulator, source)
     return header, encode_message(header, payload, sign)
+
+
+def _describe(header: SketchHeader, payload: bytes) -> tuple[SketchHeader, bytes]:
+    digest = hashlib.sha256(payload).digest()
+    return replace(header, payload_length=len(payload), payload_digest=digest), payload
+
+
+def _draw_report(
+    plan: SketchPlan, header: SketchHeader, accumulator: SketchAccumulator, source: RandomSource
+) -> tuple[SketchHeader, bytes]:
+    """Mask the exact sum, and seal the mask's seed to the helper; neither is stored anywhere."""
+    # Not at the top: agents of other plans need neither HPKE nor its memory.
+
+    helper = plan.helper
+    finished = plan.finish_sum(accumulator.sums, accumulator.n_records)
+    seed, blind = source.draw_bytes(SEED_BYTES), source.draw_bytes(BLIND_BYTES)
+    payload = mask_sum(
+        plan.saturate_sum(finished), seed, blind, header.mask_context, ring=plan.ring
+    )
+    header, payload = _describe(header, payload)
+    return replace(header, sealed=seal_seed(seed, helper.key, header.seal_context)), payload
 
 
 def _state_size(plan: SketchPlan, n_records: int) -> int | None:

@@ -1,0 +1,121 @@
+"""Plans that this helper has accepted: each with a key of its own, and the helper's endorsement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy import Connection, Engine, Row
+
+from helper.keys import KeyFolder
+from helper.tables import batches, plans, reports, write
+from shared.errors import PlanNotAcceptedError
+from shared.plan import Helper, SketchPlan, compute_plan_digest, decode_plan, encode_plan, endorse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plans:
+    """The accepted plans of a helper.
+
+    Parameters
+    ----------
+    database, keys
+        Where plans and their keys are kept.
+    """
+
+    database: Engine
+    keys: KeyFolder
+
+    def accept(self, draft: SketchPlan, *, name: str, now: float) -> SketchPlan:
+        """Accept the draft of a plan: make its key, sign the plan, and note it.
+
+        Parameters
+        ----------
+        name
+            The organisation that runs this helper, as owners will read it.
+
+        Raises
+        ------
+        PlanError
+            It is no draft of a secure sum, or the name breaks a rule.
+        """
+        identity = self.keys.load_identity()
+        key = X25519PrivateKey.generate()
+        helper = Helper(
+            name=name,
+            identity=identity.public_key().public_bytes_raw(),
+            key=key.public_key().public_bytes_raw(),
+        )
+        plan = endorse(draft, helper, identity.sign)
+        encoded = encode_plan(plan)
+        # Read again: whatever a device would refuse is refused here, before anything is written.
+        decode_plan(encoded)
+        digest = compute_plan_digest(plan)
+        # The key first: a plan without its key would be worse than a key without a plan.
+        self.keys.save_plan_key(digest, key)
+        with write(self.database) as connection:
+            connection.execute(plans.insert().values(digest=digest, plan=encoded, accepted=now))
+        return plan
+
+    def list(self) -> Sequence[Row[Any]]:
+        """Return the accepted plans, oldest first."""
+        with self.database.connect() as connection:
+            return connection.execute(plans.select().order_by(plans.c.accepted)).all()
+
+    def require(self, plan_digest: bytes) -> SketchPlan:
+        """Return an accepted plan.
+
+        Raises
+        ------
+        PlanNotAcceptedError
+            It was never accepted, or is retired.
+        """
+        with self.database.connect() as connection:
+            row = _find(connection, plan_digest)
+        if row is None or row.retired is not None:
+            raise PlanNotAcceptedError(
+                "has not been accepted by this helper" if row is None else "is retired",
+                field="plan",
+                fix="let the helper's operator accept the draft with `sfumato helper accept`",
+            )
+        return decode_plan(row.plan)
+
+    def retire(self, plan_digest: bytes, *, now: float) -> int:
+        """Destroy the key of a plan and all its seeds; return how many reports can never be opened.
+
+        Raises
+        ------
+        PlanNotAcceptedError
+            It was never accepted.
+        """
+        with write(self.database) as connection:
+            if _find(connection, plan_digest) is None:
+                raise PlanNotAcceptedError(
+                    "has not been accepted by this helper",
+                    field="plan",
+                    fix="see `sfumato helper plans`",
+                )
+            of_plan = reports.c.plan_digest == plan_digest
+            dropped = connection.execute(
+                reports.update()
+                .where(of_plan, reports.c.state == "accepted")
+                .values(state="dropped", seed=None)
+            ).rowcount
+            connection.execute(
+                batches.delete().where(
+                    batches.c.plan_digest == plan_digest, batches.c.state == "open"
+                )
+            )
+            connection.execute(
+                plans.update()
+                .where(plans.c.digest == plan_digest, plans.c.retired.is_(None))
+                .values(retired=now)
+            )
+        self.keys.destroy_plan_key(plan_digest)
+        return dropped
+
+
+def _find(connection: Connection, plan_digest: bytes) -> Row[Any] | None:
+    return connection.execute(plans.select().where(plans.c.digest == plan_digest)).first()

@@ -1,0 +1,480 @@
+"""Check reports, and answer once for each batch: the sum of its masks, plus one full noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy import Column, Connection, Engine, Row, Select, func, select
+
+from helper.accepting import Plans
+from helper.journal import Entry, Journal
+from helper.tables import batches, reports, server, write
+from shared.errors import (
+    BatchCommittedError,
+    BatchDiffersError,
+    BatchTooSmallError,
+    HelperRestoredError,
+    MalformedMessageError,
+    NotFoundError,
+    SealError,
+    WireError,
+)
+from shared.plan import SketchPlan
+from shared.privacy import RandomSource
+from shared.sharing.batches import (
+    BatchKey,
+    add_noise_to_masks,
+    choose_part,
+    compute_members,
+    compute_report,
+)
+from shared.sharing.masks import MaskContext, expand_mask
+from shared.sharing.seals import open_seal
+from shared.wire import PayloadForm, SketchHeader, decode_header
+from shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer, Verdict
+
+_CLOCK_SKEW_S = 300
+_AT_ONCE = 500
+"""Rows of one statement: databases bound the number of its parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """A report whose seal has opened."""
+
+    sketch_id: bytes
+    report: bytes
+    report_id: bytes
+    n_records: int | None
+    seed: bytes
+
+
+@dataclass(kw_only=True)
+class Batches:
+    """The batches of a helper.
+
+    Parameters
+    ----------
+    database, plans, journal
+        What it keeps.
+    identity
+        Signs its answers.
+    source
+        The generator of its noise.
+    now
+        The clock, seconds since 1970-01-01 UTC.
+    """
+
+    database: Engine
+    plans: Plans
+    journal: Journal
+    identity: Ed25519PrivateKey
+    source: RandomSource
+    now: Callable[[], float]
+    _private: dict[bytes, X25519PrivateKey] = field(default_factory=dict)
+    _journal_lock: Lock = field(default_factory=Lock)
+
+    def require_up_to_date(self) -> None:
+        """Compare the journal with the database, and write lines that a crash kept out of it.
+
+        Raises
+        ------
+        HelperRestoredError
+            The journal has answers that the database does not know: a backup was restored.
+        """
+        generation = 0
+        answered: dict[str, tuple[str, ...]] = {}
+        for entry in self.journal.entries:
+            if entry.kind == "restored":
+                generation, answered = int(entry.values[0]), {}
+            else:
+                answered[entry.values[0]] = entry.values
+        with self.database.connect() as connection:
+            known = {
+                row.batch_id.hex(): row
+                for row in connection.execute(batches.select().where(batches.c.state != "open"))
+            }
+            own = connection.execute(select(server.c.generation)).scalar_one()
+        is_behind = own != generation or any(
+            name not in known or known[name].members.hex() != values[1]
+            for name, values in answered.items()
+        )
+        if is_behind:
+            raise HelperRestoredError(
+                "is older than the journal of answers: a backup was restored",
+                field="database",
+                fix="run `sfumato helper restored`: reports that were not answered are given up, "
+                "so that none gets a second noise",
+            )
+        for row in known.values():
+            self._write_journal(row)
+
+    def mark_restored(self) -> int:
+        """Give up every report without an answer; return how many. The journal goes on.
+
+        No report of a slot that has begun by now is taken any more: the database may have forgotten
+        that it was answered.
+        """
+        past = [entry for entry in self.journal.entries if entry.kind == "restored"]
+        generation = int(past[-1].values[0]) + 1 if past else 1
+        with write(self.database) as connection:
+            own = connection.execute(select(server.c.generation)).scalar_one()
+            generation = max(generation, own + 1)
+            dropped = connection.execute(
+                reports.update()
+                .where(reports.c.state == "accepted")
+                .values(state="dropped", seed=None)
+            ).rowcount
+            connection.execute(batches.delete().where(batches.c.state == "open"))
+            connection.execute(
+                server.update().values(generation=generation, burnt_before=self.now())
+            )
+        with self._journal_lock:
+            self.journal.append(Entry(kind="restored", values=(str(generation),)))
+        return dropped
+
+    def check(self, batch_id: bytes, request: ReportsRequest) -> list[Verdict]:
+        """Judge reports, and keep the seeds of those that are accepted.
+
+        Raises
+        ------
+        PlanNotAcceptedError
+            The plan does not exist for this helper.
+        MalformedMessageError
+            The batch is not the one of its address, or cannot be of the plan.
+        """
+        key = request.batch
+        plan = self.plans.require(key.plan_digest)
+        _require_batch(plan, key, batch_id)
+        with self.database.connect() as connection:
+            burnt_before = connection.execute(select(server.c.burnt_before)).scalar_one()
+        # Outside of the transaction: this is most of the work.
+        judged = [self._judge(plan, key, data, burnt_before) for data in request.headers]
+        opened = [each for each in judged if isinstance(each, _Opened)]
+        with write(self.database) as connection:
+            stored = self._store(connection, key, opened)
+        return [each if isinstance(each, str) else stored[each.report] for each in judged]
+
+    def _judge(
+        self, plan: SketchPlan, key: BatchKey, data: bytes, burnt_before: float
+    ) -> _Opened | Verdict:
+        try:
+            header = decode_header(data)
+        except WireError:
+            return "header"
+        release = plan.sum_release
+        if release is None or not _is_of_batch(plan, key, header):
+            return "header"
+        start, end = plan.window.slot_bounds(key.slot)
+        if start > self.now() + _CLOCK_SKEW_S:
+            return "header"
+        if self.now() > end + release.late_s:
+            return "late"
+        if start < burnt_before:
+            return "burnt"
+        try:
+            private = self._load_key(key.plan_digest)
+            seed = open_seal(header.sealed or b"", private, header.seal_context)
+        except SealError:
+            return "box"
+        return _Opened(
+            sketch_id=header.sketch_id,
+            report=compute_report(data),
+            report_id=header.report_id,
+            n_records=header.n_records,
+            seed=seed,
+        )
+
+    def _load_key(self, plan_digest: bytes) -> X25519PrivateKey:
+        if plan_digest not in self._private:
+            self._private[plan_digest] = self.plans.keys.load_plan_key(plan_digest)
+        return self._private[plan_digest]
+
+    def _store(
+        self, connection: Connection, key: BatchKey, opened: Sequence[_Opened]
+    ) -> Mapping[bytes, Verdict]:
+        """Store new reports of an open batch; return the verdict on each, by its digest."""
+        batch_id = key.batch_id
+        batch = _find(connection, batch_id)
+        if batch is None:
+            connection.execute(
+                batches.insert().values(
+                    batch_id=batch_id, plan_digest=key.plan_digest, slot=key.slot, state="open"
+                )
+            )
+        elif batch.state != "open":
+            return {each.report: "closed" for each in opened}
+        known = {
+            row.sketch_id: row
+            for some in _cut([each.sketch_id for each in opened])
+            for row in connection.execute(reports.select().where(reports.c.sketch_id.in_(some)))
+        }
+        verdicts: dict[bytes, Verdict] = {}
+        new: dict[bytes, dict[str, object]] = {}
+        for each in opened:
+            row = known.get(each.sketch_id)
+            if row is not None:
+                is_same = row.report == each.report and row.batch_id == batch_id
+                verdicts[each.report] = (
+                    "accepted" if is_same and row.state == "accepted" else "used"
+                )
+            elif each.sketch_id in new:
+                is_same = new[each.sketch_id]["report"] == each.report
+                verdicts[each.report] = "accepted" if is_same else "used"
+            else:
+                verdicts[each.report] = "accepted"
+                new[each.sketch_id] = {
+                    **vars(each),
+                    "batch_id": batch_id,
+                    "plan_digest": key.plan_digest,
+                    "slot": key.slot,
+                    "state": "accepted",
+                }
+        if new:
+            connection.execute(reports.insert(), list(new.values()))
+        return verdicts
+
+    def commit(self, batch_id: bytes, request: CommitRequest) -> bytes:
+        """Answer for a batch, once: the same request gets the same answer for ever.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such batch.
+        BatchCommittedError
+            It was answered for other members.
+        BatchDiffersError, BatchTooSmallError
+            Its reports are others, too few or too many; nothing has changed.
+        """
+        with write(self.database) as connection:
+            batch = _require(connection, batch_id, lock=True)
+            if batch.state == "open":
+                self._answer(connection, batch, request)
+                batch = _require(connection, batch_id)
+            elif batch.members != request.members:
+                raise BatchCommittedError(
+                    "was answered for other members",
+                    field="members",
+                    fix="ask for those of the answer: read the batch",
+                )
+        # Before anybody sees the answer, and again if it failed then.
+        self._write_journal(batch)
+        return SumAnswer(
+            batch_id=batch_id,
+            members=batch.members,
+            count=batch.n_reports,
+            n_records=batch.n_records,
+            state=batch.state,
+            body=batch.body,
+        ).encode(self.identity.sign)
+
+    def _answer(self, connection: Connection, batch: Row[Any], request: CommitRequest) -> None:
+        plan = self.plans.require(batch.plan_digest)
+        release, ring, n_words = plan.sum_release, plan.ring, plan.n_coordinates
+        accepted = reports.c.batch_id == batch.batch_id, reports.c.state == "accepted"
+        for some in _cut(request.without):
+            connection.execute(
+                reports.update()
+                .where(*accepted, reports.c.sketch_id.in_(some))
+                .values(state="dropped", seed=None)
+            )
+        held = connection.execute(select(reports.c.report, reports.c.n_records).where(*accepted))
+        members = held.all()
+        if (
+            len(members) != request.count
+            or compute_members(row.report for row in members) != request.members
+        ):
+            raise BatchDiffersError(
+                f"must be the {len(members)} reports that this helper has accepted",
+                field="members",
+                fix="send the batch's reports again, then ask with those that were accepted",
+            )
+        least, most = (release.least_reports, release.most_reports) if release else (0, 0)
+        if not least <= len(members) <= most:
+            raise BatchTooSmallError(
+                f"has {len(members)} reports and must have {least} to {most}",
+                field="count",
+                fix="wait for more reports, or divide them between batches",
+            )
+        # Before any seed is read, so that the time of a draw tells nothing about masks.
+        zeros = np.zeros(n_words, dtype=np.int64)
+        noise = plan.mechanism.add_noise(zeros, self.source)
+        total = np.zeros(n_words, dtype=np.uint64)
+        seeds = select(reports.c.sketch_id, reports.c.report_id, reports.c.seed).where(*accepted)
+        for row in _stream(connection, seeds):
+            context = MaskContext(
+                plan_digest=batch.plan_digest, sketch_id=row.sketch_id, report_id=row.report_id
+            )
+            total += expand_mask(row.seed, context, ring=ring, n_words=n_words)
+        body = ring.encode(add_noise_to_masks(total, noise, ring=ring))
+        connection.execute(reports.update().where(*accepted).values(state="spent", seed=None))
+        n_records = None if plan.releases_count else sum(row.n_records for row in members)
+        connection.execute(
+            batches.update()
+            .where(batches.c.batch_id == batch.batch_id)
+            .values(
+                state="answered",
+                members=request.members,
+                n_reports=len(members),
+                n_records=n_records,
+                body=body,
+            )
+        )
+
+    def acknowledge(self, batch_id: bytes, total: bytes) -> None:
+        """Put the opened total in the place of the answer: from now on only it is given again.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such batch.
+        BatchCommittedError
+            It has no answer yet, or was acknowledged with another total.
+        MalformedMessageError
+            The total has another length.
+        """
+        with write(self.database) as connection:
+            batch = _require(connection, batch_id, lock=True)
+            if batch.state == "open" or (batch.state == "acknowledged" and batch.body != total):
+                raise BatchCommittedError(
+                    "has no answer yet" if batch.state == "open" else "has another total",
+                    field="batch",
+                    fix="read the batch, and take its total",
+                )
+            if len(total) != len(batch.body):
+                raise MalformedMessageError(
+                    f"must have {len(batch.body)} bytes and has {len(total)}",
+                    field="total",
+                    fix="send the opened total as words of the plan",
+                )
+            connection.execute(
+                batches.update()
+                .where(batches.c.batch_id == batch_id)
+                .values(state="acknowledged", body=total)
+            )
+
+    def show(self, batch_id: bytes) -> tuple[str, int, bytes]:
+        """Return the state of a batch, the number of its reports and the digest of its members.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such batch.
+        """
+        with self.database.connect() as connection:
+            batch = _require(connection, batch_id)
+            if batch.state != "open":
+                return batch.state, batch.n_reports, batch.members
+            held = connection.execute(
+                select(reports.c.report).where(
+                    reports.c.batch_id == batch_id, reports.c.state == "accepted"
+                )
+            ).all()
+        return batch.state, len(held), compute_members(row.report for row in held)
+
+    def count(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Count batches and reports by state."""
+        with self.database.connect() as connection:
+            return _count(connection, batches.c.state), _count(connection, reports.c.state)
+
+    def forget_late(self) -> int:
+        """Remove the rows of slots whose reports are refused as late; return how many.
+
+        What has no answer by then never gets one.
+        """
+        removed = 0
+        for row in self.plans.list():
+            if row.retired is not None:
+                continue
+            plan = self.plans.require(row.digest)
+            release = plan.sum_release
+            if release is None:
+                continue
+            late = self.now() - release.late_s - _CLOCK_SKEW_S
+            last = math.floor((late - plan.window.origin) / plan.window.length_s) - 1
+            if last < 0:
+                continue
+            with write(self.database) as connection:
+                removed += connection.execute(
+                    reports.delete().where(
+                        reports.c.plan_digest == row.digest, reports.c.slot <= last
+                    )
+                ).rowcount
+        return removed
+
+    def _write_journal(self, batch: Row[Any]) -> None:
+        name = batch.batch_id.hex()
+        with self._journal_lock:
+            if self.journal.has_answer(name):
+                return
+            body = hashlib.sha256(batch.body).hexdigest()
+            self.journal.append(Entry(kind="answer", values=(name, batch.members.hex(), body)))
+
+
+def _require_batch(plan: SketchPlan, key: BatchKey, batch_id: bytes) -> None:
+    release = plan.sum_release
+    declared = {label.name: label.values for label in plan.labels}
+    is_labelled = key.labels.keys() == declared.keys() and all(
+        value in declared[name] for name, value in key.labels.items()
+    )
+    n_slots = plan.window.n_slots
+    if (
+        key.batch_id != batch_id
+        or release is None
+        or key.part >= release.parts
+        or not is_labelled
+        or (n_slots is not None and key.slot >= n_slots)
+    ):
+        raise MalformedMessageError(
+            "must be the batch of its address, with a slot, labels and a part of the plan",
+            field="batch",
+            fix="compute its identity from the fields of the request",
+        )
+
+
+def _is_of_batch(plan: SketchPlan, key: BatchKey, header: SketchHeader) -> bool:
+    release = plan.sum_release
+    if release is None or header.n_public == plan.releases_count:
+        return False
+    least, most = plan.size_limits
+    return (
+        header.kind == release.kind
+        and header.plan_digest == key.plan_digest
+        and header.slots == (key.slot, key.slot)
+        and header.payload_length == PayloadForm.of(plan).length
+        and (header.n_records is None or least <= header.n_records <= most)
+        and choose_part(header.sketch_id, release.parts) == key.part
+    )
+
+
+def _find(connection: Connection, batch_id: bytes, *, lock: bool = False) -> Row[Any] | None:
+    query = batches.select().where(batches.c.batch_id == batch_id)
+    return connection.execute(query.with_for_update() if lock else query).first()
+
+
+def _require(connection: Connection, batch_id: bytes, *, lock: bool = False) -> Row[Any]:
+    found = _find(connection, batch_id, lock=lock)
+    if found is None:
+        raise NotFoundError("does not exist", field="batch", fix="send its reports first")
+    return found
+
+
+def _stream(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+    yield from connection.execute(query, execution_options={"yield_per": 1000})
+
+
+def _cut(values: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
+    return (values[i : i + _AT_ONCE] for i in range(0, len(values), _AT_ONCE))
+
+
+def _count(connection: Connection, column: Column[str]) -> Mapping[str, int]:
+    rows = connection.execute(select(column, func.count()).group_by(column))
+    return {row[0]: row[1] for row in rows}

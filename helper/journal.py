@@ -1,0 +1,97 @@
+"""The journal of answers: lines that survive a restored database, best on another volume.
+
+A helper whose database was restored from a backup has forgotten what it answered, and could add a
+second noise to the same reports. The journal remembers, so that such a helper does not serve.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shared.errors import ConfigError
+
+_FIRST = "0" * 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line: an answer that was given, or a restored database.
+
+    Parameters
+    ----------
+    kind
+        ``answer`` or ``restored``.
+    values
+        Of an answer the batch, its members and the digest of the body, hexadecimal; of a restored
+        database its generation.
+    """
+
+    kind: str
+    values: tuple[str, ...]
+
+    def encode(self, before: str) -> str:
+        """Return the line: the entry, and a digest of it and of the line before."""
+        text = " ".join((self.kind, *self.values))
+        return f"{text} {hashlib.sha256(f'{before} {text}'.encode()).hexdigest()}"
+
+
+@dataclass
+class Journal:
+    """The journal file; every line carries the digest of the line before."""
+
+    path: Path
+    entries: list[Entry] = field(default_factory=list)
+    _last: str = _FIRST
+    _answered: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Read a journal, or begin one; a last line that a crash cut off is removed.
+
+        Raises
+        ------
+        ConfigError
+            A line was altered or is missing.
+        """
+        journal = cls(path)
+        text = path.read_text("ascii", errors="replace") if path.exists() else ""
+        whole, newline, cut = text.rpartition("\n")
+        for number, line in enumerate(whole.split("\n") if newline else [], 1):
+            kind, *values, digest = line.split(" ") if line.count(" ") > 1 else ("", "")
+            entry = Entry(kind=kind, values=tuple(values))
+            if entry.encode(journal._last) != line:
+                raise ConfigError(
+                    f"was altered, or a line before it is missing, at line {number}",
+                    field=str(path),
+                    fix="restore the journal; do not serve without it: run `sfumato helper "
+                    "restored` if it is lost",
+                )
+            journal._last = digest
+            journal._note(entry)
+        if cut:
+            os.truncate(path, len(whole) + len(newline))
+        return journal
+
+    def append(self, entry: Entry) -> None:
+        """Write a line, and wait until it is on the disk."""
+        line = entry.encode(self._last)
+        file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, f"{line}\n".encode("ascii"))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        self._last = line.rpartition(" ")[2]
+        self._note(entry)
+
+    def has_answer(self, batch: str) -> bool:
+        """Return whether there is a line about the answer for a batch."""
+        return batch in self._answered
+
+    def _note(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if entry.kind == "answer":
+            self._answered.add(entry.values[0])

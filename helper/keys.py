@@ -1,0 +1,106 @@
+"""Secret keys of the helper: files that only their owner can read, never in the database."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from shared.errors import ConfigError
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class KeyFolder:
+    """The folder of secret keys: ``identity.key``, and a key for each accepted plan.
+
+    Keep it out of backups that hold the leader's database: who has both can read the sums.
+    """
+
+    path: Path
+
+    def make_identity(self) -> Ed25519PrivateKey:
+        """Return the identity, and make it first if there is none."""
+        file = self.path / "identity.key"
+        if not file.exists():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_secret(file, Ed25519PrivateKey.generate().private_bytes_raw())
+        return self.load_identity()
+
+    def load_identity(self) -> Ed25519PrivateKey:
+        """Return the identity.
+
+        Raises
+        ------
+        ConfigError
+            There is none, or the file is damaged.
+        """
+        return Ed25519PrivateKey.from_private_bytes(
+            _read_secret(self.path / "identity.key", "make it with `sfumato helper identity`")
+        )
+
+    def save_plan_key(self, plan_digest: bytes, key: X25519PrivateKey) -> None:
+        """Write the key of a plan; it must not be there already."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_secret(self._file_of(plan_digest), key.private_bytes_raw())
+
+    def load_plan_key(self, plan_digest: bytes) -> X25519PrivateKey:
+        """Return the key of a plan.
+
+        Raises
+        ------
+        ConfigError
+            There is none, or the file is damaged.
+        """
+        return X25519PrivateKey.from_private_bytes(
+            _read_secret(
+                self._file_of(plan_digest),
+                "restore it from where keys are kept; without it no batch of the plan opens",
+            )
+        )
+
+    def destroy_plan_key(self, plan_digest: bytes) -> None:
+        """Remove the key of a plan for good."""
+        self._file_of(plan_digest).unlink(missing_ok=True)
+        _sync_folder(self.path)
+
+    def _file_of(self, plan_digest: bytes) -> Path:
+        return self.path / f"{plan_digest.hex()}.key"
+
+
+def _write_secret(path: Path, secret: bytes) -> None:
+    """Write a new file in one step: after a crash it is whole, or not there."""
+    part = path.with_suffix(f".{os.getpid()}.part")
+    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, secret)
+        os.fsync(file)
+    finally:
+        os.close(file)
+    try:
+        os.link(part, path)
+    finally:
+        part.unlink()
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read_secret(path: Path, fix: str) -> bytes:
+    try:
+        secret = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", field=str(path), fix=fix) from error
+    if len(secret) != _KEY_BYTES:
+        raise ConfigError(f"must have {_KEY_BYTES} bytes", field=str(path), fix=fix)
+    return secret

@@ -1,0 +1,200 @@
+"""The helper's database: plans, batches, reports, and the keys of leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from shared.errors import ConfigError, TransportError
+
+metadata = MetaData()
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("digest", LargeBinary(32), primary_key=True),
+    Column("plan", LargeBinary, nullable=False),
+    Column("accepted", Float, nullable=False),
+    Column("retired", Float),
+)
+"""Plans that this helper has accepted; no other exists for it."""
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("batch_id", LargeBinary(32), primary_key=True),
+    Column("plan_digest", LargeBinary(32), nullable=False, index=True),
+    Column("slot", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("members", LargeBinary(32)),
+    Column("n_reports", BigInteger),
+    Column("n_records", BigInteger),
+    Column("body", LargeBinary),
+)
+"""States: ``open``, ``answered`` (body: masks plus noise), ``acknowledged`` (body: the total)."""
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("sketch_id", LargeBinary(32), primary_key=True),
+    Column("report", LargeBinary(32), nullable=False),
+    Column("report_id", LargeBinary(16), nullable=False),
+    Column("batch_id", LargeBinary(32), nullable=False, index=True),
+    Column("plan_digest", LargeBinary(32), nullable=False, index=True),
+    Column("slot", BigInteger, nullable=False),
+    Column("n_records", BigInteger),
+    Column("seed", LargeBinary(32)),
+    Column("state", String(16), nullable=False),
+)
+"""States: ``accepted`` (its seed is here), ``spent``, ``dropped``. A row stays after its seed: it
+keeps the sketch from joining another batch."""
+
+leader_keys = Table(
+    "leader_keys",
+    metadata,
+    Column("key_hash", LargeBinary(32), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("revoked", Float),
+)
+
+server = Table(
+    "server",
+    metadata,
+    Column("one", Integer, primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("burnt_before", Float, nullable=False),
+)
+"""One row: how often a backup was restored, and the time before which no slot counts any more."""
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=FULL",
+    # A seed that was erased must not stay readable in the file.
+    "PRAGMA secure_delete=ON",
+    "PRAGMA busy_timeout=30000",
+    "PRAGMA foreign_keys=ON",
+)
+
+
+def open_database(address: str) -> Engine:
+    """Open the database, and create its tables.
+
+    Parameters
+    ----------
+    address
+        Path of a SQLite file, or ``postgresql://user@host/name``.
+
+    Raises
+    ------
+    ConfigError
+        The folder does not exist, or the driver is not installed.
+    TransportError
+        The database does not answer.
+    """
+    url = _read_address(address)
+    try:
+        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"needs the module {error.name}",
+            field="database",
+            fix="pip install 'psycopg[binary]', or use a SQLite file",
+        ) from error
+    if engine.dialect.name == "sqlite":
+        _prepare_sqlite(engine)
+    with _mapped_errors():
+        metadata.create_all(engine)
+    with write(engine) as connection:
+        if connection.execute(server.select()).first() is None:
+            connection.execute(server.insert().values(one=1, generation=0, burnt_before=0.0))
+    return engine
+
+
+def _read_address(address: str) -> str:
+    if "://" not in address:
+        path = Path(address).absolute()
+        if not path.parent.is_dir():
+            raise ConfigError(
+                f"would lie in {path.parent}, which is not a folder",
+                field="database",
+                fix="make the folder, or correct the path",
+            )
+        return f"sqlite:///{path}"
+    url = make_url(address)
+    if url.get_backend_name() == "postgresql" and url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    return url.render_as_string(hide_password=False)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def set_pragmas(connection: Any, _record: Any) -> None:
+        # The driver would begin transactions late.
+        connection.isolation_level = None
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer locks at once: one that began by reading cannot wait for the lock.
+        is_writing = connection.get_execution_options().get("helper_write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+@contextmanager
+def write(engine: Engine) -> Iterator[Connection]:
+    """Run one transaction, and leave nothing of it in a log that outlives it.
+
+    Raises
+    ------
+    TransportError
+        The database does not answer.
+    """
+    with _mapped_errors():
+        with engine.execution_options(helper_write=True).begin() as connection:
+            yield connection
+        if engine.dialect.name == "sqlite":
+            # Erased seeds would stay in the write-ahead log.
+            with engine.connect() as connection:
+                raw = connection.connection.driver_connection
+                if raw is not None:
+                    connection.rollback()
+                    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextmanager
+def _mapped_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise _unavailable() from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise _unavailable() from error
+        raise
+
+
+def _unavailable() -> TransportError:
+    return TransportError(
+        "does not answer", field="database", fix="check that it is running, and its disk"
+    )

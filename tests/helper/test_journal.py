@@ -1,0 +1,132 @@
+"""The journal of answers, and databases that were restored from backups."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from helper.journal import Entry, Journal
+from shared.errors import ConfigError, HelperRestoredError
+from tests.helper.conftest import HOUR, World
+
+ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32))
+
+
+def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = Journal.open(path)
+    for entry in (ENTRY, Entry(kind="restored", values=("1",)), ENTRY):
+        journal.append(entry)
+
+    assert Journal.open(path).entries == journal.entries
+
+
+def test_a_last_line_that_a_crash_cut_off_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal.open(path).append(ENTRY)
+    whole = path.read_bytes()
+    Journal.open(path).append(Entry(kind="answer", values=("01" * 32, "02" * 32, "03" * 32)))
+    path.write_bytes(path.read_bytes()[:-7])
+
+    assert Journal.open(path).entries == [ENTRY]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("place", [0, 70, 140, -5])
+def test_an_altered_line_is_found(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "journal"
+    journal = Journal.open(path)
+    journal.append(ENTRY)
+    journal.append(Entry(kind="restored", values=("1",)))
+    data = bytearray(path.read_bytes())
+    data[place] = ord("x")
+    path.write_bytes(bytes(data))
+
+    with pytest.raises(ConfigError, match="was altered, or a line before it is missing"):
+        Journal.open(path)
+
+
+def test_a_missing_line_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = Journal.open(path)
+    journal.append(ENTRY)
+    journal.append(Entry(kind="restored", values=("1",)))
+    path.write_text(path.read_text().split("\n", 1)[1])
+
+    with pytest.raises(ConfigError, match="at line 1"):
+        Journal.open(path)
+
+
+def answer(world: World, *, slot: int = 0) -> None:
+    reports = [world.report(100 * slot + i, slots=(slot, slot)) for i in range(3)]
+    key = world.key(slot=slot)
+    world.check(reports, key)
+    world.commit(reports, key)
+
+
+def test_a_helper_that_was_not_restored_serves(world: World) -> None:
+    world.batches.require_up_to_date()
+    answer(world)
+    world.restart()
+    world.batches.require_up_to_date()
+
+
+def test_a_line_that_a_crash_kept_out_is_written_at_the_next_start(world: World) -> None:
+    answer(world)
+    journal = world.folder / "helper.journal"
+    whole = journal.read_bytes()
+    journal.unlink()
+    world.restart()
+
+    world.batches.require_up_to_date()
+
+    assert journal.read_bytes() == whole
+
+
+def test_a_restored_database_does_not_serve_until_its_operator_says_so(
+    sqlite_world: World,
+) -> None:
+    world = sqlite_world
+    waiting = [world.report(50 + i) for i in range(2)]
+    world.check(waiting, world.key(number=1))
+    world.close()
+    backup = world.folder / "backup.db"
+    shutil.copy(world.folder / "helper.db", backup)
+    world.restart()
+    answer(world)
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+    world.restart()
+
+    with pytest.raises(HelperRestoredError, match="a backup was restored"):
+        world.batches.require_up_to_date()
+    assert world.batches.mark_restored() == 2
+    world.restart()
+    world.batches.require_up_to_date()
+
+    # What the database forgot is burnt, with all other reports of the slot; later slots count.
+    assert world.check([world.report(i) for i in range(3)]) == ["burnt"] * 3
+    assert world.check([world.report(100, slots=(1, 1))], world.key(slot=1)) == ["burnt"]
+    world.time += HOUR
+    assert world.check([world.report(200, slots=(2, 2))], world.key(slot=2)) == ["accepted"]
+
+
+def test_a_database_that_was_restored_twice_is_found_again(sqlite_world: World) -> None:
+    world = sqlite_world
+    world.close()
+    backup = world.folder / "backup.db"
+    shutil.copy(world.folder / "helper.db", backup)
+    world.restart()
+    world.batches.mark_restored()
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+    world.restart()
+
+    with pytest.raises(HelperRestoredError):
+        world.batches.require_up_to_date()
