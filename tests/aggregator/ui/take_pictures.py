@@ -172,7 +172,7 @@ def reduce_colours(path: Path) -> None:
     palette = parts[np.argsort(-counts)[:256]]
     nearest = np.array([((palette - one) ** 2).sum(axis=1).argmin() for one in parts])
     lines = nearest[index].reshape(packed.shape).astype(np.uint8)
-    height, width = lines.shape
+    height, width = packed.shape[:2]
     # A line begins with its filter; indices do best without one.
     raw = np.concatenate([np.zeros((height, 1), np.uint8), lines], axis=1).tobytes()
     chunks = (
