@@ -524,6 +524,24 @@ class DecodeRecord(JobRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PosteriorRecord:
+    """The densities behind a decode.
+
+    Parameters
+    ----------
+    n_records
+        Number of the records that they are about.
+    content
+        Bytes of :func:`learning.answers.packing.pack_posterior`.
+    """
+
+    decode_id: bytes
+    study_id: bytes
+    n_records: int
+    content: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnalysisRecord(JobRecord):
     """An analysis: a comparison, a timeline, groups, or the health of devices.
 

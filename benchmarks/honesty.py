@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ from benchmarks.rows import Row, create_parser, print_rows, read_count, read_pag
 from learning.decoding.judging import FEATURES, compute_features
 from learning.decoding.verdict import OFFSET
 
+T = TypeVar("T")
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
 N_SHAPES = 60
@@ -74,13 +76,24 @@ def collect(
     Decodes kept in the file by an earlier run are not repeated.
     """
     tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
-    found: dict[Task, list[HonestTrial]] = {}
+    return collect_tasks(tasks, _run_task, n_processes=n_processes, kept=kept)
+
+
+def collect_tasks(
+    tasks: Sequence[Task],
+    run_task: Callable[[Task], list[T]],
+    *,
+    n_processes: int = 1,
+    kept: Path | None = None,
+) -> list[T]:
+    """Run tasks, except those that an earlier run has kept in the file."""
+    found: dict[Task, list[T]] = {}
     if kept is not None and kept.exists():
         found = pickle.loads(kept.read_bytes())
     left = [task for task in tasks if task not in found]
-    with show_progress(n_shapes) as bar, _open_pool(n_processes) as run:
-        bar.report("", n_shapes - len(left))
-        for task, trials in zip(left, run(_run_task, left), strict=True):
+    with show_progress(len(tasks)) as bar, _open_pool(n_processes) as run:
+        bar.report("", len(tasks) - len(left))
+        for task, trials in zip(left, run(run_task, left), strict=True):
             bar.report(task[1], 1)
             found[task] = trials
             if kept is not None:
@@ -102,7 +115,7 @@ def _run_task(task: Task) -> list[HonestTrial]:
 
 
 @contextmanager
-def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[list[HonestTrial]]]]:
+def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
     """Yield a ``map`` over processes of one thread each; the built-in one for one process."""
     if n_processes == 1:
         yield map

@@ -25,6 +25,7 @@ from aggregator.services.results.answers import read_version
 from shared.structure import structure
 from shared.wire import Problem
 from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 from shared.wire.bodies.studies import Paged
 
@@ -101,6 +102,20 @@ async def get_decode(decode: Identity, services: ServicesDep) -> Response:
 async def cancel_decode(decode: Identity, services: ServicesDep) -> DecodeBody:
     """Cancel a decode; one that has ended stays as it is."""
     return to_body(await services.decodes.cancel(bytes.fromhex(decode)))
+
+
+@router.post(
+    "/decodes/{decode}/questions",
+    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid"),
+)
+async def ask_questions(
+    decode: Identity, body: QuestionsRequest, services: ServicesDep
+) -> AnswersBody:
+    """Answer questions on the records behind a decode, from its stored density.
+
+    Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
+    """
+    return await services.decodes.ask(bytes.fromhex(decode), body)
 
 
 def to_selection(body: SnapshotRequest) -> Selection:

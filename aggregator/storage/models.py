@@ -315,6 +315,18 @@ class Decode(Job, Base):
     seed: Mapped[int]
 
 
+class Posterior(Base):
+    """Densities behind decodes, which answer questions; see ``learning.answers.packing``."""
+
+    __tablename__ = "posteriors"
+    __table_args__ = (Index(None, "study_id"),)
+
+    decode_id: Mapped[bytes] = mapped_column(ForeignKey("decodes.decode_id"), primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    n_records: Mapped[int]
+    content: Mapped[bytes]
+
+
 class Analysis(Job, Base):
     """Analyses, which are a queue of jobs too."""
 

@@ -37,6 +37,8 @@ from shared.wire.bodies.analyses import (
     WindowBody,
 )
 
+_LEAST_P = 1e-4
+
 timeline = typer.Typer(**SETTINGS)
 groups = typer.Typer(**SETTINGS)
 app = typer.Typer(
@@ -53,7 +55,11 @@ Shift = Annotated[
     float, typer.Option(min=0.0, help="Smallest size of an alarm, in the plan's scales.")
 ]
 Identity = Annotated[
-    str, typer.Argument(metavar="ANALYSIS", help="Its id (`sfumato analysis list STUDY`).")
+    str,
+    typer.Argument(
+        metavar="ANALYSIS",
+        help="Its id, or 6 or more first digits of it (`sfumato analysis list`).",
+    ),
 ]
 
 
@@ -159,9 +165,9 @@ def _show(client: Client, analysis_id: Identity) -> Answer:
     found = client.analysis_state(analysis_id)
     yield found
     if found.state == "succeeded":
-        yield from describe(Analysis(client, analysis_id, KINDS[found.kind]).wait())
+        yield from describe(Analysis(client, found.analysis_id, KINDS[found.kind]).wait())
         return
-    yield f"{found.kind} {analysis_id}: {found.state}, {found.progress:.0%} done"
+    yield f"{found.kind} {found.analysis_id}: {found.state}, {found.progress:.0%} done"
     if found.n_workers == 0:
         yield "  no worker is there: start one with `sfumato worker`"
     if found.problem:
@@ -172,7 +178,7 @@ def _show(client: Client, analysis_id: Identity) -> Answer:
 def _watch(client: Client, analysis_id: Identity, timeout: Timeout = None) -> Answer:
     """Follow an analysis until it ends, and print its result."""
     found = client.analysis_state(analysis_id)
-    return follow(Analysis(client, analysis_id, KINDS[found.kind]), timeout)
+    return follow(Analysis(client, found.analysis_id, KINDS[found.kind]), timeout)
 
 
 @command(app, "cancel", "sfumato analysis cancel ANALYSIS")
@@ -180,7 +186,7 @@ def _cancel(client: Client, analysis_id: Identity) -> Answer:
     """Cancel an analysis. One that has ended stays as it is."""
     found = client.cancel_analysis(analysis_id)
     yield found
-    yield f"{found.kind} {analysis_id}: {found.state}"
+    yield f"{found.kind} {found.analysis_id}: {found.state}"
 
 
 def follow(running: Analysis[Any], timeout: float | None) -> Answer:
@@ -252,9 +258,9 @@ def _tabulate_windows(result: Timeline) -> Table:
     for heading in ("records", "SNR", "p", "size"):
         table.add_column(heading, justify="right")
     for number, window in enumerate(result.body.windows):
-        mark = "*" if window.is_alarm else "change" if number in changed else ""
+        marks = ("*" if window.is_alarm else "", "change" if number in changed else "")
         table.add_row(
-            mark,
+            " ".join(filter(None, marks)),
             f"{window.start[:10]} {window.start[11:16]}",
             _show_slots(window),
             *([Text(window.doubt, style="dim")] if window.doubt else _list_figures(window)),
@@ -272,9 +278,14 @@ def _list_figures(window: WindowBody) -> list[str]:
     return [
         f"{window.n_records:,}",
         _format(window.snr, ".3g"),
-        _format(window.p, ".2g"),
+        _show_p(window.p),
         "" if window.size is None else f"{window.size:.2f} +- {window.size_error:.2f}",
     ]
+
+
+def _show_p(p: float | None) -> str:
+    # Smaller ones are extrapolated too far to be figures.
+    return "< 1e-4" if p is not None and p < _LEAST_P else _format(p, ".2g")
 
 
 def _format(value: float | None, form: str) -> str:
@@ -291,7 +302,7 @@ def _tabulate_groups(result: Groups) -> Table:
             Text(values[pair.first]),
             Text(values[pair.second]),
             f"{pair.size:.2f} +- {pair.size_error:.2f}",
-            f"{pair.p:.2g}",
+            _show_p(pair.p),
         )
     return table
 
@@ -307,7 +318,7 @@ def _list_health(device: DeviceHealthBody) -> tuple[str, ...]:
     lamps = [name for name, is_lit in vars(device.lamps).items() if is_lit]
     return (
         ", ".join(lamps) or "-",
-        _format(device.p_content, ".2g"),
+        _show_p(device.p_content),
         _format(device.size, ".2f"),
         _format(device.snr, ".2g"),
         str(device.n_sketches),

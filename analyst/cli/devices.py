@@ -14,7 +14,9 @@ from shared.command import SETTINGS
 from shared.wire.bodies.studies import DeviceBody, DeviceDetailsBody
 
 app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
-Device = Annotated[str, typer.Argument(metavar="DEVICE", help="Its id (`sfumato device list`).")]
+Device = Annotated[
+    str, typer.Argument(metavar="DEVICE", help="Its id, or 6 or more first digits of it.")
+]
 Reason = Annotated[str, typer.Option(help="Kept with the device and in the audit log.")]
 
 
@@ -46,7 +48,7 @@ def _exclude(client: Client, device_id: Device, reason: Reason) -> Answer:
     """Subtract all sketches of a device from every sum. Later ones are refused."""
     done = client.exclude_device(device_id, reason=reason)
     yield done
-    yield f"device {device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
+    yield f"device {done.device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
     if done.n_kept:
         yield f"{done.n_kept} stay in the sums: their bytes were dropped before"
 

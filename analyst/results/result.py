@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from analyst.periods import describe_slots
 from analyst.results.assigning import Assignment
 from analyst.results.files import read_file, seal, write_file
 from analyst.results.showing import describe_as_html
 from analyst.results.tables import make_frame, read_records
+from learning.answers.errors import describe_errors
+from learning.answers.questions import Inquiry
 from learning.decoding.solution import Solution
 from shared.errors import ConfigError, DecodingError, MethodError
 from shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
@@ -25,6 +28,7 @@ from shared.wire import error_from_problem
 from shared.wire.bodies.declaring import SearchBox, make_body
 from shared.wire.bodies.results import (
     BandBody,
+    BarsBody,
     ChoiceBody,
     DecodeBody,
     DimensionBody,
@@ -44,6 +48,7 @@ FINAL_STATES = ("succeeded", "failed", "cancelled")
 UNUSABLE = "do not use"
 """The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
 _NO_VERDICT = VerdictBody(word="doubtful", sentence="no verdict was given")
+_NO_BARS = BarsBody(word="none", sentence="the decoder finds no error bars")
 _NO_BOX: Mapping[str, Sequence[float]] = {}
 
 
@@ -64,6 +69,9 @@ class DecodeResult:
     decode_id, seed
         Identity of the decode, empty without a server; and the seed of its random starts, if any
         is known.
+    posterior
+        Answers questions on the density; None for a result of a server, which answers them by
+        ``Client.ask``. It is not saved.
     """
 
     body: ResultBody
@@ -72,6 +80,7 @@ class DecodeResult:
     snapshot: SnapshotBody | None = None
     decode_id: str = ""
     seed: int | None = None
+    posterior: Inquiry | None = None
 
     @classmethod
     def of_solution(
@@ -84,6 +93,7 @@ class DecodeResult:
         privacy: str | None = None,
         search_box: Mapping[str, Sequence[float]] = _NO_BOX,
         seed: int | None = None,
+        posterior: Inquiry | None = None,
     ) -> Self:
         """Return the result of a solver on this machine.
 
@@ -119,8 +129,9 @@ class DecodeResult:
             resolved=None if evidence is None else evidence.resolved.tolist(),
             privacy=promise if privacy is None else replace(promise, statement=privacy),
             seconds=seconds,
+            **describe_errors(plan, solution),
         )
-        return cls(body, plan, seed=seed)
+        return cls(body, plan, seed=seed, posterior=posterior)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,6 +169,26 @@ class DecodeResult:
         """Whether each centroid can be told from noise: ``(k,)``; None if that is not known."""
         found = self.body.resolved
         return None if found is None else np.array(found, dtype=np.bool_)
+
+    @cached_property
+    def centroid_errors(self) -> Floats | None:
+        """Standard errors of the centroids: ``(k, d)``; None where no bars are shown.
+
+        1.645 of them either way are a 90 % bar; :attr:`bars` tells what it means.
+        """
+        found = self.body.centroid_errors
+        return None if found is None else _freeze(np.array(found, dtype=np.float64))
+
+    @cached_property
+    def weight_errors(self) -> Floats | None:
+        """Standard errors of the weights: ``(k,)``; None where no bars are shown."""
+        found = self.body.weight_errors
+        return None if found is None else _freeze(np.array(found, dtype=np.float64))
+
+    @property
+    def bars(self) -> BarsBody:
+        """Kind of the error bars, "stated", "rough" or "none", and what they mean."""
+        return self.body.bars or _NO_BARS
 
     @property
     def verdict(self) -> str:
@@ -235,6 +266,17 @@ class DecodeResult:
     def snapshot_id(self) -> str:
         """Identity of the snapshot; empty without a server."""
         return "" if self.snapshot is None else self.snapshot.snapshot_id
+
+    @property
+    def selection(self) -> str:
+        """The period and the labels that were chosen, in words; empty for all sketches."""
+        if self.snapshot is None:
+            return ""
+        chosen = self.snapshot.selection
+        is_bounded = not chosen.first_slot is chosen.last_slot is None
+        slots = describe_slots(self.plan.window, chosen.first_slot, chosen.last_slot)
+        labels = [f"{name} = {value}" for name, value in chosen.labels.items()]
+        return ", ".join([*([slots] if is_bounded else []), *labels])
 
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the cluster of each record, 0 to k - 1: shape ``(n,)``; -1 for a missing value.

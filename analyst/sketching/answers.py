@@ -16,6 +16,9 @@ from analyst.sketching.sketch_file import SketchFile
 from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.histograms import describe_calibration, describe_histogram
 from learning.answers.moments import describe_moments
+from learning.answers.questions import Inquiry
+from learning.decoding.densities import Posterior
+from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
@@ -164,4 +167,11 @@ class LocalSketches:
             privacy=None if self.is_private else NOT_PRIVATE,
             search_box=solved.search_box,
             seed=seed,
+            posterior=self._find_posterior(solved.solution.posterior),
         )
+
+    def _find_posterior(self, posterior: Posterior | None) -> Inquiry | None:
+        if posterior is None:
+            return None
+        n_records = count_records(self.plan, self.totals).n_records
+        return Inquiry(plan=self.plan, posterior=posterior, n_records=n_records)

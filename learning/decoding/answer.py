@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from learning.decoding.bars import TRUSTED, describe_bars
 from learning.decoding.density import GaussianMixture
 from learning.decoding.diagnosis import (
     Diagnosis,
@@ -14,10 +15,12 @@ from learning.decoding.ellipsoids import Ellipsoids
 from learning.decoding.gathering import gather_evidence
 from learning.decoding.gaussians import Target
 from learning.decoding.judging import judge
+from learning.decoding.keeping import describe_posterior
 from learning.decoding.ladder import Candidate
 from learning.decoding.levenberg import Fitted
-from learning.decoding.pooling import Clusters
+from learning.decoding.pooling import Clusters, Member
 from learning.decoding.problem import DecodingProblem, Vector
+from learning.decoding.responses import Responses, measure_spreads
 from learning.decoding.solution import Solution
 
 __all__ = ["assemble_pooled_solution", "describe_density"]
@@ -30,6 +33,8 @@ def assemble_pooled_solution(
     candidates: Sequence[Candidate],
     clusters: Clusters,
     *,
+    members: Sequence[Member],
+    responses: Responses,
     plan_unit: Vector,
     solver: str,
 ) -> Solution:
@@ -46,13 +51,16 @@ def assemble_pooled_solution(
     candidates : sequence of Candidate
         All models, by rising PRESS; the residual is that of the first.
     clusters : Clusters
-        Clusters from k-means on the pool.
+        Clusters from k-means on the pool, the heaviest first.
+    members : sequence of Member
+        The pool.
+    responses : Responses
+        Centroids that single members would give.
     plan_unit : float64 (d,)
         The plan's scale, data units.
     solver : str
         Name and version.
     """
-    clusters = clusters.sort()
     best, m = candidates[0], problem.n_frequencies
     fitted = best.fitted.atoms
     centroids = np.clip(
@@ -74,6 +82,8 @@ def assemble_pooled_solution(
     evidence = gather_evidence(
         problem, target, candidates, clusters, agreement=agreement, plan_unit=plan_unit
     )
+    verdict = judge(problem, evidence)
+    moves, changes = measure_spreads(clusters, responses)
     return Solution(
         centroids=centroids,
         weights=clusters.shares,
@@ -89,7 +99,20 @@ def assemble_pooled_solution(
         spreads=problem.unit * clusters.spreads,
         mixture=describe_density(problem, _find_unslanted(candidates)),
         evidence=evidence,
-        verdict=judge(problem, evidence),
+        verdict=verdict,
+        posterior=describe_posterior(
+            problem,
+            members,
+            doubt=evidence.residual_deviations,
+            held_out=evidence.held_out,
+            is_trusted=verdict.word in TRUSTED,
+        ),
+        bars=describe_bars(
+            evidence,
+            verdict,
+            centroid_spreads=problem.unit * moves,
+            weight_spreads=changes,
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from learning.decoding.problem import Vector
 
-__all__ = ["ClusterChoice"]
+__all__ = ["Caution", "ClusterChoice"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,3 +34,23 @@ class ClusterChoice:
     most: int
     reaches_floor: bool
     statement: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Caution:
+    """Expected SSE and agreement by number of clusters.
+
+    Parameters
+    ----------
+    counts : tuple of int
+        Numbers of clusters, rising.
+    sses : tuple of float
+        Expected mean squared distance to the nearest centroid, over that to the mean; distances in
+        the plan's scales.
+    agreements : tuple of float
+        Mean adjusted Rand index between clusters from two halves of the draws, on common samples.
+    """
+
+    counts: tuple[int, ...]
+    sses: tuple[float, ...]
+    agreements: tuple[float, ...]

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from learning.decoding.answer import assemble_pooled_solution
+from learning.decoding.cautions import choose_counts, compute_caution
 from learning.decoding.choice import ClusterChoice
 from learning.decoding.choosing import choose_n_clusters
 from learning.decoding.ensemble import fit_clusters
@@ -17,6 +18,7 @@ from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
 from learning.decoding.ladder import climb
 from learning.decoding.pooling import choose_members, pool_clusters
 from learning.decoding.problem import DecodingProblem
+from learning.decoding.responses import respond
 from learning.decoding.settings import check_count, check_flag
 from learning.decoding.solution import Solution
 from learning.decoding.solver import Monitor
@@ -92,6 +94,12 @@ class MixtureDecoder:
             if word in ("sound", "rough") or n_clusters == 1:
                 break
             n_clusters = max(1, n_clusters * 2 // 3)
+        if solution.posterior is not None:
+            counts = choose_counts(n_clusters, int(problem.n_clusters))
+            caution = compute_caution(
+                solution.posterior, counts, unit=problem.unit, rng=rng.spawn(1)[0], monitor=monitor
+            )
+            solution = replace(solution, caution=caution)
         monitor.reach(1.0)
         if n_clusters == asked:
             return replace(solution, choice=choice)
@@ -119,7 +127,7 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        for_fits, for_ladder, for_members, for_pool = rng.spawn(4)
+        for_fits, for_ladder, for_members, for_pool, for_bars = rng.spawn(5)
         target = prepare_target(problem)
         fits = fit_clusters(
             target,
@@ -133,9 +141,25 @@ class MixtureDecoder:
         best = min(fits, key=lambda fit: fit.objective)
         clusters = pool_clusters(
             target, members, best.atoms.centres, rng=for_pool, monitor=monitor.part(0.9, 1.0)
+        ).sort()
+        responses = respond(
+            members,
+            clusters,
+            lower=target.lower,
+            upper=target.upper,
+            rng=for_bars,
+            monitor=monitor,
         )
         solution = assemble_pooled_solution(
-            problem, target, fits, candidates, clusters, plan_unit=stated.unit, solver=self.name
+            problem,
+            target,
+            fits,
+            candidates,
+            clusters,
+            members=members,
+            responses=responses,
+            plan_unit=stated.unit,
+            solver=self.name,
         )
         monitor.reach(1.0)
         return solution

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.choice import ClusterChoice
+from learning.decoding.bars import Bars
+from learning.decoding.choice import Caution, ClusterChoice
+from learning.decoding.densities import Posterior
 from learning.decoding.density import GaussianMixture
 from learning.decoding.diagnosis import (
     Diagnosis,
@@ -65,6 +67,13 @@ class Solution:
         Evidence for the verdict; None from a solver of point masses.
     verdict : Verdict, optional
         How far to trust the answer.
+    posterior : Posterior, optional
+        Densities that agree with the sketch, which answer questions; None from a solver of point
+        masses, and where they would be too large to keep.
+    bars : Bars, optional
+        Error bars of centroids and weights; None from a solver of point masses.
+    caution : Caution, optional
+        Expected SSE and stability around the number of clusters, if the solver chose it.
     """
 
     centroids: Vector
@@ -83,6 +92,9 @@ class Solution:
     choice: ClusterChoice | None = None
     evidence: Evidence | None = None
     verdict: Verdict | None = None
+    posterior: Posterior | None = None
+    bars: Bars | None = None
+    caution: Caution | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ import pytest
 from analyst import Client
 from analyst.client import Decode
 from analyst.client.synchronous.connection import Connection
+from analyst.questions import make_questions
 from shared.errors import (
     ConfigError,
     DecodingError,
@@ -171,10 +172,12 @@ ARGUMENTS: dict[str, Any] = {
     "label": "site",
     "search_box": {"flow": (0, 1)},
     "key_id": ID[:16],
+    "reference": ID[:8],
     "scope": "analyst",
     "message": b"",
     "reason": "r",
     "n_clusters": 2,
+    "questions": make_questions(marginals=["flow"]),
     "seconds": 0.0,
     "schedule_id": ID,
     "alarm_id": ID,

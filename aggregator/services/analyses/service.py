@@ -40,6 +40,9 @@ class AnalysisWork:
         """Return the answer as a document."""
         return asdict(self.kind.describe(self.inputs, self.request, answer))
 
+    async def store(self, transaction: Transaction, answer: Any) -> None:
+        """Store nothing more."""
+
 
 class AnalysisService(Service):
     """Queues analyses, shows them and cancels them."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from aggregator.records import SnapshotRecord
+from learning.answers.errors import describe_errors
 from learning.clustering.posing import pose_grid
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
@@ -92,6 +93,7 @@ def describe_solution(
         warnings=[*_list_uncovered(plan, snapshot), *solution.warnings],
         snr=snapshot.snr,
         centroids=plan.space.encoder.decode(solution.centroids).tolist(),
+        **describe_errors(plan, solution),
         quality=quality,
         verdict=_to_body(VerdictBody, verdict),
         band=None if verdict is None else describe_band(verdict, verdict.describe_band()),

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from aggregator.records import DecodeRecord, PageKey, Selection, SnapshotRecord
+from aggregator.records import (
+    DecodeRecord,
+    PageKey,
+    PosteriorRecord,
+    Selection,
+    SnapshotRecord,
+)
 from aggregator.services.plans import require_known, require_study
 from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Transaction
+from learning.answers.packing import pack_posterior, unpack_posterior
+from learning.answers.questions import Inquiry
 from learning.clustering.registry import choose_solver, create_any_solver
 from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
@@ -22,8 +32,11 @@ from learning.estimate.search_box import Stated, check_search_box
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.plan import SketchPlan
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 
 _DOMAIN = "sfumato/v1/decode"
+_MOST_INQUIRIES = 32
+"""Densities of recent questions that are kept in memory, about a megabyte each at most."""
 
 Setting = int | float | bool | str
 
@@ -76,13 +89,27 @@ class DecodeWork:
             )
         )
 
+    async def store(self, transaction: Transaction, answer: Solution) -> None:
+        """Store the densities behind the solution, which answer questions."""
+        if answer.posterior is None:
+            return
+        await transaction.add_posterior(
+            PosteriorRecord(
+                decode_id=self.decode.decode_id,
+                study_id=self.decode.study_id,
+                n_records=self.snapshot.n_records,
+                content=pack_posterior(answer.posterior),
+            )
+        )
+
 
 class DecodeService(Service):
-    """Queues decodes, shows them and cancels them."""
+    """Queues decodes, shows them, cancels them, and answers questions on them."""
 
     def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
         super().__init__(parts)
         self._snapshots = snapshots
+        self._inquiries: OrderedDict[bytes, Inquiry] = OrderedDict()
 
     async def create(
         self,
@@ -201,6 +228,35 @@ class DecodeService(Service):
             await transaction.cancel_job(DecodeRecord, decode_id, now=self._clock.now())
             return await _require_decode(transaction, decode_id)
 
+    async def ask(self, decode_id: bytes, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the density behind a decode; costs no privacy.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such decode.
+        DecodingError
+            It has not succeeded, its decoder keeps no density, or a question is refused.
+        """
+        async with self._store.begin() as transaction:
+            decode = await _require_decode(transaction, decode_id)
+            study = await require_study(transaction, decode.study_id)
+            inquiry = self._inquiries.get(decode_id)
+            found = None if inquiry else await transaction.get_posterior(decode_id)
+        if inquiry is None:
+            if found is None:
+                raise _refuse_question(decode)
+            inquiry = Inquiry(
+                plan=await self._plans.get(study),
+                posterior=unpack_posterior(found.content),
+                n_records=found.n_records,
+            )
+            self._inquiries[decode_id] = inquiry
+        self._inquiries.move_to_end(decode_id)
+        while len(self._inquiries) > _MOST_INQUIRIES:
+            self._inquiries.popitem(last=False)
+        return await asyncio.to_thread(inquiry.answer, questions)
+
     async def prepare(self, decode: DecodeRecord) -> DecodeWork:
         """Load the inputs of a decode, for a worker.
 
@@ -233,6 +289,20 @@ class DecodeService(Service):
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
     return await require_known(
         transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+    )
+
+
+def _refuse_question(decode: DecodeRecord) -> DecodingError:
+    if decode.state == "succeeded":
+        return DecodingError(
+            f"keeps no density: {decode.decoder} finds none, or it was too large",
+            field="decode",
+            fix="decode with the mixture decoder, or with fewer clusters",
+        )
+    return DecodingError(
+        f"must have succeeded, and is {decode.state}",
+        field="decode",
+        fix="wait for it, or request it again",
     )
 
 

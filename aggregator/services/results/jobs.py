@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from aggregator.records import WORKER_SILENCE_S, JobRecord
 from aggregator.services.service import Parts, Service
+from aggregator.storage import Transaction
 from shared.errors import DecodingError, SketchError
 from shared.wire import problem_document
 
@@ -32,6 +33,9 @@ class Work(Protocol):
 
     def describe(self, answer: Any, *, seconds: float) -> dict[str, Any]:
         """Return the answer as a document."""
+
+    async def store(self, transaction: Transaction, answer: Any) -> None:
+        """Store what is kept beside the document, in the transaction that stores it."""
 
 
 Prepare = Callable[[Any], Awaitable[Work]]
@@ -128,7 +132,7 @@ class JobService(Service):
         seconds = max(0.0, now - (job.record.started or now))
         result = work.describe(answer, seconds=seconds)
         async with self._store.begin(write=True) as transaction:
-            return await transaction.finish_job(
+            is_stored = await transaction.finish_job(
                 type(job.record),
                 job.record.job_id,
                 job.token,
@@ -136,6 +140,9 @@ class JobService(Service):
                 now=now,
                 result=result,
             )
+            if is_stored:
+                await work.store(transaction, answer)
+            return is_stored
 
     async def fail(self, job: Job, error: SketchError) -> bool:
         """Store the error of a job; false if the lease is lost."""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aggregator.records import SnapshotRecord
-from aggregator.storage.models import Snapshot
+from aggregator.records import PosteriorRecord, SnapshotRecord
+from aggregator.storage.models import Posterior, Snapshot
 from aggregator.storage.statements.rows import Rows, select_records
 
 
 class SnapshotRows(Rows):
-    """Statements on snapshots."""
+    """Statements on snapshots, and on the densities decoded from them."""
+
+    async def add_posterior(self, record: PosteriorRecord) -> bool:
+        """Store the densities behind a decode."""
+        return await self._add(Posterior, record)
+
+    async def get_posterior(self, decode_id: bytes) -> PosteriorRecord | None:
+        """Return the densities behind a decode."""
+        return await self._find(Posterior, PosteriorRecord, Posterior.decode_id == decode_id)
 
     async def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Store a snapshot."""

@@ -205,9 +205,27 @@ class AsyncAnalyses(AsyncDecodes):
         """Yield the analyses of a study, the newest first, without their results."""
         return self._pages_of(AnalysisEntryBody, study, "analyses")
 
+    async def find_analysis(self, reference: str) -> str:
+        """Return the id of an analysis, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No analysis fits, or more than one; the error lists the candidates.
+        """
+        return await self._find(reference, "analysis", self._list_analyses())
+
+    async def _list_analyses(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for each in self.analyses(study.study_id):
+                yield each.analysis_id, f"{each.kind} of {study.name}"
+
     async def analysis_state(self, analysis_id: str) -> AnalysisBody:
         """Return the state, the progress, and the result or problem of an analysis."""
-        return await self._read(AnalysisBody, "GET", path_of_analysis(analysis_id))
+        path = path_of_analysis(await self.find_analysis(analysis_id))
+        return await self._read(AnalysisBody, "GET", path)
 
     def analysis_events(
         self, analysis_id: str, *, seconds: int | None = None
@@ -228,7 +246,8 @@ class AsyncAnalyses(AsyncDecodes):
 
     async def cancel_analysis(self, analysis_id: str) -> AnalysisBody:
         """Cancel an analysis; one that has ended stays as it is."""
-        return await self._read(AnalysisBody, "DELETE", path_of_analysis(analysis_id))
+        path = path_of_analysis(await self.find_analysis(analysis_id))
+        return await self._read(AnalysisBody, "DELETE", path)
 
 
 class AsyncAnalysis(AsyncJob[AnalysisBody], Generic[R]):

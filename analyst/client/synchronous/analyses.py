@@ -204,9 +204,27 @@ class Analyses(Decodes):
         """Yield the analyses of a study, the newest first, without their results."""
         return self._pages_of(AnalysisEntryBody, study, "analyses")
 
+    def find_analysis(self, reference: str) -> str:
+        """Return the id of an analysis, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No analysis fits, or more than one; the error lists the candidates.
+        """
+        return self._find(reference, "analysis", self._list_analyses())
+
+    def _list_analyses(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for each in self.analyses(study.study_id):
+                yield each.analysis_id, f"{each.kind} of {study.name}"
+
     def analysis_state(self, analysis_id: str) -> AnalysisBody:
         """Return the state, the progress, and the result or problem of an analysis."""
-        return self._read(AnalysisBody, "GET", path_of_analysis(analysis_id))
+        path = path_of_analysis(self.find_analysis(analysis_id))
+        return self._read(AnalysisBody, "GET", path)
 
     def analysis_events(
         self, analysis_id: str, *, seconds: int | None = None
@@ -227,7 +245,8 @@ class Analyses(Decodes):
 
     def cancel_analysis(self, analysis_id: str) -> AnalysisBody:
         """Cancel an analysis; one that has ended stays as it is."""
-        return self._read(AnalysisBody, "DELETE", path_of_analysis(analysis_id))
+        path = path_of_analysis(self.find_analysis(analysis_id))
+        return self._read(AnalysisBody, "DELETE", path)
 
 
 class Analysis(Job[AnalysisBody], Generic[R]):

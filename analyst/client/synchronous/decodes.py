@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from analyst.client.synchronous.jobs import Job
 from analyst.client.synchronous.snapshots import Snapshots
 from analyst.periods import When
+from analyst.questions import Box, make_questions
 from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
+from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 
 
@@ -84,9 +87,31 @@ class Decodes(Snapshots):
         answer = self._read(DecodeBody, "POST", path, request)
         return Decode(self, answer.decode_id)
 
+    def decodes(self, study: str) -> Iterator[DecodeBody]:
+        """Yield the decodes of a study, the newest first, without the large parts of results."""
+        return self._pages_of(DecodeBody, study, "decodes")
+
+    def find_decode(self, reference: str) -> str:
+        """Return the id of a decode, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No decode fits, or more than one; the error lists the candidates.
+        """
+        return self._find(reference, "decode", self._list_decodes())
+
+    def _list_decodes(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for each in self.decodes(study.study_id):
+                yield each.decode_id, f"{study.name}, {each.n_clusters} clusters"
+
     def decode_state(self, decode_id: str) -> DecodeBody:
         """Return the state, the progress, and the result or problem of a decode."""
-        return self._read(DecodeBody, "GET", path_of_decode(decode_id))
+        path = path_of_decode(self.find_decode(decode_id))
+        return self._read(DecodeBody, "GET", path)
 
     def decode_events(
         self, decode_id: str, *, seconds: int | None = None
@@ -122,7 +147,24 @@ class Decodes(Snapshots):
 
     def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
-        return self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
+        path = path_of_decode(self.find_decode(decode_id))
+        return self._read(DecodeBody, "DELETE", path)
+
+    def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        questions
+            From :func:`analyst.questions.make_questions`; :meth:`Decode.ask` makes them.
+
+        Raises
+        ------
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        path = f"{path_of_decode(self.find_decode(decode_id))}/questions"
+        return self._read(AnswersBody, "POST", path, asdict(questions))
 
 
 class Decode(Job[DecodeBody]):
@@ -149,6 +191,40 @@ class Decode(Job[DecodeBody]):
     def cancel(self) -> DecodeBody:
         """Cancel it; if it has ended, it stays as it is."""
         return self._client.cancel(self.decode_id)
+
+    def ask(
+        self,
+        *,
+        ranges: Iterable[Box] = (),
+        quantiles: Iterable[tuple[str, float]] = (),
+        marginals: Iterable[str] = (),
+        means: Iterable[str | tuple[str, Box]] = (),
+        n_points: int = 64,
+        allow_narrow: bool = False,
+    ) -> AnswersBody:
+        """Answer questions on the records behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        ranges, quantiles, marginals, means, n_points, allow_narrow
+            As in :func:`analyst.questions.make_questions`.
+
+        Raises
+        ------
+        ConfigError
+            Nothing is asked.
+        DecodingError
+            The decode has not succeeded or keeps no density, or a question is refused.
+        """
+        asked = make_questions(
+            ranges=ranges,
+            quantiles=quantiles,
+            marginals=marginals,
+            means=means,
+            n_points=n_points,
+            allow_narrow=allow_narrow,
+        )
+        return self._client.ask(self.decode_id, asked)
 
     def wait(
         self,

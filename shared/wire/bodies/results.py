@@ -306,6 +306,34 @@ class EvidenceBody:
 
 
 @body
+class BarsBody:
+    """Whether error bars are shown, and what they mean."""
+
+    word: Literal["stated", "rough", "none"] = member("Kind of the error bars.", "stated")
+    sentence: str = member("What they mean, or why there are none.", "nine in ten bars hold ...")
+
+
+@body
+class StabilityBody:
+    """How far two halves of the densities agree on a number of clusters."""
+
+    n_clusters: int = member("Number of clusters.", 5)
+    agreement: float = member("Mean adjusted Rand index between halves; 1 is the same.", 0.9)
+
+
+@body
+class SseBody:
+    """Expected SSE of a number of clusters."""
+
+    n_clusters: int = member("Number of clusters.", 5)
+    sse: float = member(
+        "Mean squared distance of a record to its centroid, in the plan's scales, over that to the "
+        "mean of all records.",
+        0.4,
+    )
+
+
+@body
 class ResultBody:
     """Centroids with weights, and how far they can be trusted.
 
@@ -324,6 +352,24 @@ class ResultBody:
     weights: list[float] = member("Share of the records at each centroid.", [0.7, 0.3])
     spreads: list[list[float]] | None = member(
         "Standard deviation of each cluster's records, by dimension.", None, default=None
+    )
+    centroid_errors: list[list[float]] | None = member(
+        "Standard errors of the centroids: 1.645 of them either way are a 90 % bar. Null where "
+        "none are shown.",
+        [[0.02], [0.05]],
+        default=None,
+    )
+    weight_errors: list[float] | None = member(
+        "Standard errors of the weights.", [0.01, 0.01], default=None
+    )
+    bars: BarsBody | None = member("What the errors mean.", default=None)
+    stability: list[StabilityBody] | None = member(
+        "Caution on the number of clusters, if the decoder chose it; it chooses nothing.",
+        None,
+        default=None,
+    )
+    sse_curve: list[SseBody] | None = member(
+        "Expected SSE by number of clusters, if the decoder chose it.", None, default=None
     )
     mixture: MixtureBody | None = member("The fitted density.", default=None)
     choice: ChoiceBody | None = member("The choice of the number of clusters.", default=None)
