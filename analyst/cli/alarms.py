@@ -25,9 +25,17 @@ _POLL_S = 0.5
 schedule = typer.Typer(help="Start decodes and timelines again and again.", **SETTINGS)
 alarm = typer.Typer(help="Send alarms of a study to webhooks.", **SETTINGS)
 ScheduleId = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="Its id (`sfumato schedule list`).")
+    str,
+    typer.Argument(
+        metavar="SCHEDULE", help="Its id, or 6 or more first digits (`sfumato schedule list`)."
+    ),
 ]
-AlarmId = Annotated[str, typer.Argument(metavar="ALARM", help="Its id (`sfumato alarm list`).")]
+AlarmId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALARM", help="Its id, or 6 or more first digits (`sfumato alarm list`)."
+    ),
+]
 
 
 @command(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, Literal
 
-from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.references import require_identity
+from analyst.client.asynchronous.studies import AsyncStudies
+from analyst.requests import AsyncStream
 from shared.wire.bodies.alarms import (
     AlarmBody,
     DeliveryBody,
@@ -15,7 +16,7 @@ from shared.wire.bodies.alarms import (
 )
 
 
-class AsyncAlarms(AsyncCalls):
+class AsyncAlarms(AsyncStudies):
     """Calls about schedules and alarms."""
 
     async def create_schedule(
@@ -69,21 +70,21 @@ class AsyncAlarms(AsyncCalls):
 
     async def schedule(self, schedule_id: str) -> ScheduleBody:
         """Return a schedule with its last result."""
-        return await self._read(ScheduleBody, "GET", _path_of_schedule(schedule_id))
+        return await self._read(ScheduleBody, "GET", await self._path_of_schedule(schedule_id))
 
     async def pause_schedule(self, schedule_id: str) -> ScheduleBody:
         """Pause a schedule."""
-        path = _path_of_schedule(schedule_id)
+        path = await self._path_of_schedule(schedule_id)
         return await self._read(ScheduleBody, "PATCH", path, {"state": "paused"})
 
     async def resume_schedule(self, schedule_id: str) -> ScheduleBody:
         """Let a paused schedule go on; starts that it missed are made up by one."""
-        path = _path_of_schedule(schedule_id)
+        path = await self._path_of_schedule(schedule_id)
         return await self._read(ScheduleBody, "PATCH", path, {"state": "active"})
 
     async def remove_schedule(self, schedule_id: str) -> ScheduleBody:
         """Remove a schedule; a job of it that is under way goes on."""
-        return await self._read(ScheduleBody, "DELETE", _path_of_schedule(schedule_id))
+        return await self._read(ScheduleBody, "DELETE", await self._path_of_schedule(schedule_id))
 
     async def create_alarm(
         self, study: str, *, url: str, secret: str | None = None
@@ -107,28 +108,57 @@ class AsyncAlarms(AsyncCalls):
 
     async def alarm(self, alarm_id: str) -> AlarmBody:
         """Return a webhook, with the reason if it was disabled."""
-        return await self._read(AlarmBody, "GET", _path_of_alarm(alarm_id))
+        return await self._read(AlarmBody, "GET", await self._path_of_alarm(alarm_id))
 
     async def test_alarm(self, alarm_id: str) -> DeliveryBody:
         """Send a test message; :meth:`deliveries` shows what came of it."""
-        return await self._read(DeliveryBody, "POST", f"{_path_of_alarm(alarm_id)}/test")
+        return await self._read(DeliveryBody, "POST", f"{await self._path_of_alarm(alarm_id)}/test")
 
     async def enable_alarm(self, alarm_id: str) -> AlarmBody:
         """Enable a webhook that was disabled."""
-        return await self._read(AlarmBody, "PATCH", _path_of_alarm(alarm_id), {"state": "active"})
+        return await self._read(
+            AlarmBody, "PATCH", await self._path_of_alarm(alarm_id), {"state": "active"}
+        )
 
     async def remove_alarm(self, alarm_id: str) -> AlarmBody:
         """Remove a webhook with its messages, sent or not."""
-        return await self._read(AlarmBody, "DELETE", _path_of_alarm(alarm_id))
+        return await self._read(AlarmBody, "DELETE", await self._path_of_alarm(alarm_id))
 
-    def deliveries(self, alarm_id: str) -> AsyncIterator[DeliveryBody]:
+    async def deliveries(self, alarm_id: str) -> AsyncStream[DeliveryBody]:
         """Yield the messages to a webhook, newest first."""
-        return self._pages(DeliveryBody, f"{_path_of_alarm(alarm_id)}/deliveries")
+        path = await self._path_of_alarm(alarm_id)
+        async with aclosing(self._pages(DeliveryBody, f"{path}/deliveries")) as items:
+            async for item in items:
+                yield item
 
+    async def find_schedule(self, reference: str) -> str:
+        """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-def _path_of_schedule(schedule_id: str) -> str:
-    return f"/v1/schedules/{require_identity(schedule_id, 'schedule')}"
+        Digits take a request for each study.
 
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No schedule fits, or more than one; the error lists the candidates.
+        """
+        return await self._find(reference, "schedule", self._list_schedules())
 
-def _path_of_alarm(alarm_id: str) -> str:
-    return f"/v1/alarms/{require_identity(alarm_id, 'alarm')}"
+    async def find_alarm(self, reference: str) -> str:
+        """Return the id of a webhook; as :meth:`find_schedule`."""
+        return await self._find(reference, "alarm", self._list_alarms())
+
+    async def _list_schedules(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for each in self.schedules(study.study_id):
+                yield each.schedule_id, f"{study.name}, {each.kind}"
+
+    async def _list_alarms(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for each in self.alarms(study.study_id):
+                yield each.alarm_id, f"{study.name}, {each.url}"
+
+    async def _path_of_schedule(self, reference: str) -> str:
+        return "/v1/schedules/" + await self.find_schedule(reference)
+
+    async def _path_of_alarm(self, reference: str) -> str:
+        return "/v1/alarms/" + await self.find_alarm(reference)

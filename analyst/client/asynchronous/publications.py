@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.requests import ANSWERS, path_of_decode
+from analyst.client.asynchronous.decodes import AsyncDecodes
+from analyst.requests import ANSWERS
 from shared.wire import SignedResult, decode_published
 from shared.wire.bodies.publications import IdentityBody, PublicationBody
-from shared.wire.bodies.results import DecodeBody
 
 
-class AsyncPublications(AsyncCalls):
+class AsyncPublications(AsyncDecodes):
     """Calls about published results and the key that signs them."""
 
     async def publish(
@@ -33,9 +32,9 @@ class AsyncPublications(AsyncCalls):
         DecodingError
             The verdict is "do not use", and that is not allowed.
         """
-        decode = await self._read(DecodeBody, "GET", path_of_decode(decode_id))
+        decode = await self.decode_state(decode_id)
         path = f"/v1/studies/{decode.study_id}/published"
-        body = {"decode_id": decode_id, "name": name, "allow_unusable": allow_unusable}
+        body = {"decode_id": decode.decode_id, "name": name, "allow_unusable": allow_unusable}
         return await self._read(PublicationBody, "POST", path, body)
 
     def publications(self, study: str) -> AsyncIterator[PublicationBody]:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, Literal
 
-from analyst.client.synchronous.calls import Calls
-from analyst.references import require_identity
+from analyst.client.synchronous.studies import Studies
+from analyst.requests import Stream
 from shared.wire.bodies.alarms import (
     AlarmBody,
     DeliveryBody,
@@ -16,7 +17,7 @@ from shared.wire.bodies.alarms import (
 )
 
 
-class Alarms(Calls):
+class Alarms(Studies):
     """Calls about schedules and alarms."""
 
     def create_schedule(
@@ -70,21 +71,21 @@ class Alarms(Calls):
 
     def schedule(self, schedule_id: str) -> ScheduleBody:
         """Return a schedule with its last result."""
-        return self._read(ScheduleBody, "GET", _path_of_schedule(schedule_id))
+        return self._read(ScheduleBody, "GET", self._path_of_schedule(schedule_id))
 
     def pause_schedule(self, schedule_id: str) -> ScheduleBody:
         """Pause a schedule."""
-        path = _path_of_schedule(schedule_id)
+        path = self._path_of_schedule(schedule_id)
         return self._read(ScheduleBody, "PATCH", path, {"state": "paused"})
 
     def resume_schedule(self, schedule_id: str) -> ScheduleBody:
         """Let a paused schedule go on; starts that it missed are made up by one."""
-        path = _path_of_schedule(schedule_id)
+        path = self._path_of_schedule(schedule_id)
         return self._read(ScheduleBody, "PATCH", path, {"state": "active"})
 
     def remove_schedule(self, schedule_id: str) -> ScheduleBody:
         """Remove a schedule; a job of it that is under way goes on."""
-        return self._read(ScheduleBody, "DELETE", _path_of_schedule(schedule_id))
+        return self._read(ScheduleBody, "DELETE", self._path_of_schedule(schedule_id))
 
     def create_alarm(self, study: str, *, url: str, secret: str | None = None) -> NewAlarmBody:
         """Send the alarms of a study to a webhook; the field ``secret`` cannot be read again.
@@ -106,28 +107,55 @@ class Alarms(Calls):
 
     def alarm(self, alarm_id: str) -> AlarmBody:
         """Return a webhook, with the reason if it was disabled."""
-        return self._read(AlarmBody, "GET", _path_of_alarm(alarm_id))
+        return self._read(AlarmBody, "GET", self._path_of_alarm(alarm_id))
 
     def test_alarm(self, alarm_id: str) -> DeliveryBody:
         """Send a test message; :meth:`deliveries` shows what came of it."""
-        return self._read(DeliveryBody, "POST", f"{_path_of_alarm(alarm_id)}/test")
+        return self._read(DeliveryBody, "POST", f"{self._path_of_alarm(alarm_id)}/test")
 
     def enable_alarm(self, alarm_id: str) -> AlarmBody:
         """Enable a webhook that was disabled."""
-        return self._read(AlarmBody, "PATCH", _path_of_alarm(alarm_id), {"state": "active"})
+        return self._read(AlarmBody, "PATCH", self._path_of_alarm(alarm_id), {"state": "active"})
 
     def remove_alarm(self, alarm_id: str) -> AlarmBody:
         """Remove a webhook with its messages, sent or not."""
-        return self._read(AlarmBody, "DELETE", _path_of_alarm(alarm_id))
+        return self._read(AlarmBody, "DELETE", self._path_of_alarm(alarm_id))
 
-    def deliveries(self, alarm_id: str) -> Iterator[DeliveryBody]:
+    def deliveries(self, alarm_id: str) -> Stream[DeliveryBody]:
         """Yield the messages to a webhook, newest first."""
-        return self._pages(DeliveryBody, f"{_path_of_alarm(alarm_id)}/deliveries")
+        path = self._path_of_alarm(alarm_id)
+        with closing(self._pages(DeliveryBody, f"{path}/deliveries")) as items:
+            for item in items:
+                yield item
 
+    def find_schedule(self, reference: str) -> str:
+        """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-def _path_of_schedule(schedule_id: str) -> str:
-    return f"/v1/schedules/{require_identity(schedule_id, 'schedule')}"
+        Digits take a request for each study.
 
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No schedule fits, or more than one; the error lists the candidates.
+        """
+        return self._find(reference, "schedule", self._list_schedules())
 
-def _path_of_alarm(alarm_id: str) -> str:
-    return f"/v1/alarms/{require_identity(alarm_id, 'alarm')}"
+    def find_alarm(self, reference: str) -> str:
+        """Return the id of a webhook; as :meth:`find_schedule`."""
+        return self._find(reference, "alarm", self._list_alarms())
+
+    def _list_schedules(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for each in self.schedules(study.study_id):
+                yield each.schedule_id, f"{study.name}, {each.kind}"
+
+    def _list_alarms(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for each in self.alarms(study.study_id):
+                yield each.alarm_id, f"{study.name}, {each.url}"
+
+    def _path_of_schedule(self, reference: str) -> str:
+        return "/v1/schedules/" + self.find_schedule(reference)
+
+    def _path_of_alarm(self, reference: str) -> str:
+        return "/v1/alarms/" + self.find_alarm(reference)

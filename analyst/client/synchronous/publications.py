@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analyst.client.synchronous.calls import Calls
-from analyst.requests import ANSWERS, path_of_decode
+from analyst.client.synchronous.decodes import Decodes
+from analyst.requests import ANSWERS
 from shared.wire import SignedResult, decode_published
 from shared.wire.bodies.publications import IdentityBody, PublicationBody
-from shared.wire.bodies.results import DecodeBody
 
 
-class Publications(Calls):
+class Publications(Decodes):
     """Calls about published results and the key that signs them."""
 
     def publish(
@@ -34,9 +33,9 @@ class Publications(Calls):
         DecodingError
             The verdict is "do not use", and that is not allowed.
         """
-        decode = self._read(DecodeBody, "GET", path_of_decode(decode_id))
+        decode = self.decode_state(decode_id)
         path = f"/v1/studies/{decode.study_id}/published"
-        body = {"decode_id": decode_id, "name": name, "allow_unusable": allow_unusable}
+        body = {"decode_id": decode.decode_id, "name": name, "allow_unusable": allow_unusable}
         return self._read(PublicationBody, "POST", path, body)
 
     def publications(self, study: str) -> Iterator[PublicationBody]:

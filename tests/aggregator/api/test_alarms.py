@@ -27,9 +27,11 @@ from aggregator.services.alarms.webhooks import (
     show_secret,
     sign_message,
 )
+from shared.core import SketchAccumulator
 from shared.errors import ConfigError
+from shared.privacy.testing import SeededSource
 from tests.aggregator.databases import open_kind
-from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server, SteppedClock, open_server
 
 pytestmark = pytest.mark.anyio
@@ -571,3 +573,46 @@ async def test_an_event_is_queued_once_whoever_finds_it(server: Server) -> None:
     for expected in (1, 0):
         async with server.store.begin(write=True) as transaction:
             assert await queue_events(transaction, study, events, now=0.0) == expected
+
+
+async def put_window(desk: Desk, study: bytes, number: int, *, shift: float = 0.0) -> None:
+    """Upload the sketch of a window whose records are shifted."""
+    device = Device(1)
+    accumulator = SketchAccumulator(PLAN.statistic_of(device.device_id + b"main"))
+    accumulator.add(draw_records(number) + shift)
+    exact = PLAN.finish_sum(accumulator.sums, 500)
+    sums = PLAN.mechanism.add_noise(exact, SeededSource(number))
+    message = device.message(study, PLAN, sums, sequence=number, slots=(480 + number,) * 2)
+    assert (await desk.put(study, *message)).status_code == 201
+
+
+async def test_a_window_that_differs_is_found_by_a_scheduled_timeline_and_sent(
+    server: Server,
+) -> None:
+    # Everything is seeded, so this is one case and no statistic: it alarms or not for good.
+    async with receiving() as receiver:
+        desk, study = server.desk, await server.desk.publish(PLAN)
+        await desk.enrol(study, Device(1))
+        await create_alarm(desk, study, receiver.url)
+        made = await schedule(desk, study, n_clusters=3, kind="timeline", settings={})
+        for shifts in ((0.0,) * 6, (1.5,)):
+            first = 0 if len(shifts) > 1 else 6
+            for i, shift in enumerate(shifts):
+                await put_window(desk, study, first + i, shift=shift)
+            await server.services.scheduler.run_due()
+            job = await server.services.jobs.take(lease_s=600.0)
+            assert job is not None
+            work = await server.services.jobs.prepare(job)
+            answer = work.solve(progress=lambda _: None, cancelled=lambda: False)
+            assert await server.services.jobs.succeed(job, work, answer)
+            await server.services.scheduler.run_due()
+            await send_due(server)
+            found = [] if first == 0 else ["timeline.alarm", "timeline.change_point"]
+            assert sorted(receiver.types) == found
+            server.clock.seconds += DAY
+        bodies = [json.loads(body) for _, body in receiver.messages]
+        (data,) = (body["data"] for body in bodies if body["type"] == "timeline.alarm")
+        result = (await desk.read(f"/v1/analyses/{data['job_id']}"))["result"]
+        assert data["start"] == result["windows"][-1]["start"]
+        assert data["schedule_id"] == made["schedule_id"]
+        assert data["words"][0].startswith("the records from 1970-01-21T06:00:00")
