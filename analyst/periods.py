@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from shared.errors import ConfigError
 from shared.plan.parts import WindowRule
 
 When = date | datetime | str
 """A day, a month (`2013-03`) or a time with its zone; text is ISO 8601."""
+
+
+class Choice(TypedDict, total=False):
+    """A selection of sketches: times, or slots; and labels that a device must have."""
+
+    start: When | None
+    end: When | None
+    first_slot: int | None
+    last_slot: int | None
+    labels: Mapping[str, str] | None
+
 
 _MONTH = re.compile(r"\d{4}-\d{2}")
 _EXAMPLES = "such as 2013-03-01 (a day), 2013-03 (a month) or 2013-03-01T06:00+01:00"
@@ -142,6 +153,23 @@ def make_selection(
     if start is not None or end is not None:
         first_slot, last_slot = find_slots(window, start, end)
     return {"first_slot": first_slot, "last_slot": last_slot, "labels": dict(labels or {})}
+
+
+def require_choice(choice: Choice, field: str) -> Choice:
+    """Return a selection whose members are known.
+
+    Raises
+    ------
+    ConfigError
+        It has another member.
+    """
+    if others := sorted({*choice} - Choice.__annotations__.keys()):
+        raise ConfigError(
+            "is not a known member",
+            field=f"{field}.{others[0]}",
+            fix=f"use: {', '.join(Choice.__annotations__)}",
+        )
+    return choice
 
 
 def describe_slots(window: WindowRule, first: int | None, last: int | None) -> str:

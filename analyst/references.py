@@ -20,6 +20,11 @@ def is_identity(reference: str) -> bool:
     return _IDENTITY.fullmatch(reference) is not None
 
 
+def is_beginning(reference: str) -> bool:
+    """Return whether a reference may be the first digits of an id."""
+    return _BEGINNING.fullmatch(reference) is not None
+
+
 def require_identity(reference: str, field: str, n_digits: int = 64) -> str:
     """Return an id that is complete; ids of API keys have 16 digits.
 
@@ -65,20 +70,72 @@ def choose_study(reference: str, studies: Iterable[tuple[str, str]]) -> str:
         raise ConfigError(
             f"{reference!r} fits {len(found)} studies",
             field="study",
-            fix=f"write more digits of one: {_describe(found)}",
+            fix=f"write more digits of one: {_describe(found, 'sfumato study list')}",
         )
     raise NotFoundError(
         f"{reference!r} is neither a study's name nor {LEAST_DIGITS} or more first digits of one",
         field="study",
-        fix=f"use one of: {_describe(every)}" if every else "publish one: `sfumato study create`",
+        fix=f"use one of: {_describe(every, 'sfumato study list')}"
+        if every
+        else "publish one: `sfumato study create`",
     )
 
 
-def _describe(studies: list[tuple[str, str]]) -> str:
-    digits, known = _DIGITS_SHOWN, {study_id for study_id, _ in studies}
-    while len({study_id[:digits] for study_id in known}) < len(known):
+def require_beginning(reference: str, kind: str, n_digits: int = 64) -> str:
+    """Return the first digits of an id, or all of it.
+
+    Raises
+    ------
+    ConfigError
+        They are malformed, or too few.
+    """
+    if re.fullmatch(f"[0-9a-f]{{{LEAST_DIGITS},{n_digits}}}", reference) is None:
+        raise ConfigError(
+            f"must be an id, {n_digits} lower-case hexadecimal digits, or its first "
+            f"{LEAST_DIGITS} or more",
+            field=kind,
+            fix="copy it from a list",
+        )
+    return reference
+
+
+def choose_identity(reference: str, kind: str, known: Iterable[tuple[str, str]]) -> str:
+    """Return the only id that begins with some digits.
+
+    Parameters
+    ----------
+    kind
+        Its kind, such as ``device``.
+    known
+        Ids of this kind, each with a few words.
+
+    Raises
+    ------
+    NotFoundError, ConfigError
+        None begins so, or more than one; the error lists the candidates.
+    """
+    found = list({each: words for each, words in known if each.startswith(reference)}.items())
+    if len(found) == 1:
+        return found[0][0]
+    if found:
+        raise ConfigError(
+            f"{reference!r} fits {len(found)} {kind}s",
+            field=kind,
+            fix=f"write more digits of one: {_describe(found, None)}",
+        )
+    raise NotFoundError(
+        f"no {kind} has an id that begins with {reference!r}",
+        field=kind,
+        fix="copy it from a list",
+    )
+
+
+def _describe(known: list[tuple[str, str]], command: str | None) -> str:
+    digits, identities = _DIGITS_SHOWN, {each for each, _ in known}
+    while len({each[:digits] for each in identities}) < len(identities):
         digits += 1
-    shown = [f"{study_id[:digits]} ({name})" for study_id, name in studies]
+    shown = [f"{each[:digits]} ({words})" for each, words in known]
     more = len(shown) - _MOST_SHOWN
-    rest = [f"and {more} more, see `sfumato study list`"] if more > 0 else []
+    where = f", see `{command}`" if command else ""
+    rest = [f"and {more} more{where}"] if more > 0 else []
     return ", ".join([*shown[:_MOST_SHOWN], *rest])

@@ -126,6 +126,11 @@ def path_of_decode(decode_id: str) -> str:
     return f"/v1/decodes/{require_identity(decode_id, 'decode')}"
 
 
+def path_of_analysis(analysis_id: str) -> str:
+    """Return the path of an analysis."""
+    return f"/v1/analyses/{require_identity(analysis_id, 'analysis')}"
+
+
 def list_bounds(search_box: SearchBox | None) -> dict[str, list[float]] | None:
     """Return a search box as its JSON object.
 

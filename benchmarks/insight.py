@@ -3,9 +3,12 @@
 Run as ``python -m benchmarks.insight [--quick] [--json]``. Pairs of selections of the same records'
 population are compared under one fit, of the first pair together. ``false_alarms_5`` is the share
 of pairs with p below 5 %, over 5 %: 1 is right. ``all`` and ``moved`` are the omnibus and the
-directed statistic, ``smaller`` the calibrated p-value of the smaller. Power is at 1 %; ``found`` is
-how often the cluster that changed has the surest change, and ``estimate`` the median estimate of
-it. Years have 52 windows; changes are at window 30.
+directed statistic, ``single`` the surest change of one parameter, and ``smallest`` the calibrated
+p-value of the three. Power is at 1 %; ``found`` is how often the cluster that changed has the
+surest change, and ``estimate`` the median estimate of it. Years have 52 windows; changes are at
+window 30.
+Fleets have 100 devices; ``content``, ``silence`` and ``unusual`` are the shares of devices whose
+lamps are lit. ``--part`` measures one part alone.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ import numpy as np
 
 from benchmarks.cases import TEN, make_noise
 from benchmarks.datasets import RealData
+from benchmarks.insight_devices import list_fleets, measure_fleets
+from benchmarks.insight_groups import measure_groups
 from benchmarks.insight_studies import Population, Setting, Workshop
 from benchmarks.progress import ProgressBar, show_progress
-from benchmarks.rows import Row, run_benchmark
+from benchmarks.rows import Row, create_parser, print_rows
 from learning.insight.changes import compute_levels, find_change_points, watch
 from learning.insight.comparing import Comparison, compare_means, draw_null
 from learning.insight.timeline import follow
@@ -31,22 +36,24 @@ _CHANGED = 0
 """The true cluster that changes."""
 _CHANGE_AT, _N_WINDOWS = 30, 52
 _LEVELS = (0.05, 0.01)
+PARTS = ("pairs", "power", "years", "devices", "groups")
 _N_YEARS_DRAWN = 999
 _QUICK_SETTINGS = ("mixture knorm eps=4 L=1", "weather knorm eps=1 L=20")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Numbers of runs: studies with a fit each, pairs and tries in each, and years."""
+    """Numbers of runs: studies with a fit each, pairs and tries in each, years, and fleets."""
 
     n_studies: int
     n_pairs: int
     n_tries: int
     n_years: int
+    n_fleets: int
 
 
-QUICK = Scope(n_studies=2, n_pairs=100, n_tries=10, n_years=1)
-FULL = Scope(n_studies=10, n_pairs=300, n_tries=10, n_years=3)
+QUICK = Scope(n_studies=2, n_pairs=100, n_tries=10, n_years=1, n_fleets=1)
+FULL = Scope(n_studies=10, n_pairs=300, n_tries=10, n_years=3, n_fleets=5)
 
 
 def list_settings() -> tuple[Setting, ...]:
@@ -133,18 +140,29 @@ def list_changes(population: Population) -> dict[str, tuple[Population, float | 
     }
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; few studies and settings if ``quick``."""
+def measure(quick: bool, parts: Sequence[str] = PARTS) -> Iterator[Row]:
+    """Yield every row of some parts; few studies and settings if ``quick``."""
     scope = QUICK if quick else FULL
-    settings = [s for s in list_settings() if not quick or s.name in _QUICK_SETTINGS]
-    powers, years = list_powers()[: 1 if quick else None], list_years()[: 1 if quick else None]
-    with show_progress(scope.n_studies * (len(settings) + len(powers) + len(years))) as bar:
-        for setting in settings:
-            yield from measure_false_alarms(setting, scope, bar)
-        for setting in powers:
-            yield from measure_power(setting, scope, bar)
-        for setting in years:
-            yield from measure_years(setting, scope, bar)
+    only = 1 if quick else None
+    settings = {
+        "pairs": [s for s in list_settings() if not quick or s.name in _QUICK_SETTINGS],
+        "power": list_powers()[:only],
+        "years": list_years()[:only],
+        "devices": list_fleets()[:only],
+        "groups": [None],
+    }
+    n_studies = {"devices": scope.n_fleets, "groups": 2 * scope.n_fleets}
+    total = sum(len(settings[part]) * n_studies.get(part, scope.n_studies) for part in parts)
+    measures = {"pairs": measure_false_alarms, "power": measure_power, "years": measure_years}
+    with show_progress(total) as bar:
+        for part in parts:
+            for setting in settings[part]:
+                if setting is None:
+                    yield from measure_groups(scope.n_fleets, bar)
+                elif part == "devices":
+                    yield from measure_fleets(setting, scope.n_fleets, bar)
+                else:
+                    yield from measures[part](setting, scope, bar)
 
 
 def measure_false_alarms(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
@@ -160,9 +178,10 @@ def measure_false_alarms(setting: Setting, scope: Scope, bar: ProgressBar) -> It
         found += [compare_means(model, *pair, law) for pair in pairs]
         bar.report(setting.name, 1)
     p_values = {
-        "smaller": [comparison.p for comparison in found],
+        "smallest": [comparison.p for comparison in found],
         "all": [comparison.p_all for comparison in found],
         "moved": [comparison.p_moved for comparison in found],
+        "single": [comparison.p_single for comparison in found],
     }
     for level in _LEVELS:
         for name, values in p_values.items():
@@ -221,9 +240,10 @@ def measure_power(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[
 
 def _summarise_power(case: str, comparisons: Sequence[Comparison]) -> Iterator[Row]:
     for figure, p_values in (
-        ("power_smaller", [c.p for c in comparisons]),
+        ("power_smallest", [c.p for c in comparisons]),
         ("power_all", [c.p_all for c in comparisons]),
         ("power_moved", [c.p_moved for c in comparisons]),
+        ("power_single", [c.p_single for c in comparisons]),
     ):
         power = float(np.mean(np.array(p_values) < 0.01))
         yield _row(case, figure, power, len(comparisons), "1")
@@ -280,5 +300,15 @@ def _row(case: str, figure: str, value: float, runs: int, baseline: str, unit: s
     return Row(NAME, case, figure, value, unit, runs, baseline)
 
 
+def main() -> None:
+    """Read the options and print the rows."""
+    parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="measure this part; repeat for more"
+    )
+    options = parser.parse_args()
+    print_rows(measure(options.quick, options.part or PARTS), as_json=options.json)
+
+
 if __name__ == "__main__":
-    run_benchmark(NAME, __doc__.splitlines()[0], measure)
+    main()

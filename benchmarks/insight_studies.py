@@ -109,6 +109,10 @@ class Population:
         weights[cluster] = share
         return replace(self, weights=weights)
 
+    def weigh(self, weights: Floats) -> Population:
+        """Return it with other weights of its clusters, summing to 1."""
+        return replace(self, weights=weights)
+
     def join(self, share: float) -> Population:
         """Return it with a new cluster at a place of its own, drawn as the others."""
         assert self.weights is not None
@@ -183,22 +187,25 @@ class Workshop:
         records = self.population.draw(2 * n, self.rng)
         return self.select(records[:n]), self.select(records[n:])
 
-    def select(self, records: Floats) -> Selection:
+    def select(
+        self, records: Floats, *, n_noises: int | None = None, name: str | None = None
+    ) -> Selection:
         """Release records in L sketches of equal size: their sum, with L noises.
 
-        Exact sums add up exactly, so that the records need not be divided.
+        Exact sums add up exactly, so that the records need not be divided. Only a liar adds another
+        number of noises.
         """
         plan, n_sketches = self.plan, self.setting.n_sketches
         accumulator = SketchAccumulator(plan.statistic_of(b"", block=0))
         accumulator.add(records)
         sums: NDArray[np.int64] = accumulator.sums
-        for _ in range(n_sketches):
+        for _ in range(n_sketches if n_noises is None else n_noises):
             sums = plan.mechanism.add_noise(sums, self._bytes)
         size = len(records) // n_sketches
         sizes = [size] * n_sketches
         ordinal = next(self._ordinals)
         return Selection(
-            name=f"selection {ordinal}",
+            name=name or f"selection {ordinal}",
             totals=Totals(
                 sums=sums,
                 size_sums=split_limbs([size * value for value in sums.tolist()]),
@@ -235,7 +242,7 @@ class Workshop:
             n_clusters=self.population.dataset.n_clusters,
         )
         found = explain(problem, rng=np.random.default_rng((self.seed, 2)))
-        return StudyModel(plan=plan, fit=found.fit, density=found.density)
+        return StudyModel(plan=plan, fit=found.fit, density=found.density, draws=found.draws)
 
     def find_cluster(self, model: StudyModel, cluster: int) -> int:
         """Return the number of the fit's cluster nearest to a true one."""

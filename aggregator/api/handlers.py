@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 import structlog
 from fastapi import FastAPI, Request
@@ -29,6 +29,7 @@ from shared.errors import (
     TransportError,
 )
 from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
+from shared.wire.bodies.analyses import AnalysisKind
 from shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
@@ -99,6 +100,7 @@ def add_problem_handlers(app: FastAPI) -> None:
         return problem_response(_to_sketch_error(request, error), request.scope, headers=headers)
 
 
+_KINDS = get_args(AnalysisKind)
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
     "study": "`sfumato study list` shows the ids of studies; send the whole id, and no name",
@@ -109,7 +111,12 @@ _WHERE_IDS_ARE = {
 
 
 def _to_config_error(found: Any) -> ConfigError:
-    where = [str(part) for part in found["loc"]]
+    if found["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return ConfigError(
+            f"must be {' or '.join(_KINDS)}", field="kind", fix="name the kind of analysis"
+        )
+    # The kind of an analysis stands between the body and its members, and is none of them.
+    where = [str(part) for part in found["loc"] if part not in _KINDS]
     # The first part is the place in the request; people know the name of the field.
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":

@@ -21,9 +21,13 @@ from analyst.cli.options import (
     Study,
     command,
     create_console,
+    list_items,
     show,
+    show_time,
 )
+from analyst.cli.results import ResultReference, find_result, write_result
 from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
+from analyst.cli.selections import From, Labelled, To, read_labels
 from analyst.client import Client, Decode
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
@@ -31,7 +35,7 @@ from analyst.results import DecodeResult, require_usable
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
-from shared.wire.bodies.results import ChoiceBody, ResultBody
+from shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
 
 _BAR = 1.645
 """Standard errors either way of a 90 % bar."""
@@ -50,7 +54,10 @@ Timeout = Annotated[
     typer.Option(min=0, metavar="SECONDS", help="Stop waiting then; the decode goes on."),
 ]
 Identity = Annotated[
-    str, typer.Argument(metavar="DECODE", help="Its id, which `sfumato decode start` prints.")
+    str,
+    typer.Argument(
+        metavar="DECODE", help="Its id, or 6 or more first digits of it (`sfumato decode list`)."
+    ),
 ]
 
 
@@ -59,6 +66,7 @@ Identity = Annotated[
     "STUDY",
     "sfumato decode STUDY -k 5",
     "sfumato decode STUDY -k 12 --choose",
+    "sfumato decode STUDY -k 5 --from 2013-03 --to 2013-05 --label airport=JFK",
     'sfumato decode STUDY -k 5 --within "temperature=-10:40"',
     hidden=True,
 )
@@ -66,14 +74,17 @@ def _decode_study(
     client: Client,
     study: Study,
     n_clusters: Clusters,
+    start: From = None,
+    end: To = None,
+    label: Labelled = None,
     seed: Seed = 0,
     choose: Choose = False,
     within: Within = None,
     allow_unusable: AllowUnusable = False,
     timeout: Timeout = None,
 ) -> Answer:
-    """Recover k centroids from all sketches of a study."""
-    running = _request(client, study, n_clusters, seed, choose, within)
+    """Recover k centroids from the sketches of a study, or of a period or some devices."""
+    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within)
     return _follow(running, allow_unusable, timeout)
 
 
@@ -119,21 +130,73 @@ def _start(
     client: Client,
     study: Study,
     n_clusters: Clusters,
+    start: From = None,
+    end: To = None,
+    label: Labelled = None,
     seed: Seed = 0,
     choose: Choose = False,
     within: Within = None,
 ) -> Answer:
     """Start a decode without waiting for it."""
-    decode_id = _request(client, study, n_clusters, seed, choose, within).decode_id
+    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within)
+    decode_id = running.decode_id
     state = client.decode_state(decode_id)
     yield state
     yield f"decode {decode_id}: {state.state}"
     yield f"next: sfumato decode watch {decode_id}"
 
 
+@command(app, "list", "sfumato decode list STUDY", "sfumato decode list STUDY --json")
+def _list(client: Client, study: Study) -> Answer:
+    """List the decodes of a study, the newest first."""
+    columns = ("created", "state", "clusters", "verdict", "seed")
+    return list_items(client.decodes(study), *columns, identity="decode", row=_list_fields)
+
+
+def _list_fields(decode: DecodeBody) -> tuple[str, ...]:
+    verdict = decode.result and decode.result.verdict
+    return (
+        show_time(decode.created),
+        decode.state,
+        str(decode.n_clusters),
+        verdict.word if verdict else "",
+        str(decode.seed),
+        decode.decode_id,
+    )
+
+
+@command(
+    app,
+    "export",
+    "sfumato decode export DECODE -o result.json",
+    "sfumato decode export STUDY -o centroids.csv",
+)
+def _export(
+    client: Client,
+    reference: ResultReference,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="A file that ends with .json, .csv or .parquet."),
+    ],
+    allow_unusable: AllowUnusable = False,
+) -> Answer:
+    """Write a result into a file: all of it, or a table of its clusters.
+
+    A .json file has the figures, the statements, the plan and where they come from, and a digest
+    of all. `DecodeResult.load` and `sfumato report` read it. A .csv or .parquet file has a row for
+    each cluster.
+    """
+    result = require_usable(find_result(client, reference), allow_unusable=allow_unusable)
+    write_result(result, output)
+    yield {"file": str(output), "decode_id": result.decode_id, "verdict": result.verdict}
+    yield Text(f"{result.verdict}: {result.reason}")
+    yield f"wrote {output}"
+
+
 @command(app, "show", "sfumato decode show DECODE")
 def _show(client: Client, decode_id: Identity, allow_unusable: AllowUnusable = False) -> Answer:
     """Show the state of a decode, and its result if it has one."""
+    decode_id = client.find_decode(decode_id)
     state = client.decode_state(decode_id)
     yield state
     if state.state == "succeeded":
@@ -154,7 +217,7 @@ def _watch(
     timeout: Timeout = None,
 ) -> Answer:
     """Follow a decode until it ends, and print its result."""
-    return _follow(Decode(client, decode_id), allow_unusable, timeout)
+    return _follow(Decode(client, client.find_decode(decode_id)), allow_unusable, timeout)
 
 
 @command(app, "cancel", "sfumato decode cancel DECODE")
@@ -162,20 +225,25 @@ def _cancel(client: Client, decode_id: Identity) -> Answer:
     """Cancel a decode. One that has ended stays as it is."""
     state = client.cancel(decode_id)
     yield state
-    yield f"decode {decode_id}: {state.state}"
+    yield f"decode {state.decode_id}: {state.state}"
 
 
 def _request(
     client: Client,
     study: str,
     n_clusters: int,
+    selection: tuple[str | None, str | None, list[str] | None],
     seed: int,
     choose: bool,
     within: list[str] | None,
 ) -> Decode:
+    start, end, labels = selection
     return client.decode(
         study,
         n_clusters=n_clusters,
+        start=start,
+        end=end,
+        labels=read_labels(labels),
         seed=seed,
         settings={"choose": True} if choose else None,
         search_box=read_search_box(within),
@@ -207,6 +275,8 @@ def _describe(result: DecodeResult) -> Answer:
                 "densities agree (1: fully). Neither chooses."
             )
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
+    if words := result.selection:
+        yield Text(f"selected {words}")
     yield _tabulate_centroids(result, resolved)
     yield Text(result.bars.sentence)
     if n_blurred := int(np.sum(resolved == 0)):

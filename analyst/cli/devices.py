@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
+from analyst.cli.analyses import show_health
 from analyst.cli.options import Answer, command, list_items, show_time, tabulate
 from analyst.client import Client
 from shared.command import SETTINGS
 from shared.wire.bodies.studies import DeviceBody, DeviceDetailsBody
 
 app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
-Device = Annotated[str, typer.Argument(metavar="DEVICE", help="Its id (`sfumato device list`).")]
+Device = Annotated[
+    str, typer.Argument(metavar="DEVICE", help="Its id, or 6 or more first digits of it.")
+]
 Reason = Annotated[str, typer.Option(help="Kept with the device and in the audit log.")]
 
 
@@ -29,6 +32,9 @@ def _list(
     return list_items(client.devices(study), *columns, identity="device", row=_describe)
 
 
+command(app, "health", "sfumato device health STUDY -k 5")(show_health)
+
+
 @command(app, "show", "sfumato device show DEVICE")
 def _show(client: Client, device_id: Device) -> Answer:
     """Show a device with its streams, its keys and its last report."""
@@ -42,7 +48,7 @@ def _exclude(client: Client, device_id: Device, reason: Reason) -> Answer:
     """Subtract all sketches of a device from every sum. Later ones are refused."""
     done = client.exclude_device(device_id, reason=reason)
     yield done
-    yield f"device {device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
+    yield f"device {done.device_id} is excluded; {done.n_subtracted} sketch(es) were subtracted"
     if done.n_kept:
         yield f"{done.n_kept} stay in the sums: their bytes were dropped before"
 

@@ -1,8 +1,10 @@
 """Client of the REST interface, for analysts and operators: ``from analyst import Client``."""
 
+from analyst.client.asynchronous.analyses import AsyncAnalysis
 from analyst.client.asynchronous.client import AsyncClient
 from analyst.client.asynchronous.decodes import AsyncDecode
+from analyst.client.synchronous.analyses import Analysis
 from analyst.client.synchronous.client import Client
 from analyst.client.synchronous.decodes import Decode
 
-__all__ = ["AsyncClient", "AsyncDecode", "Client", "Decode"]
+__all__ = ["Analysis", "AsyncAnalysis", "AsyncClient", "AsyncDecode", "Client", "Decode"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from analyst.periods import describe_slots
 from analyst.results.assigning import Assignment
 from analyst.results.files import read_file, seal, write_file
 from analyst.results.showing import describe_as_html
@@ -265,6 +266,17 @@ class DecodeResult:
     def snapshot_id(self) -> str:
         """Identity of the snapshot; empty without a server."""
         return "" if self.snapshot is None else self.snapshot.snapshot_id
+
+    @property
+    def selection(self) -> str:
+        """The period and the labels that were chosen, in words; empty for all sketches."""
+        if self.snapshot is None:
+            return ""
+        chosen = self.snapshot.selection
+        is_bounded = not chosen.first_slot is chosen.last_slot is None
+        slots = describe_slots(self.plan.window, chosen.first_slot, chosen.last_slot)
+        labels = [f"{name} = {value}" for name, value in chosen.labels.items()]
+        return ", ".join([*([slots] if is_bounded else []), *labels])
 
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the cluster of each record, 0 to k - 1: shape ``(n,)``; -1 for a missing value.

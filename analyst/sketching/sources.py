@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from analyst.client import Client
+from analyst.periods import Choice
 from analyst.references import is_identity
 from analyst.requests import ANSWERS
 from learning.estimate.limbs import split_limbs
@@ -20,10 +21,10 @@ from shared.plan import SketchPlan
 from shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
-_SLOTS = re.compile(r"(?P<study>.+)@(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
-_DAYS = re.compile(
-    r"(?P<study>.+)@(?P<first>\d{4}-\d{2}(-\d{2})?)(:(?P<last>\d{4}-\d{2}(-\d{2})?))?"
-)
+_CHOSEN = re.compile(r"(?P<study>.+?)@(?P<parts>[^@]+)")
+_SLOTS = re.compile(r"(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
+_DAYS = re.compile(r"(?P<first>\d{4}-\d{2}(-\d{2})?)(:(?P<last>\d{4}-\d{2}(-\d{2})?))?")
+_LABEL = re.compile(r"(?P<name>[^=]+)=(?P<value>.+)")
 
 
 class Source(Protocol):
@@ -110,14 +111,15 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
     reference
         A study by name, id or first digits: all its sketches. ``STUDY@2013-03-01:2013-05-31`` or
         ``STUDY@2013-03``: those of some days or months in UTC. ``STUDY@FIRST:LAST``: those of some
-        slots. Or the id of a snapshot.
+        slots. ``STUDY@site=north``, alone or after a comma: those of devices with a label. Or the
+        id of a snapshot.
 
     Raises
     ------
     NotFoundError, ConfigError
         Neither fits, or no sketch is selected.
     """
-    study, slots = _find_study(client, reference)
+    study, chosen = choose_sketches(client, reference)
     try:
         plan = client.plan(study)
     except NotFoundError:
@@ -125,24 +127,46 @@ def find_snapshot(client: Client, reference: str) -> Snapshot:
             raise
         plan = client.plan(client.snapshot_sums(reference).study_id)
         return Snapshot(client=client, snapshot_id=reference, plan=plan)
-    made = client.snapshot(study, **slots)
+    made = client.snapshot(study, **chosen)
     return Snapshot(client=client, snapshot_id=made.snapshot_id, plan=plan)
 
 
-def _find_study(client: Client, reference: str) -> tuple[str, dict[str, Any]]:
-    """Return the id of a study, and its slots where a reference states them."""
+def choose_sketches(client: Client, reference: str) -> tuple[str, Choice]:
+    """Return the id of a study, and the sketches of it that a reference states.
+
+    Raises
+    ------
+    NotFoundError, ConfigError
+        As :func:`find_snapshot`.
+    """
     try:
-        # Before slots: a study may have a name that ends as they do.
+        # Before what follows an @: a study may have it in its name.
         return client.find_study(reference), {}
     except NotFoundError:
-        if days := _DAYS.fullmatch(reference):
-            period = {"start": days["first"], "end": days["last"] or days["first"]}
-            return client.find_study(days["study"]), period
-        chosen = _SLOTS.fullmatch(reference)
-        if chosen is None:
+        chosen = _CHOSEN.fullmatch(reference)
+        choice = None if chosen is None else _read_choice(chosen["parts"])
+        if chosen is None or choice is None:
             raise
-    first, last = int(chosen["first"]), int(chosen["last"] or chosen["first"])
-    return client.find_study(chosen["study"]), {"first_slot": first, "last_slot": last}
+    return client.find_study(chosen["study"]), choice
+
+
+def _read_choice(text: str) -> Choice | None:
+    """Return what stands after the @; None if it is no selection."""
+    choice: Choice = {}
+    labels: dict[str, str] = {}
+    for part in text.split(","):
+        if days := _DAYS.fullmatch(part):
+            choice |= {"start": days["first"], "end": days["last"] or days["first"]}
+        elif slots := _SLOTS.fullmatch(part):
+            choice |= {
+                "first_slot": int(slots["first"]),
+                "last_slot": int(slots["last"] or slots["first"]),
+            }
+        elif label := _LABEL.fullmatch(part):
+            labels[label["name"]] = label["value"]
+        else:
+            return None
+    return choice | {"labels": labels} if labels else choice
 
 
 def _are_apart(one: SelectionBody, other: SelectionBody) -> bool:

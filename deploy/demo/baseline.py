@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +68,10 @@ def _read_records(path: Path) -> NDArray[np.float64]:
             for row in csv.DictReader(lines)
         ]
     return np.array(rows)
+
+
+def read_times(folder: Path, name: str) -> NDArray[np.float64]:
+    """Read the times of an airport's records: shape ``(n,)``, seconds since 1970."""
+    with (folder / f"{name.lower()}.csv").open(encoding="utf-8", newline="") as lines:
+        times = [row["time_hour"] for row in csv.DictReader(lines)]
+    return np.array([datetime.fromisoformat(time).timestamp() for time in times])

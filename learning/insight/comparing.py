@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from learning.insight.null_law import draw_errors
 from learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
 from learning.insight.shared_law import PairLaw, PairStatistics
 from learning.insight.statistics import Statistics, compute_sigma
-from learning.insight.tails import NullDraws, SmallerDraws, adjust_holm
+from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm
 from shared.errors import DecodingError
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "compare_means",
     "describe_p",
     "draw_null",
+    "estimate_p_values",
     "measure_size",
     "require_disjoint",
     "require_filled",
@@ -110,10 +112,10 @@ class Comparison:
         Equivalent common shift: the records differ as much as if every one had moved by so many of
         the plan's scales; and its standard error.
     p
-        Probability of a difference like this where nothing has changed: of the smaller of the two
-        p-values, by the same draws.
-    p_all, p_moved
-        P-values of the omnibus and of the directed statistic.
+        Probability of a difference like this where nothing has changed: of the smallest of the
+        three p-values, by the same draws.
+    p_all, p_moved, p_single
+        P-values of the omnibus statistic, of the directed one, and of the surest single change.
     changes
         Every parameter of every cluster.
     n_draws
@@ -131,6 +133,7 @@ class Comparison:
     p: float
     p_all: float
     p_moved: float
+    p_single: float
     changes: tuple[Change, ...]
     n_draws: int
     level: float
@@ -196,8 +199,8 @@ class NullLaw:
     ----------
     statistics
         For the covariance of their difference.
-    all, moved
-        Draws of T_all and of T_moved.
+    all, moved, single
+        Draws of T_all, T_moved and T_single.
     scores
         Draws of all changes over their standard errors, as magnitudes.
     """
@@ -205,7 +208,13 @@ class NullLaw:
     statistics: Statistics
     all: NullDraws
     moved: NullDraws
+    single: NullDraws
     scores: NullDraws
+
+    @cached_property
+    def smallest(self) -> SmallestDraws:
+        """Draws of the smallest of the three p-values."""
+        return SmallestDraws(laws=(self.all, self.moved, self.single))
 
 
 def draw_null(
@@ -226,19 +235,13 @@ def draw_null(
         )
     errors = first.errors + second.errors
     statistics = Statistics(model=model, sigma=compute_sigma(model, errors))
-    drawn = draw_errors(
-        model.plan,
-        errors,
-        factor=model.factor,
-        phi=model.features,
-        n_draws=n_draws,
-        rng=rng,
-    )
+    drawn = draw_errors(model, errors, n_draws=n_draws, rng=rng)
     scores = np.abs(statistics.estimate_changes(drawn)) / statistics.errors
     return NullLaw(
         statistics=statistics,
         all=NullDraws(draws=statistics.measure_all(drawn)),
         moved=NullDraws(draws=statistics.measure_moved(drawn)),
+        single=NullDraws(draws=np.max(scores, axis=1)),
         scores=NullDraws(draws=scores.ravel()),
     )
 
@@ -328,23 +331,32 @@ def compare_means(
 ) -> Comparison:
     """Compare the means of two disjoint selections under a null law of theirs."""
     difference = (second.features - first.features)[None]
-    p_all = law.all.estimate_p(float(law.statistics.measure_all(difference)[0]))
-    p_moved = law.moved.estimate_p(float(law.statistics.measure_moved(difference)[0]))
-    smaller = SmallerDraws(first=law.all, second=law.moved)
+    p_values = estimate_p_values(law, difference)
     size, size_error = measure_size(model, law.statistics, difference[0], law.all)
     return Comparison(
         first=first.name,
         second=second.name,
         size=size,
         size_error=size_error,
-        p=smaller.estimate_p(min(p_all, p_moved)),
-        p_all=p_all,
-        p_moved=p_moved,
+        p=law.smallest.estimate_p(min(p_values)),
+        p_all=p_values[0],
+        p_moved=p_values[1],
+        p_single=p_values[2],
         changes=_list_changes(model, law, difference),
         n_draws=law.all.draws.size,
         level=level,
         smallest_shift=smallest_shift,
         assumptions=_list_assumptions(model, first, second),
+    )
+
+
+def estimate_p_values(law: NullLaw | PairLaw, difference: Floats) -> tuple[float, float, float]:
+    """Estimate the p-values of the three statistics of a difference of shape ``(1, 2 m)``."""
+    statistics = law.statistics
+    return (
+        law.all.estimate_p(float(statistics.measure_all(difference)[0])),
+        law.moved.estimate_p(float(statistics.measure_moved(difference)[0])),
+        law.single.estimate_p(float(statistics.measure_single(difference)[0])),
     )
 
 

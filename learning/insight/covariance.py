@@ -68,6 +68,15 @@ class Density:
         """The number d of dimensions."""
         return int(self.means.shape[1])
 
+    def draw_samples(self, n: int, *, rng: np.random.Generator) -> Floats:
+        """Draw records: shape ``(n, d)``, in no order of atoms."""
+        chosen = rng.choice(len(self.weights), size=n, p=self.weights / np.sum(self.weights))
+        values, vectors = np.linalg.eigh(self.covariances)
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        chance = rng.standard_normal((n, self.n_dimensions))
+        samples: Floats = self.means[chosen] + np.einsum("nij,nj->ni", roots[chosen], chance)
+        return samples
+
 
 def pool_densities(draws: Sequence[tuple[float, Density]]) -> Density:
     """Return the share-weighted mean of densities: one mixture of all their atoms.

@@ -15,13 +15,12 @@ from typing import Final
 import numpy as np
 
 from learning.estimate.totals import Totals
-from learning.insight.comparing import SATURATED, measure_size
+from learning.insight.comparing import SATURATED, estimate_p_values, measure_size
 from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.pairs import fit_model
 from learning.insight.selection import Errors, Selection, SelectionMean, average, require_supported
 from learning.insight.shared_law import PairLaw, SharedDraws
-from learning.insight.tails import SmallerDraws
 from shared.errors import DecodingError
 from shared.plan import SketchPlan
 
@@ -60,7 +59,7 @@ class DeviceExamination:
         Its sketches and records, and its share of the records.
     p_content
         Probability of a difference from the rest like this where all hold alike records: of the
-        smaller of the omnibus and the directed p-value, by the same draws.
+        smallest p-value of three statistics, by the same draws.
     p_silence
         Probability of as little energy as this from honest noise alone.
     z
@@ -316,9 +315,7 @@ def _examine(
     n_all: int,
 ) -> DeviceExamination:
     row = difference[None]
-    p_all = law.all.estimate_p(float(law.statistics.measure_all(row)[0]))
-    p_moved = law.moved.estimate_p(float(law.statistics.measure_moved(row)[0]))
-    p = SmallerDraws(first=law.all, second=law.moved).estimate_p(min(p_all, p_moved))
+    p = law.smallest.estimate_p(min(estimate_p_values(law, row)))
     p_silence = law.quiet.estimate_lower_p(float(law.statistics.measure_quiet(row)[0]))
     size, size_error = measure_size(model, law.statistics, difference, law.all)
     return DeviceExamination(

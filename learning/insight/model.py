@@ -53,10 +53,13 @@ class Explanation:
     density
         The mean of all draws of the posterior. Its sampling errors are right where those of any
         single fit are not.
+    draws
+        Shares and densities of the posterior, whose mean it is.
     """
 
     fit: GaussianMixture
     density: Density
+    draws: tuple[tuple[float, Density], ...] = ()
 
 
 def explain(
@@ -96,11 +99,11 @@ def explain(
         candidates = climb(target, fits, rng=for_ladder, monitor=monitor)
         members = choose_members(target, candidates, for_members)
     best: Fitted = min(fits, key=lambda fit: fit.objective)
+    draws = tuple((member.share, _convert(standard, member.atoms)) for member in members)
     return Explanation(
         fit=describe_density(standard, widen(best.atoms)),
-        density=pool_densities(
-            [(member.share, _convert(standard, member.atoms)) for member in members]
-        ),
+        density=pool_densities(draws),
+        draws=draws,
     )
 
 
@@ -124,8 +127,8 @@ class StudyModel:
     ----------
     plan
         The plan of the sketches.
-    fit, density
-        As in :class:`Explanation`.
+    fit, density, draws
+        As in :class:`Explanation`. Without draws, the density is taken for certain.
 
     Raises
     ------
@@ -136,6 +139,7 @@ class StudyModel:
     plan: SketchPlan
     fit: GaussianMixture
     density: Density
+    draws: tuple[tuple[float, Density], ...] = ()
 
     def __post_init__(self) -> None:
         require_supported(self.plan)

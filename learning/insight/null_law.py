@@ -17,13 +17,15 @@ from typing import Final
 import numpy as np
 
 from learning.insight.covariance import Floats
+from learning.insight.model import StudyModel
 from learning.insight.selection import Errors
 from shared.plan import SketchPlan
 
-__all__ = ["draw_errors", "draw_noise", "draw_unit_noise"]
+__all__ = ["draw_errors", "draw_noise", "draw_sampling", "draw_unit_noise"]
 
-_PART: Final = 1 << 20
-"""Numbers drawn at a time."""
+_SAMPLES: Final = 2048
+"""Records sampled of a density to draw from its covariance: variances to 3 %, over all densities
+to less."""
 
 
 def _draw_knorm(rng: np.random.Generator, n_draws: int, n_features: int, n_counts: int) -> Floats:
@@ -87,39 +89,54 @@ def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Ge
     return noise
 
 
+def draw_sampling(model: StudyModel, n_draws: int, rng: np.random.Generator) -> Floats:
+    """Draw sampling errors, as of a mean of one record: shape ``(n_draws, 2 m)``, stacked.
+
+    Each draw has the covariance of a density drawn from the posterior, so that the draws are wide
+    where the sketches leave the covariance open. They are Gaussian combinations of the features of
+    sampled records, which needs no covariance matrix of each density; and independent between
+    blocks, whose records are others.
+    """
+    if not model.draws:
+        return rng.standard_normal((n_draws, model.features.size)) @ model.factor.T
+    m, centre = model.plan.n_frequencies, model.plan.quantiser.centre
+    frequencies = model.frequencies.astype(np.float32)
+    shares = np.array([share for share, _ in model.draws])
+    chosen = rng.choice(len(shares), size=n_draws, p=shares / np.sum(shares))
+    drawn = np.empty((n_draws, 2 * m))
+    for number in np.unique(chosen).tolist():
+        rows = np.flatnonzero(chosen == number)
+        records = model.draws[number][1].draw_samples(_SAMPLES, rng=rng)
+        phases = (records - centre).astype(np.float32) @ frequencies
+        features = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+        features -= np.mean(features, axis=0)
+        features /= np.float32(np.sqrt(_SAMPLES - 1.0))
+        for members in model.plan.blocks.members:
+            places = np.concatenate([members, m + members])
+            chance = rng.standard_normal((rows.size, _SAMPLES), dtype=np.float32)
+            drawn[np.ix_(rows, places)] = chance @ features[:, places]
+    return drawn
+
+
 def draw_errors(
-    plan: SketchPlan,
-    errors: Errors,
-    *,
-    factor: Floats,
-    phi: Floats,
-    n_draws: int,
-    rng: np.random.Generator,
+    model: StudyModel, errors: Errors, *, n_draws: int, rng: np.random.Generator
 ) -> Floats:
     """Draw a difference of means where nothing has changed: shape ``(n_draws, 2 m)``.
 
     Parameters
     ----------
-    plan
-        The plan of the sketches.
+    model
+        Of the study. A secret number of records with relative variance c adds ``c phi phi'``.
     errors
         The sum of those of both sides.
-    factor
-        F with ``F F'`` the covariance of one record: shape ``(2 m, 2 m)``.
-    phi
-        Expected features, stacked: shape ``(2 m,)``. A secret number of records with relative
-        variance c adds ``c phi phi'``.
     n_draws, rng
         Number and source of the draws.
     """
+    plan = model.plan
     drawn = draw_noise(plan, errors, n_draws, rng)
     block_of = np.tile(plan.blocks.block_of, 2)
-    spread = np.sqrt(errors.sampling)[block_of]
-    step = max(1, _PART // phi.size)
-    for start in range(0, n_draws, step):
-        part = drawn[start : start + step]
-        part += (rng.standard_normal(part.shape) @ factor.T) * spread
+    drawn += draw_sampling(model, n_draws, rng) * np.sqrt(errors.sampling)[block_of]
     if plan.releases_count:
         relative = rng.standard_normal((n_draws, errors.counting.size)) * np.sqrt(errors.counting)
-        drawn += relative[:, block_of] * phi
+        drawn += relative[:, block_of] * model.features
     return drawn

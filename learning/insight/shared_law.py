@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_unit_noise
+from learning.insight.null_law import draw_sampling, draw_unit_noise
 from learning.insight.selection import Errors, SelectionMean
 from learning.insight.statistics import PRIOR, RIDGE
-from learning.insight.tails import NullDraws
+from learning.insight.tails import NullDraws, SmallestDraws
 
 __all__ = ["PairLaw", "PairStatistics", "SharedDraws"]
 
@@ -133,6 +133,12 @@ class PairStatistics:
         moved: Floats = np.sum(self._project(differences) ** 2, axis=1)
         return moved
 
+    def measure_single(self, differences: Floats) -> Floats:
+        """Compute T_single of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
+        scores = np.abs(self.estimate_changes(differences)) / self.errors
+        single: Floats = np.max(scores, axis=1)
+        return single
+
     def measure_quiet(self, differences: Floats) -> Floats:
         """Compute the energy where noise outweighs sampling: shape ``(n,)``."""
         energy: Floats = np.sum(
@@ -179,10 +185,10 @@ class PairLaw:
         For differences in the coordinates of :class:`SharedDraws`.
     all, moved
         Draws of T_all and of T_moved.
-    scores
-        Draws of all changes over their standard errors, as magnitudes.
     quiet
         Draws of the energy of noise alone, where noise outweighs sampling.
+    projected
+        Draws of the coordinates whose squares add up to T_moved: shape ``(n_draws, p)``.
     """
 
     statistics: PairStatistics
@@ -192,10 +198,25 @@ class PairLaw:
     projected: Floats
 
     @cached_property
+    def _magnitudes(self) -> Floats:
+        changes = self.projected @ self.statistics.view.turn.T
+        magnitudes: Floats = np.abs(changes) / self.statistics.errors
+        return magnitudes
+
+    @cached_property
     def scores(self) -> NullDraws:
         """Draws of all changes over their standard errors, as magnitudes."""
-        changes = self.projected @ self.statistics.view.turn.T
-        return NullDraws(draws=np.abs(changes / self.statistics.errors).ravel())
+        return NullDraws(draws=self._magnitudes.ravel())
+
+    @cached_property
+    def single(self) -> NullDraws:
+        """Draws of T_single."""
+        return NullDraws(draws=np.max(self._magnitudes, axis=1))
+
+    @cached_property
+    def smallest(self) -> SmallestDraws:
+        """Draws of the smallest of the three p-values."""
+        return SmallestDraws(laws=(self.all, self.moved, self.single))
 
 
 class SharedDraws:
@@ -221,6 +242,10 @@ class SharedDraws:
         self._components: dict[object, Singles] = {}
         self._noises: OrderedDict[object, Singles] = OrderedDict()
         self._products: dict[object, Floats] = {}
+
+    @cached_property
+    def _sampling(self) -> Floats:
+        return draw_sampling(self._model, self._n_draws, self._rng)
 
     def rotate(self, mean: SelectionMean) -> Floats:
         """Return the features of a mean in the eigenbasis of each block: shape ``(2 m,)``."""
@@ -339,7 +364,7 @@ class SharedDraws:
         block, name = self._blocks[b], key[0]
         shape = (self._n_draws, block.places.size)
         if name == "sampling":
-            return _standard(self._rng, shape) * np.sqrt(block.variances).astype(np.float32)
+            return (self._sampling[:, block.places] @ block.vectors).astype(np.float32)
         if name == "counting":
             return _standard(self._rng, (self._n_draws, 1)) * block.phi.astype(np.float32)
         if name == "gaussian":

@@ -1,11 +1,15 @@
-"""Two statistics of a difference D between mean features, both quadratic forms.
+"""Three statistics of a difference D between mean features.
 
-    T_all   = |D|^2                                     omnibus: any change of the density
-    T_moved = g' (J Sw^-1 J' + I / s^2)^-1 g            directed: changes of clusters
-    g       = J Sw^-1 D,   Sw = Sigma + ridge
+    T_all    = |D|^2                                    omnibus: any change of the density
+    T_moved  = g' (J Sw^-1 J' + I / s^2)^-1 g           directed: changes of many clusters
+    T_single = max_i |delta_i| / se_i                   one parameter of one cluster
+    delta    = (J Sw^-1 J' + I / s^2)^-1 g
+    g        = J Sw^-1 D,   Sw = Sigma + ridge
 
 J holds the derivatives of the fit, one parameter a row. Most of the 2 m coordinates carry no signal
-under noise; T_moved looks where clusters can move, and its solution is the change itself.
+under noise; T_moved looks where clusters can move, and its solution delta is the change itself. A
+change of a single cluster is one of p = k (d + 2) parameters: T_single finds it where the sum of
+all hides it.
 """
 
 from __future__ import annotations
@@ -104,6 +108,12 @@ class Statistics:
             "np,np->n", differences @ self.projection.T, self.estimate_changes(differences)
         )
         return moved
+
+    def measure_single(self, differences: Floats) -> Floats:
+        """Compute T_single of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
+        scores = np.abs(self.estimate_changes(differences)) / self.errors
+        single: Floats = np.max(scores, axis=1)
+        return single
 
     def measure_variance(self, difference: Floats) -> tuple[float, float]:
         """Compute ``D' Sigma D`` and ``tr Sigma^2`` of a difference of shape ``(2 m,)``."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from learning.insight.covariance import Floats
 
-__all__ = ["NullDraws", "SmallerDraws", "adjust_holm", "find_discoveries"]
+__all__ = ["NullDraws", "SmallestDraws", "adjust_holm", "find_discoveries"]
 
 _COUNTED: Final = 20
 """Draws beyond a statistic above which their share is its p-value."""
@@ -96,35 +96,38 @@ class NullDraws:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SmallerDraws:
-    """The smaller p-value of two statistics of the same draws.
+class SmallestDraws:
+    """The smallest p-value of several statistics of the same draws.
 
-    Two correlated tests at level q reject together with a probability between q and 2 q. Doubling
-    the smaller p-value assumes the worst; the draws show what it is.
+    Correlated tests at level q reject together with a probability between q and their number times
+    q. Multiplying the smallest p-value assumes the worst; the draws show what it is.
+
+    Parameters
+    ----------
+    laws
+        Draws of each statistic, in one order.
     """
 
-    first: NullDraws
-    second: NullDraws
+    laws: tuple[NullDraws, ...]
 
     @cached_property
     def _ascending(self) -> Floats:
-        """The smaller p-value of each draw among the draws, ascending: shape ``(B,)``."""
-        n_draws = self.first.draws.size
-        counts = [each.count_from(each.draws) for each in (self.first, self.second)]
-        return np.sort(np.minimum(*counts) / n_draws)
+        """The smallest p-value of each draw among the draws, ascending: shape ``(B,)``."""
+        counts = [law.count_from(law.draws) for law in self.laws]
+        return np.sort(np.min(counts, axis=0) / self.laws[0].draws.size)
 
     @cached_property
     def ratio(self) -> float:
-        """The share of draws whose smaller p-value is at most 5 %, over 5 %: from 1 to 2."""
+        """The share of draws whose smallest p-value is at most 5 %, over 5 %: at least 1."""
         share = np.searchsorted(self._ascending, _FOR_RATIO, side="right") / self._ascending.size
-        return float(np.clip(share / _FOR_RATIO, 1.0, 2.0))
+        return float(np.clip(share / _FOR_RATIO, 1.0, len(self.laws)))
 
-    def estimate_p(self, smaller: float) -> float:
-        """Estimate the probability that the smaller p-value is at most this."""
+    def estimate_p(self, smallest: float) -> float:
+        """Estimate the probability that the smallest p-value is at most this."""
         n_draws = self._ascending.size
-        if smaller < (1.0 + _COUNTED) / (n_draws + 1.0):
-            return min(1.0, self.ratio * smaller)
-        below = int(np.searchsorted(self._ascending, smaller, side="right"))
+        if smallest < (1.0 + _COUNTED) / (n_draws + 1.0):
+            return min(1.0, self.ratio * smallest)
+        below = int(np.searchsorted(self._ascending, smallest, side="right"))
         return (1.0 + below) / (n_draws + 1.0)
 
 

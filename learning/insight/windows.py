@@ -381,7 +381,7 @@ def _measure_excess(plan: SketchPlan, rng: np.random.Generator) -> float:
     At variance 1 of a coordinate. All features of a sketch share the radius of K-norm noise.
     """
     drawn = draw_unit_noise(plan, _ENERGY_DRAWS, rng)
-    gaussian = 2.0 * drawn.shape[1]
+    gaussian = 2.0 * float(drawn.shape[1])
     return max(0.0, float(np.var(np.sum(drawn**2, axis=1))) - gaussian)
 
 
@@ -406,7 +406,7 @@ def _measure_size_error(
         for square, window in zip(squares.tolist(), timeline.windows, strict=True)
     )
     spread = math.sqrt(2.0 * chance + excess * fourth + 4.0 * crossed)
-    energy = max(model.energy_per_shift, np.finfo(float).tiny)
+    energy = max(model.energy_per_shift, float(np.finfo(float).tiny))
     return math.sqrt(size**2 + spread / energy) - size
 
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from analyst import AsyncClient, AsyncDecode, Client, Decode
+from analyst import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
 from docs.generator.client import SOURCE, TARGET, render_modules
 
 
@@ -20,7 +20,9 @@ def test_the_client_without_coroutines_is_the_one_with_them_line_by_line() -> No
     assert len(rendered) == len(list(SOURCE.glob("*.py")))
 
 
-@pytest.mark.parametrize(("twin", "other"), [(Client, AsyncClient), (Decode, AsyncDecode)])
+@pytest.mark.parametrize(
+    ("twin", "other"), [(Client, AsyncClient), (Decode, AsyncDecode), (Analysis, AsyncAnalysis)]
+)
 def test_twins_have_the_same_methods_with_the_same_parameters(twin: type, other: type) -> None:
     def describe(kind: type) -> dict[str, list[str]]:
         return {

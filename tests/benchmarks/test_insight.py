@@ -28,7 +28,7 @@ SETTING = Setting(
     n_records=2000,
     n_sketches=2,
 )
-SCOPE = Scope(n_studies=1, n_pairs=40, n_tries=5, n_years=1)
+SCOPE = Scope(n_studies=1, n_pairs=40, n_tries=5, n_years=1, n_fleets=1)
 
 
 def test_names_are_unique() -> None:
@@ -64,8 +64,8 @@ def test_changes_are_found_more_often_than_nothing() -> None:
     with show_progress(2) as bar:
         alike = {row.figure: row for row in measure_false_alarms(SETTING, SCOPE, bar)}
         found = {(row.case, row.figure): row for row in measure_power(SETTING, SCOPE, bar)}
-    assert alike["false_alarms_5_smaller"].runs == 40
+    assert alike["false_alarms_5_smallest"].runs == 40
     # Two in forty are expected; seven or more come by chance once in 250.
-    assert alike["false_alarms_5_smaller"].value * 0.05 * 40 < 7
-    assert found["moves 1 sd, small", "power_smaller"].value == 1.0
+    assert alike["false_alarms_5_smallest"].value * 0.05 * 40 < 7
+    assert found["moves 1 sd, small", "power_smallest"].value == 1.0
     assert found["moves 1 sd, small", "estimate"].value == pytest.approx(1.0, abs=0.3)

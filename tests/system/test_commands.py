@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from analyst import Client
+from analyst import Client, DecodeResult
 from deploy.demo.cluster import BIN, Aggregator
 from shared import command
 from shared.plan import plan_from_spec
@@ -129,6 +129,39 @@ def test_a_decode_is_started_watched_shown_and_cancelled(desk: Desk) -> None:
     assert len(desk.ask("decode", "watch", started["decode_id"])["weights"]) == 2
     assert "SNR" in desk.run("decode", "show", started["decode_id"])
     assert ": succeeded" in desk.run("decode", "cancel", started["decode_id"])
+
+
+def test_decodes_are_listed_found_by_first_digits_and_exported(desk: Desk) -> None:
+    desk.agent.once()
+    period = ("--from", "1970-01-01", "--to", "1970-01-01T00:25Z")
+    found = desk.ask("decode", desk.study, "-k", "2", "--seed", "9", *period, "--allow-unusable")
+    decode_id = found["decode_id"]
+    newest, *_ = desk.ask("decode", "list", "desk")
+    assert (newest["decode_id"], newest["seed"]) == (decode_id, 9)
+    assert decode_id in desk.run("decode", "list", "desk")
+    shown = desk.run("decode", "show", decode_id[:8], "--allow-unusable")
+    assert "selected from 1970-01-01 00:00 to 1970-01-01 00:25 UTC (slots 0 to 2)" in shown
+    for name in ("r.json", "r.csv", "r.parquet"):
+        path = desk.folder / name
+        desk.run("decode", "export", decode_id[:8], "-o", str(path), "--allow-unusable")
+        assert path.stat().st_size > 100
+    result = DecodeResult.load(desk.folder / "r.json")
+    assert result.weights.tolist() == found["weights"]
+    assert result.snapshot is not None
+    assert len(result.snapshot.digest) == 64
+    header, *rows = (desk.folder / "r.csv").read_text(encoding="utf-8").splitlines()
+    assert header.startswith("cluster,weight,")
+    assert len(rows) == 2
+    with Client(desk.url, key=desk.key) as client:
+        again = client.read_result(client.decode_state(decode_id))
+        assert again == result
+        assert client.device(desk.device[:6]).device_id == desk.device
+    page = desk.folder / "r.html"
+    desk.run("report", decode_id[:8], "-o", str(page))
+    assert result.snapshot.digest in page.read_text(encoding="utf-8")
+    refused = desk.run("decode", desk.study, "-k", "2", "--from", "1970-01-01T06:00", status=2)
+    assert "must have a time zone" in refused
+    assert "no decode has an id" in desk.run("decode", "show", "abcdef", status=2)
 
 
 def test_a_search_box_is_stored_with_the_study_and_told_with_the_result(desk: Desk) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.describing import describe_change, describe_common
 from aggregator.services.analyses.kind import Inputs, Slots, intersect, name_selection
+from learning.answers.comparisons import describe_comparison
 from learning.insight.comparing import Comparison
 from learning.insight.model import StudyModel
 from learning.insight.pairs import compare_selections
 from shared.plan import SketchPlan
 from shared.wire.bodies.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
-from shared.wire.bodies.declaring import make_body
 
 
 class ComparisonKind:
@@ -74,18 +73,8 @@ class ComparisonKind:
         answer: tuple[Comparison, StudyModel],
     ) -> ComparisonBody:
         """Return the comparison as a body."""
-        found, model = answer
-        snapshots = [part.snapshot for part in inputs.parts if part.snapshot is not None]
-        return make_body(
-            ComparisonBody,
-            found,
-            kind="comparison",
-            **describe_common(inputs, model, found.describe(), found.assumptions),
-            n_records=[snapshot.n_records for snapshot in snapshots],
-            n_sketches=[snapshot.n_sketches for snapshot in snapshots],
-            snrs=[snapshot.snr for snapshot in snapshots],
-            changes=[describe_change(change) for change in found.changes],
-        )
+        sides = [part.require().totals for part in inputs.parts]
+        return describe_comparison(inputs.plan, *answer, sides, digests=inputs.digests)
 
 
 def to_selection(request: SelectionRequest) -> Selection:

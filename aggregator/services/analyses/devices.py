@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggregator.records import DeviceSums, KeyScope, Selection
-from aggregator.services.analyses.describing import describe_common
 from aggregator.services.analyses.kind import Inputs, Slots, name_selection
+from learning.answers.comparisons import describe_common
 from learning.insight.devices import DeviceExamination, DeviceReport, examine_devices
 from learning.insight.model import StudyModel
 from learning.insight.selection import Selection as Sketches
@@ -113,7 +113,13 @@ class DevicesKind:
         order += [name for name in known if name not in order]
         return DevicesBody(
             kind="devices",
-            **describe_common(inputs, model, [*doubts, *report.describe()], report.assumptions),
+            **describe_common(
+                inputs.plan,
+                model,
+                [*doubts, *report.describe()],
+                report.assumptions,
+                digests=inputs.digests,
+            ),
             devices=[_describe(known[name], found.get(name)) for name in order],
             n_dropped=n_dropped,
             level=report.level / max(1, len(report.devices)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.describing import describe_change, describe_common
 from aggregator.services.analyses.kind import Inputs, Part, Slots
+from learning.answers.comparisons import describe_change, describe_common
 from learning.insight.groups import GroupComparison, compare_groups
 from learning.insight.model import StudyModel
 from learning.insight.selection import average
@@ -106,7 +106,13 @@ class GroupsKind:
         pairs = sorted(found.pairs, key=lambda pair: (pair.p, -pair.comparison.size))
         return GroupsBody(
             kind="groups",
-            **describe_common(inputs, model, [*doubts, *found.describe()], found.assumptions),
+            **describe_common(
+                inputs.plan,
+                model,
+                [*doubts, *found.describe()],
+                found.assumptions,
+                digests=inputs.digests,
+            ),
             values=list(found.values),
             n_records=list(found.n_records),
             sizes=found.sizes.tolist(),

@@ -8,12 +8,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.describing import (
-    describe_change,
-    describe_common,
-    describe_widths,
-)
 from aggregator.services.analyses.kind import Inputs, Slots, require_slots
+from learning.answers.comparisons import describe_change, describe_common, describe_widths
 from learning.insight.changes import compute_levels
 from learning.insight.selection import Selection as Sketches
 from learning.insight.windows import (
@@ -123,7 +119,13 @@ class TimelineKind:
 
     def describe(self, inputs: Inputs, request: TimelineRequest, answer: History) -> TimelineBody:
         """Return the windows as a body."""
-        common = describe_common(inputs, answer.model, answer.describe(), answer.assumptions)
+        common = describe_common(
+            inputs.plan,
+            answer.model,
+            answer.describe(),
+            answer.assumptions,
+            digests=inputs.digests,
+        )
         return TimelineBody(
             kind="timeline",
             **common,

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from analyst.client.asynchronous.connection import AsyncConnection
-from analyst.references import choose_study, is_identity
+from analyst.references import choose_identity, choose_study, is_identity, require_beginning
 from analyst.requests import ANSWERS, AsyncStream
 from analyst.results import FINAL_STATES
 from shared.wire.bodies.results import ProgressBody
@@ -87,6 +87,15 @@ class AsyncCalls:
             (found.study_id, found.name) async for found in self._pages(StudyBody, "/v1/studies")
         ]
         return choose_study(study, names)
+
+    async def _find(
+        self, reference: str, kind: str, known: AsyncStream[tuple[str, str]], n_digits: int = 64
+    ) -> str:
+        """Return an id, given all of it or its first digits; raises as :meth:`find_study`."""
+        async with aclosing(known) as items:
+            if len(require_beginning(reference, kind, n_digits)) == n_digits:
+                return reference
+            return choose_identity(reference, kind, [item async for item in items])
 
     async def _path_of(self, study: str) -> str:
         return "/v1/studies/" + await self.find_study(study)

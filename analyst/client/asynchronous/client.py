@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from analyst.client.asynchronous.decodes import AsyncDecodes
+from analyst.client.asynchronous.analyses import AsyncAnalyses
 from analyst.client.asynchronous.operation import AsyncOperation
 
 
-class AsyncClient(AsyncDecodes, AsyncOperation):
+class AsyncClient(AsyncAnalyses, AsyncOperation):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

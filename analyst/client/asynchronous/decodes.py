@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -86,9 +86,31 @@ class AsyncDecodes(AsyncSnapshots):
         answer = await self._read(DecodeBody, "POST", path, request)
         return AsyncDecode(self, answer.decode_id)
 
+    def decodes(self, study: str) -> AsyncIterator[DecodeBody]:
+        """Yield the decodes of a study, the newest first, without the large parts of results."""
+        return self._pages_of(DecodeBody, study, "decodes")
+
+    async def find_decode(self, reference: str) -> str:
+        """Return the id of a decode, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No decode fits, or more than one; the error lists the candidates.
+        """
+        return await self._find(reference, "decode", self._list_decodes())
+
+    async def _list_decodes(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for each in self.decodes(study.study_id):
+                yield each.decode_id, f"{study.name}, {each.n_clusters} clusters"
+
     async def decode_state(self, decode_id: str) -> DecodeBody:
         """Return the state, the progress, and the result or problem of a decode."""
-        return await self._read(DecodeBody, "GET", path_of_decode(decode_id))
+        path = path_of_decode(await self.find_decode(decode_id))
+        return await self._read(DecodeBody, "GET", path)
 
     def decode_events(
         self, decode_id: str, *, seconds: int | None = None
@@ -124,7 +146,8 @@ class AsyncDecodes(AsyncSnapshots):
 
     async def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
-        return await self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
+        path = path_of_decode(await self.find_decode(decode_id))
+        return await self._read(DecodeBody, "DELETE", path)
 
     async def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions on the records behind a decode; costs no privacy.
@@ -139,7 +162,7 @@ class AsyncDecodes(AsyncSnapshots):
         DecodingError
             The decode has not succeeded or keeps no density, or a question is refused.
         """
-        path = f"{path_of_decode(decode_id)}/questions"
+        path = f"{path_of_decode(await self.find_decode(decode_id))}/questions"
         return await self._read(AnswersBody, "POST", path, asdict(questions))
 
 

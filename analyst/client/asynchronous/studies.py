@@ -10,7 +10,7 @@ import httpx
 
 from analyst.client.asynchronous.calls import AsyncCalls
 from analyst.references import require_identity
-from analyst.requests import SearchBox, list_bounds
+from analyst.requests import AsyncStream, SearchBox, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
@@ -135,8 +135,13 @@ class AsyncStudies(AsyncCalls):
 
     async def revoke_token(self, token_id: str) -> TokenBody:
         """Revoke an enrolment token, at once and for good."""
-        path = f"/v1/tokens/{require_identity(token_id, 'token')}"
-        return await self._read(TokenBody, "DELETE", path)
+        found = await self._find(token_id, "token", self._list_tokens())
+        return await self._read(TokenBody, "DELETE", f"/v1/tokens/{found}")
+
+    async def _list_tokens(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for token in self.tokens(study.study_id):
+                yield token.token_id, study.name
 
     def sketches(self, study: str) -> AsyncIterator[SketchBody]:
         """Yield the sketches of a study."""

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from analyst.client.synchronous.connection import Connection
-from analyst.references import choose_study, is_identity
+from analyst.references import choose_identity, choose_study, is_identity, require_beginning
 from analyst.requests import ANSWERS, Stream
 from analyst.results import FINAL_STATES
 from shared.wire.bodies.results import ProgressBody
@@ -86,6 +86,15 @@ class Calls:
             return study
         names = [(found.study_id, found.name) for found in self._pages(StudyBody, "/v1/studies")]
         return choose_study(study, names)
+
+    def _find(
+        self, reference: str, kind: str, known: Stream[tuple[str, str]], n_digits: int = 64
+    ) -> str:
+        """Return an id, given all of it or its first digits; raises as :meth:`find_study`."""
+        with closing(known) as items:
+            if len(require_beginning(reference, kind, n_digits)) == n_digits:
+                return reference
+            return choose_identity(reference, kind, [item for item in items])
 
     def _path_of(self, study: str) -> str:
         return "/v1/studies/" + self.find_study(study)

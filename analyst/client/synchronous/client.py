@@ -6,11 +6,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from analyst.client.synchronous.decodes import Decodes
+from analyst.client.synchronous.analyses import Analyses
 from analyst.client.synchronous.operation import Operation
 
 
-class Client(Decodes, Operation):
+class Client(Analyses, Operation):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -87,9 +87,31 @@ class Decodes(Snapshots):
         answer = self._read(DecodeBody, "POST", path, request)
         return Decode(self, answer.decode_id)
 
+    def decodes(self, study: str) -> Iterator[DecodeBody]:
+        """Yield the decodes of a study, the newest first, without the large parts of results."""
+        return self._pages_of(DecodeBody, study, "decodes")
+
+    def find_decode(self, reference: str) -> str:
+        """Return the id of a decode, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No decode fits, or more than one; the error lists the candidates.
+        """
+        return self._find(reference, "decode", self._list_decodes())
+
+    def _list_decodes(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for each in self.decodes(study.study_id):
+                yield each.decode_id, f"{study.name}, {each.n_clusters} clusters"
+
     def decode_state(self, decode_id: str) -> DecodeBody:
         """Return the state, the progress, and the result or problem of a decode."""
-        return self._read(DecodeBody, "GET", path_of_decode(decode_id))
+        path = path_of_decode(self.find_decode(decode_id))
+        return self._read(DecodeBody, "GET", path)
 
     def decode_events(
         self, decode_id: str, *, seconds: int | None = None
@@ -125,7 +147,8 @@ class Decodes(Snapshots):
 
     def cancel(self, decode_id: str) -> DecodeBody:
         """Cancel a decode; one that has ended stays as it is."""
-        return self._read(DecodeBody, "DELETE", path_of_decode(decode_id))
+        path = path_of_decode(self.find_decode(decode_id))
+        return self._read(DecodeBody, "DELETE", path)
 
     def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions on the records behind a decode; costs no privacy.
@@ -140,7 +163,7 @@ class Decodes(Snapshots):
         DecodingError
             The decode has not succeeded or keeps no density, or a question is refused.
         """
-        path = f"{path_of_decode(decode_id)}/questions"
+        path = f"{path_of_decode(self.find_decode(decode_id))}/questions"
         return self._read(AnswersBody, "POST", path, asdict(questions))
 
 

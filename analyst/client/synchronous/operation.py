@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from analyst.client.synchronous.calls import Calls
 from analyst.references import require_identity
-from analyst.requests import path_of_device
+from analyst.requests import Stream, path_of_device
 from shared.wire.bodies.studies import (
     AuditBody,
     DeviceBody,
@@ -27,14 +27,33 @@ class Operation(Calls):
             return self._pages(DeviceBody, "/v1/devices")
         return self._pages_of(DeviceBody, study, "devices")
 
+    def find_device(self, reference: str) -> str:
+        """Return the id of a device, given all of it or its first 6 or more digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No device fits, or more than one; the error lists the candidates.
+        """
+        return self._find(reference, "device", self._list_devices())
+
+    def _list_devices(self) -> Stream[tuple[str, str]]:
+        for each in self.devices():
+            yield each.device_id, ", ".join(each.labels.values()) or each.state
+
+    def _list_keys(self) -> Stream[tuple[str, str]]:
+        for each in self.keys():
+            yield each.key_id, each.name
+
     def device(self, device_id: str) -> DeviceDetailsBody:
         """Return a device with its keys."""
-        return self._read(DeviceDetailsBody, "GET", path_of_device(device_id))
+        path = path_of_device(self.find_device(device_id))
+        return self._read(DeviceDetailsBody, "GET", path)
 
     def exclude_device(self, device_id: str, *, reason: str) -> ExclusionBody:
         """Subtract a device's sketches from every sum exactly, and refuse later ones."""
-        path = f"{path_of_device(device_id)}/exclude"
-        return self._read(ExclusionBody, "POST", path, {"reason": reason})
+        path = path_of_device(self.find_device(device_id))
+        return self._read(ExclusionBody, "POST", f"{path}/exclude", {"reason": reason})
 
     def revoke_device(
         self, device_id: str, *, reason: str, key_id: str | None = None
@@ -43,8 +62,8 @@ class Operation(Calls):
         body = {"reason": reason}
         if key_id is not None:
             body["key_id"] = require_identity(key_id, "key_id")
-        path = f"{path_of_device(device_id)}/revoke"
-        return self._read(DeviceDetailsBody, "POST", path, body)
+        path = path_of_device(self.find_device(device_id))
+        return self._read(DeviceDetailsBody, "POST", f"{path}/revoke", body)
 
     def create_key(self, name: str, *, scope: str) -> NewKeyBody:
         """Create an API key; the field ``key`` cannot be read again."""
@@ -56,8 +75,8 @@ class Operation(Calls):
 
     def revoke_key(self, key_id: str) -> KeyBody:
         """Revoke an API key, at once and for good."""
-        path = f"/v1/keys/{require_identity(key_id, 'key_id', 16)}"
-        return self._read(KeyBody, "DELETE", path)
+        found = self._find(key_id, "key_id", self._list_keys(), 16)
+        return self._read(KeyBody, "DELETE", f"/v1/keys/{found}")
 
     def audit(self) -> Iterator[AuditBody]:
         """Yield the actions of operators, oldest first."""

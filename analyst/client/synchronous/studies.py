@@ -11,7 +11,7 @@ import httpx
 
 from analyst.client.synchronous.calls import Calls
 from analyst.references import require_identity
-from analyst.requests import SearchBox, list_bounds
+from analyst.requests import SearchBox, Stream, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.devices import PlanBody
@@ -136,8 +136,13 @@ class Studies(Calls):
 
     def revoke_token(self, token_id: str) -> TokenBody:
         """Revoke an enrolment token, at once and for good."""
-        path = f"/v1/tokens/{require_identity(token_id, 'token')}"
-        return self._read(TokenBody, "DELETE", path)
+        found = self._find(token_id, "token", self._list_tokens())
+        return self._read(TokenBody, "DELETE", f"/v1/tokens/{found}")
+
+    def _list_tokens(self) -> Stream[tuple[str, str]]:
+        for study in self.studies():
+            for token in self.tokens(study.study_id):
+                yield token.token_id, study.name
 
     def sketches(self, study: str) -> Iterator[SketchBody]:
         """Yield the sketches of a study."""

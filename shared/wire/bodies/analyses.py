@@ -177,6 +177,7 @@ class ComparisonBody(AnswerBody):
     p: float = member("Probability of a difference like this where nothing has changed.", 0.0012)
     p_all: float = member("P-value of the omnibus statistic.", 0.02)
     p_moved: float = member("P-value of the statistic of the clusters' changes.", 0.0008)
+    p_single: float = member("P-value of the surest change of one quantity of a cluster.", 0.0009)
     n_records: list[int] = member("Records of both selections.", [120000, 118000])
     n_sketches: list[int] = member("Sketches of both selections.", [120, 118])
     snrs: list[float] = member("Signal-to-noise ratios of both selections.", [76.0, 75.0])

@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from aggregator.worker import Worker
 from shared.core import SketchAccumulator, feature_table
 from shared.plan import SketchPlan, WindowRule
 from shared.privacy.testing import SeededSource
 from shared.wire import PayloadForm
-from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.changing import N_RECORDS, N_SLOTS, fill, release
+from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
 
 ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
-N_SLOTS, N_RECORDS = 6, 1500
 PHASES = {
     "release": "phase.v1",
     "frequencies_per_sketch": 10,
@@ -31,50 +30,12 @@ PHASES = {
 SITES = ("north", "south", "north", "south", "north", "south")
 
 
-def draw_records(rng: np.random.Generator, shift: float) -> NDArray[np.float64]:
-    """Draw records around three clusters; the first moves along the flow."""
-    moved = CLUSTERS + np.array([[0.0, shift], [0.0, 0.0], [0.0, 0.0]])
-    chosen = rng.integers(3, size=N_RECORDS)
-    drawn: NDArray[np.float64] = moved[chosen] + 0.5 * rng.standard_normal((N_RECORDS, 2))
-    return drawn
-
-
-def release(plan: SketchPlan, device: Device, seed: int, shift: float) -> NDArray[np.int64]:
-    accumulator = SketchAccumulator(plan.statistic_of(device.device_id + b"main"))
-    accumulator.add(draw_records(np.random.default_rng(seed), shift))
-    exact = plan.finish_sum(accumulator.sums, N_RECORDS)
-    return plan.mechanism.add_noise(exact, SeededSource(seed))
-
-
 def make_report(plan: SketchPlan) -> dict[str, Any]:
     """Return the members of a message that reports phases."""
     phases = np.arange(plan.frequencies_per_sketch) * 1000
     values = feature_table()[phases].T.astype(np.int64).ravel()
     payload = PayloadForm.of(plan).encode(values)
     return {"payload": payload, "block": 0, "kind": "phase.v1", "n_records": 1}
-
-
-async def fill(
-    desk: Desk, *, shift: float = 3.0, n_devices: int = 6, plan: SketchPlan | None = None
-) -> bytes:
-    """Publish a study whose first cluster moves at the fourth of six slots."""
-    plan = plan or make_plan()
-    study = await desk.publish(plan)
-    devices = [Device(i + 1, {"site": SITES[i]}) for i in range(n_devices)]
-    await desk.enrol(study, *devices)
-    by_time = plan.window.kind == "time"
-    n_records = None if plan.releases_count else N_RECORDS
-    for device in devices:
-        for i in range(N_SLOTS):
-            sums = release(plan, device, 100 * device.seed + i, shift if i >= 3 else 0.0)
-            slots = (SLOT + i, SLOT + i) if by_time else None
-            sequence = SLOT + i if plan.releases_count else i
-            message = device.message(
-                study, plan, sums, sequence=sequence, slots=slots, n_records=n_records
-            )
-            answer = await desk.put(study, *message)
-            assert answer.status_code == 201, answer.text
-    return study
 
 
 async def ask(desk: Desk, study: bytes, **body: Any) -> dict[str, Any]:
@@ -198,8 +159,8 @@ async def test_a_cancelled_analysis_stays_cancelled_until_it_is_asked_for_again(
         (compare(BEFORE, {"labels": {"site": "west"}}), "request-invalid", "labels.site"),
         (compare(BEFORE, AFTER) | {"n_clusters": 0}, "decoding-invalid", "n_clusters"),
         (compare(BEFORE, AFTER) | {"n_clusters": 10**6}, "decoding-invalid", "n_clusters"),
-        (compare(BEFORE, AFTER) | {"level": 0.9}, "request-invalid", "comparison.level"),
-        (compare(BEFORE, AFTER) | {"kind": "drift"}, "request-invalid", "body"),
+        (compare(BEFORE, AFTER) | {"level": 0.9}, "request-invalid", "level"),
+        (compare(BEFORE, AFTER) | {"kind": "drift"}, "request-invalid", "kind"),
         (
             {"kind": "timeline", "n_clusters": 3, "first_slot": SLOT + 5},
             "decoding-invalid",

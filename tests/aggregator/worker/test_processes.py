@@ -55,7 +55,7 @@ def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def wait_for(desk: Desk, url: str, *states: str) -> dict[str, Any]:
-    """Read a decode until it is in one of the states."""
+    """Read a job until it is in one of the states."""
     while True:
         decode: dict[str, Any] = await desk.read(url)
         if decode["state"] in states:
@@ -122,19 +122,32 @@ async def test_from_records_on_devices_to_centroids(desk: Desk, settings: Settin
     assert (again.status_code, again.json()) == (200, decode)
 
 
+async def ask_for_timeline(desk: Desk, study: bytes) -> str:
+    """Ask for a timeline of two windows."""
+    body = {"kind": "timeline", "n_clusters": 3}
+    answer = await desk.post(f"/v1/studies/{study.hex()}/analyses", body)
+    assert answer.status_code == 202, answer.text
+    return answer.headers["location"]
+
+
+@pytest.mark.parametrize("kind", ["decode", "analysis"])
 async def test_the_job_of_a_killed_worker_is_finished_by_another(
-    desk: Desk, settings: Settings
+    desk: Desk, settings: Settings, kind: str
 ) -> None:
     study, _ = await upload(desk)
-    where = await ask(desk, study, 300)
+    where = await (ask(desk, study, 300) if kind == "decode" else ask_for_timeline(desk, study))
     with run_process(settings) as victim:
         await wait_for(desk, where, "running")
         os.kill(victim.pid, signal.SIGKILL)
     assert victim.returncode == -signal.SIGKILL
     assert (await desk.read(where))["state"] == "running"
     with run_process(settings):
-        decode = await wait_for(desk, where, "succeeded")
-    assert decode["result"]["n_replicates"] == 300
+        job = await wait_for(desk, where, "succeeded")
+    assert job["started"] > job["created"]
+    if kind == "decode":
+        assert job["result"]["n_replicates"] == 300
+    else:
+        assert [window["n_sketches"] for window in job["result"]["windows"]] == [2, 2]
 
 
 async def test_a_worker_that_is_stopped_gives_its_job_back(desk: Desk, settings: Settings) -> None:

@@ -76,6 +76,8 @@ def serve(name: str, **changes: Any) -> tuple[Client, list[tuple[str, Any]]]:
         ("pumps", "pumps@-2:7", (-2, 7)),
         ("pumps", f"{STUDY[:8]}@3:4", (3, 4)),
         ("pumps@3", "pumps@3", (None, None)),
+        ("pumps", "pumps@1970-01-02", (24, 47)),
+        ("pumps", "pumps@1970-01-02:1970-02", (24, 59 * 24 - 1)),
     ],
 )
 def test_a_reference_means_a_study_or_some_of_its_slots(

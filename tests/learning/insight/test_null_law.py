@@ -57,14 +57,7 @@ def test_errors_of_selections_have_the_stated_covariance(
     model, fleet = make_model(plan), Fleet(plan, 1)
     first, second = (average(plan, fleet.draw(300, n), most_exact=most_exact) for n in (4, 12))
     errors = first.errors + second.errors
-    drawn = draw_errors(
-        plan,
-        errors,
-        factor=model.factor,
-        phi=model.features,
-        n_draws=20_000,
-        rng=np.random.default_rng(1),
-    )
+    drawn = draw_errors(model, errors, n_draws=20_000, rng=np.random.default_rng(1))
     sigma = compute_sigma(model, errors)
     scale = np.sqrt(np.outer(np.diag(sigma), np.diag(sigma)))
     # Standard error of an entry 0.007 to 0.01; 820 entries, so five of them by chance once in 2000.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import gamma
 
-from learning.insight.tails import NullDraws, SmallerDraws, adjust_holm, find_discoveries
+from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm, find_discoveries
 
 P_VALUES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30).map(np.array)
 
@@ -29,7 +29,7 @@ def test_p_values_never_rise_with_the_statistic() -> None:
 
 
 @pytest.mark.parametrize(("shared", "least", "most"), [(0.0, 1.9, 2.0), (1.0, 1.0, 1.02)])
-def test_the_smaller_of_two_p_values_is_calibrated_not_doubled(
+def test_the_smallest_of_two_p_values_is_calibrated_not_doubled(
     shared: float, least: float, most: float
 ) -> None:
     rng = np.random.default_rng(1)
@@ -41,7 +41,7 @@ def test_the_smaller_of_two_p_values_is_calibrated_not_doubled(
         return np.exp(x), np.exp(y)
 
     first, second = (NullDraws(draws=values) for values in draw(n_draws))
-    both = SmallerDraws(first=first, second=second)
+    both = SmallestDraws(laws=(first, second))
     assert least - 0.1 <= both.ratio <= most
     found = [
         both.estimate_p(min(first.estimate_p(x), second.estimate_p(y)))

@@ -1,4 +1,4 @@
-"""``sfumato drift`` between two sketch files: alarms, words, JSON, refusals."""
+"""``sfumato compare`` between two sketch files: alarms, words, JSON, refusals."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def compare(*sources: str, status: int, options: tuple[str, ...] = ()) -> None:
-    given = ["drift", *sources, "--plan", "plan.toml", "-k", "3", *options]
+    given = ["compare", *sources, "--plan", "plan.toml", "-k", "3", *options]
     assert command.main(given) == status
 
 
@@ -73,9 +73,8 @@ def test_a_cluster_that_moved_is_named_with_where_and_how_far(
     assert found["is_alarm"]
     assert found["p"] < 0.01
     named = [
-        (round(cluster["centre"][1]), change["axis"])
-        for cluster in found["clusters"]
-        for change in cluster["changes"]
+        (round(found["clusters"][change["cluster"]]["centre"][1]), change["dimension"])
+        for change in found["changes"]
         if change["is_named"]
     ]
     assert named == [(6, "load")]

@@ -1,0 +1,328 @@
+"""``sfumato timeline``, ``groups``, ``device health`` and ``analysis``: answers as jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from analyst.cli.options import (
+    Answer,
+    Study,
+    command,
+    create_console,
+    list_items,
+    show_time,
+)
+from analyst.cli.selections import From, Labelled, To, read_labels
+from analyst.client import Analysis, Client
+from analyst.results.analyses import (
+    KINDS,
+    AnalysisResult,
+    Comparison,
+    DeviceHealth,
+    Groups,
+    Timeline,
+)
+from shared.command import SETTINGS
+from shared.wire.bodies.analyses import (
+    AnalysisEntryBody,
+    ChangeBody,
+    ComparisonBody,
+    DeviceHealthBody,
+    WindowBody,
+)
+
+_LEAST_P = 1e-4
+
+timeline = typer.Typer(**SETTINGS)
+groups = typer.Typer(**SETTINGS)
+app = typer.Typer(
+    help="List comparisons, timelines, groups and reports on devices; follow or cancel one.",
+    **SETTINGS,
+)
+Clusters = Annotated[int, typer.Option("-k", min=1, help="Clusters whose changes are estimated.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the fit and the draws.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="SECONDS", help="Stop waiting then; the analysis goes on."),
+]
+Shift = Annotated[
+    float, typer.Option(min=0.0, help="Smallest size of an alarm, in the plan's scales.")
+]
+Identity = Annotated[
+    str,
+    typer.Argument(
+        metavar="ANALYSIS",
+        help="Its id, or 6 or more first digits of it (`sfumato analysis list`).",
+    ),
+]
+
+
+@command(
+    timeline,
+    None,
+    "sfumato timeline STUDY -k 5",
+    "sfumato timeline STUDY -k 5 --from 2013-01 --to 2013-12 --slots-per-window 7",
+)
+def _timeline(
+    client: Client,
+    study: Study,
+    n_clusters: Clusters,
+    start: From = None,
+    end: To = None,
+    label: Labelled = None,
+    slots_per_window: Annotated[int, typer.Option(min=1, help="Slots that make a window.")] = 1,
+    false_alarms: Annotated[
+        float, typer.Option(help="False alarms to accept in a year without a change.")
+    ] = 1.0,
+    smallest_shift: Shift = 0.1,
+    seed: Seed = 0,
+    timeout: Timeout = None,
+) -> Answer:
+    """Follow a study window by window: when its records changed, how surely, and in what.
+
+    Each window is compared with all windows before it. A change point is a window from which on
+    the records differ from those before. A star marks an alarm.
+    """
+    running = client.timeline(
+        study,
+        n_clusters=n_clusters,
+        start=start,
+        end=end,
+        labels=read_labels(label),
+        slots_per_window=slots_per_window,
+        false_alarms_per_year=false_alarms,
+        smallest_shift=smallest_shift,
+        seed=seed,
+    )
+    return follow(running, timeout)
+
+
+@command(
+    groups,
+    None,
+    "sfumato groups STUDY airport -k 5",
+    "sfumato groups STUDY site -k 5 --from 2013-06 --to 2013-08 --json",
+)
+def _groups(
+    client: Client,
+    study: Study,
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="A label of the plan.")],
+    n_clusters: Clusters,
+    start: From = None,
+    end: To = None,
+    seed: Seed = 0,
+    timeout: Timeout = None,
+) -> Answer:
+    """Compare all pairs of the values of a label: which are alike, and how the others differ."""
+    running = client.groups(study, label, n_clusters=n_clusters, start=start, end=end, seed=seed)
+    return follow(running, timeout)
+
+
+def show_health(
+    client: Client,
+    study: Study,
+    n_clusters: Clusters,
+    start: From = None,
+    end: To = None,
+    seed: Seed = 0,
+    timeout: Timeout = None,
+) -> Answer:
+    """Compare each device with the rest, the most unlike first; needs an operator's key.
+
+    A lamp is a reason to look, and no proof: honest devices hold different records. Exclude none
+    because of a lamp alone.
+    """
+    running = client.device_health(study, n_clusters=n_clusters, start=start, end=end, seed=seed)
+    return follow(running, timeout)
+
+
+@command(app, "list", "sfumato analysis list STUDY", "sfumato analysis list STUDY --json")
+def _list(client: Client, study: Study) -> Answer:
+    """List the analyses of a study, the newest first."""
+    columns = ("created", "kind", "state", "clusters")
+    return list_items(client.analyses(study), *columns, identity="analysis", row=_list_fields)
+
+
+def _list_fields(entry: AnalysisEntryBody) -> tuple[str, ...]:
+    return (
+        show_time(entry.created),
+        entry.kind,
+        entry.state,
+        str(entry.request.n_clusters),
+        entry.analysis_id,
+    )
+
+
+@command(app, "show", "sfumato analysis show ANALYSIS")
+def _show(client: Client, analysis_id: Identity) -> Answer:
+    """Show the state of an analysis, and its result if it has one."""
+    found = client.analysis_state(analysis_id)
+    yield found
+    if found.state == "succeeded":
+        yield from describe(Analysis(client, found.analysis_id, KINDS[found.kind]).wait())
+        return
+    yield f"{found.kind} {found.analysis_id}: {found.state}, {found.progress:.0%} done"
+    if found.n_workers == 0:
+        yield "  no worker is there: start one with `sfumato worker`"
+    if found.problem:
+        yield f"  {found.problem.detail}"
+
+
+@command(app, "watch", "sfumato analysis watch ANALYSIS --json")
+def _watch(client: Client, analysis_id: Identity, timeout: Timeout = None) -> Answer:
+    """Follow an analysis until it ends, and print its result."""
+    found = client.analysis_state(analysis_id)
+    return follow(Analysis(client, found.analysis_id, KINDS[found.kind]), timeout)
+
+
+@command(app, "cancel", "sfumato analysis cancel ANALYSIS")
+def _cancel(client: Client, analysis_id: Identity) -> Answer:
+    """Cancel an analysis. One that has ended stays as it is."""
+    found = client.cancel_analysis(analysis_id)
+    yield found
+    yield f"{found.kind} {found.analysis_id}: {found.state}"
+
+
+def follow(running: Analysis[Any], timeout: float | None) -> Answer:
+    """Wait for an analysis, and yield its document and its parts."""
+    result = wait(running, timeout)
+    yield result.to_json()
+    yield from describe(result)
+
+
+def wait(running: Analysis[Any], timeout: float | None) -> AnalysisResult[Any]:
+    """Wait for an analysis with a bar on a terminal."""
+    console = create_console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("computing", total=1.0)
+        result: AnalysisResult[Any] = running.wait(
+            progress=lambda share: progress.update(task, completed=share),
+            timeout=timeout,
+            note=lambda words: progress.console.print(f"note: {words}", markup=False),
+        )
+    return result
+
+
+def describe(result: AnalysisResult[Any]) -> Answer:
+    """Yield the words of a result, and its table."""
+    yield from (Text(sentence) for sentence in result.words)
+    if isinstance(result, Comparison):
+        yield from tabulate_comparison(result.body)
+    elif isinstance(result, Timeline):
+        yield _tabulate_windows(result)
+    elif isinstance(result, Groups):
+        yield _tabulate_groups(result)
+    elif isinstance(result, DeviceHealth):
+        yield from _list_devices(result.body.devices)
+    yield from (Text(sentence, style="dim") for sentence in result.assumptions)
+
+
+def tabulate_comparison(body: ComparisonBody) -> Iterator[object]:
+    """Show the clusters that the changes speak of, and what is estimated of each."""
+    table = Table("cluster", box=None, padding=(0, 2, 0, 0))
+    for heading in ("share", *(f"{each.name} ({each.unit})" for each in body.dimensions)):
+        table.add_column(Text(heading), justify="right", overflow="fold")
+    for number, cluster in enumerate(body.clusters):
+        found = {
+            (change.quantity, change.dimension): change
+            for change in body.changes
+            if change.cluster == number
+        }
+        moves = [found["centre", each.name] for each in body.dimensions]
+        cells = [
+            _mark(f"{cluster.weight:.1%}", found["weight", None], " ln"),
+            *(
+                _mark(f"{centre:.4g}", move, " sd")
+                for centre, move in zip(cluster.centre, moves, strict=True)
+            ),
+        ]
+        table.add_row(str(number + 1), *cells)
+    yield table
+    yield "Below each figure its estimated change; what noise may have made is dim."
+
+
+def _mark(figure: str, change: ChangeBody, unit: str) -> Text:
+    style = "" if change.is_named else "dim"
+    return Text(f"{figure}\n({change.estimate:+.2f}{unit})", style=style)
+
+
+def _tabulate_windows(result: Timeline) -> Table:
+    changed = {point.window for point in result.body.change_points}
+    table = Table("", "begins (UTC)", "slots", box=None, padding=(0, 2, 0, 0))
+    for heading in ("records", "SNR", "p", "size"):
+        table.add_column(heading, justify="right")
+    for number, window in enumerate(result.body.windows):
+        marks = ("*" if window.is_alarm else "", "change" if number in changed else "")
+        table.add_row(
+            " ".join(filter(None, marks)),
+            f"{window.start[:10]} {window.start[11:16]}",
+            _show_slots(window),
+            *([Text(window.doubt, style="dim")] if window.doubt else _list_figures(window)),
+        )
+    return table
+
+
+def _show_slots(window: WindowBody) -> str:
+    if window.first_slot == window.last_slot:
+        return str(window.first_slot)
+    return f"{window.first_slot} to {window.last_slot}"
+
+
+def _list_figures(window: WindowBody) -> list[str]:
+    return [
+        f"{window.n_records:,}",
+        _format(window.snr, ".3g"),
+        _show_p(window.p),
+        "" if window.size is None else f"{window.size:.2f} +- {window.size_error:.2f}",
+    ]
+
+
+def _show_p(p: float | None) -> str:
+    # Smaller ones are extrapolated too far to be figures.
+    return "< 1e-4" if p is not None and p < _LEAST_P else _format(p, ".2g")
+
+
+def _format(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _tabulate_groups(result: Groups) -> Table:
+    values = result.body.values
+    table = Table("first", "second", box=None, padding=(0, 2, 0, 0))
+    for heading in ("size", "p"):
+        table.add_column(heading, justify="right")
+    for pair in result.body.pairs:
+        table.add_row(
+            Text(values[pair.first]),
+            Text(values[pair.second]),
+            f"{pair.size:.2f} +- {pair.size_error:.2f}",
+            _show_p(pair.p),
+        )
+    return table
+
+
+def _list_devices(devices: list[DeviceHealthBody]) -> Iterator[object]:
+    columns = ("lamps", "p", "size", "SNR", "sketches", "share", "labels")
+    lines = list_items(devices, *columns, identity="device", row=_list_health)
+    next(lines)
+    yield from lines
+
+
+def _list_health(device: DeviceHealthBody) -> tuple[str, ...]:
+    lamps = [name for name, is_lit in vars(device.lamps).items() if is_lit]
+    return (
+        ", ".join(lamps) or "-",
+        _show_p(device.p_content),
+        _format(device.size, ".2f"),
+        _format(device.snr, ".2g"),
+        str(device.n_sketches),
+        f"{device.share:.1%}",
+        ", ".join(device.labels.values()),
+        device.device_id,
+    )

@@ -1,0 +1,103 @@
+"""Results on a command line: where they are found, and the files that they are written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyst.client import Client
+from analyst.references import is_beginning
+from analyst.results import DecodeResult
+from analyst.results.files import write_file
+from shared.errors import ConfigError, NotFoundError
+
+ResultReference = Annotated[
+    str,
+    typer.Argument(
+        metavar="RESULT",
+        help="A decode by its id or 6 or more first digits of it; a study, for its last decode; or "
+        "a .json file that `sfumato decode export` wrote.",
+    ),
+]
+ENDINGS = (".json", ".csv", ".parquet")
+
+
+def find_result(client: Client, reference: str) -> DecodeResult:
+    """Return the result that a reference means: a file, a decode, or a study's last decode.
+
+    Raises
+    ------
+    NotFoundError, ConfigError
+        It means none, or several; or the study has no result yet.
+    """
+    if Path(reference).is_file():
+        return DecodeResult.load(reference)
+    if is_beginning(reference):
+        try:
+            return client.read_result(client.decode_state(reference))
+        except NotFoundError:
+            # Digits of a study, then.
+            pass
+    study = client.find_study(reference)
+    for each in client.decodes(study):
+        if each.state == "succeeded":
+            return client.read_result(client.decode_state(each.decode_id))
+    raise NotFoundError(
+        f"{reference!r} has no decode that succeeded",
+        field="result",
+        fix=f"start one: `sfumato decode {reference} -k 5`",
+    )
+
+
+def write_result(result: DecodeResult, path: Path) -> None:
+    """Write a result whole, or a table of its clusters, by the ending of the file's name.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written, its name ends otherwise, or pyarrow is missing.
+    """
+    match path.suffix.lower():
+        case ".json":
+            result.save(path)
+        case ".csv":
+            write_file(path, _format_csv(result))
+        case ".parquet":
+            _write_parquet(result, path)
+        case other:
+            raise ConfigError(
+                f"must end with {', '.join(ENDINGS)}, not {other!r}",
+                field="--output",
+                fix="choose another name",
+            )
+
+
+def _format_csv(result: DecodeResult) -> str:
+    columns = result.to_columns()
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _write_parquet(result: DecodeResult, path: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            "needs pyarrow for .parquet",
+            field="--output",
+            fix="run `pip install pyarrow`, or write .csv",
+        ) from error
+    try:
+        pyarrow.parquet.write_table(pyarrow.table(result.to_columns()), path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot be written: {error.strerror}", field=str(path), fix="name another file"
+        ) from error

@@ -1,0 +1,305 @@
+"""Calls about analyses, and an analysis that is followed until it ends."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from analyst.client.asynchronous.decodes import AsyncDecodes
+from analyst.client.asynchronous.jobs import AsyncJob
+from analyst.periods import Choice, When, require_choice
+from analyst.requests import AsyncStream, path_of_analysis
+from analyst.results.analyses import (
+    AnalysisResult,
+    Comparison,
+    DeviceHealth,
+    Groups,
+    Timeline,
+    read_analysis,
+)
+from shared.errors import ConfigError
+from shared.wire.bodies.analyses import AnalysisBody, AnalysisEntryBody
+from shared.wire.bodies.results import ProgressBody
+
+R = TypeVar("R", bound=AnalysisResult[Any])
+
+
+class AsyncAnalyses(AsyncDecodes):
+    """Calls about analyses."""
+
+    async def compare(
+        self,
+        study: str,
+        first: Choice,
+        second: Choice,
+        *,
+        n_clusters: int,
+        seed: int = 0,
+        level: float = 0.05,
+        smallest_shift: float = 0.1,
+    ) -> AsyncAnalysis[Comparison]:
+        """Start to compare two selections of a study that share no sketch.
+
+        Parameters
+        ----------
+        first, second
+            Selections, such as ``{"start": "2013-01", "end": "2013-03"}`` or
+            ``{"labels": {"site": "north"}}``, with the arguments of ``snapshot``. Changes are from
+            the first to the second.
+        n_clusters
+            Clusters of both together whose changes are estimated.
+        seed
+            Of the fit and the draws.
+        level
+            Share of false alarms where nothing has changed.
+        smallest_shift
+            Smallest size of an alarm, in the plan's scales.
+        """
+        study_id = await self.find_study(study)
+        request = {
+            "kind": "comparison",
+            "first": await self._choose(study_id, first, "first"),
+            "second": await self._choose(study_id, second, "second"),
+            "n_clusters": n_clusters,
+            "seed": seed,
+            "level": level,
+            "smallest_shift": smallest_shift,
+        }
+        return await self._analyse(study_id, Comparison, request)
+
+    async def timeline(
+        self,
+        study: str,
+        *,
+        n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        slots_per_window: int = 1,
+        seed: int = 0,
+        false_alarms_per_year: float = 1.0,
+        smallest_shift: float = 0.1,
+    ) -> AsyncAnalysis[Timeline]:
+        """Start to follow a study window by window: when it changed, how surely, and in what.
+
+        Parameters
+        ----------
+        n_clusters
+            Clusters of all windows together.
+        start, end, first_slot, last_slot, labels
+            The stretch, as for ``snapshot``; by default all slots that hold sketches.
+        slots_per_window
+            Slots that make a window.
+        seed
+            Of the fit and of simulated years.
+        false_alarms_per_year
+            False alarms to accept in a year without a change.
+        smallest_shift
+            Smallest size of an alarm, in the plan's scales.
+        """
+        study_id = await self.find_study(study)
+        chosen = await self._select(
+            study_id,
+            start=start,
+            end=end,
+            first_slot=first_slot,
+            last_slot=last_slot,
+            labels=labels,
+        )
+        request = {
+            "kind": "timeline",
+            **chosen,
+            "n_clusters": n_clusters,
+            "slots_per_window": slots_per_window,
+            "seed": seed,
+            "false_alarms_per_year": false_alarms_per_year,
+            "smallest_shift": smallest_shift,
+        }
+        return await self._analyse(study_id, Timeline, request)
+
+    async def groups(
+        self,
+        study: str,
+        label: str,
+        *,
+        n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        seed: int = 0,
+    ) -> AsyncAnalysis[Groups]:
+        """Start to compare all pairs of the values of a label.
+
+        Parameters
+        ----------
+        label
+            Its name.
+        n_clusters
+            Clusters of all groups together.
+        start, end, first_slot, last_slot
+            The stretch, as for ``snapshot``.
+        seed
+            Of the fit and the draws.
+        """
+        study_id = await self.find_study(study)
+        chosen = await self._select(
+            study_id, start=start, end=end, first_slot=first_slot, last_slot=last_slot
+        )
+        del chosen["labels"]
+        request = {
+            "kind": "groups",
+            "label": label,
+            **chosen,
+            "n_clusters": n_clusters,
+            "seed": seed,
+        }
+        return await self._analyse(study_id, Groups, request)
+
+    async def device_health(
+        self,
+        study: str,
+        *,
+        n_clusters: int,
+        start: When | None = None,
+        end: When | None = None,
+        first_slot: int | None = None,
+        last_slot: int | None = None,
+        seed: int = 0,
+    ) -> AsyncAnalysis[DeviceHealth]:
+        """Start to compare each device of a study with the rest; needs an operator's key.
+
+        Parameters
+        ----------
+        n_clusters
+            Clusters of all devices together.
+        start, end, first_slot, last_slot
+            The stretch, as for ``snapshot``.
+        seed
+            Of the fit and the draws.
+        """
+        study_id = await self.find_study(study)
+        chosen = await self._select(
+            study_id, start=start, end=end, first_slot=first_slot, last_slot=last_slot
+        )
+        del chosen["labels"]
+        request = {"kind": "devices", **chosen, "n_clusters": n_clusters, "seed": seed}
+        return await self._analyse(study_id, DeviceHealth, request)
+
+    async def _choose(self, study_id: str, choice: Choice, field: str) -> dict[str, Any]:
+        return await self._select(study_id, **require_choice(choice, field))
+
+    async def _analyse(
+        self, study_id: str, kind: type[R], request: dict[str, Any]
+    ) -> AsyncAnalysis[R]:
+        if request["n_clusters"] < 1:
+            raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
+        path = f"/v1/studies/{study_id}/analyses"
+        answer = await self._read(AnalysisBody, "POST", path, request)
+        return AsyncAnalysis(self, answer.analysis_id, kind)
+
+    def analyses(self, study: str) -> AsyncIterator[AnalysisEntryBody]:
+        """Yield the analyses of a study, the newest first, without their results."""
+        return self._pages_of(AnalysisEntryBody, study, "analyses")
+
+    async def find_analysis(self, reference: str) -> str:
+        """Return the id of an analysis, given all of it or its first 6 or more digits.
+
+        Digits take a request for each study.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No analysis fits, or more than one; the error lists the candidates.
+        """
+        return await self._find(reference, "analysis", self._list_analyses())
+
+    async def _list_analyses(self) -> AsyncStream[tuple[str, str]]:
+        async for study in self.studies():
+            async for each in self.analyses(study.study_id):
+                yield each.analysis_id, f"{each.kind} of {study.name}"
+
+    async def analysis_state(self, analysis_id: str) -> AnalysisBody:
+        """Return the state, the progress, and the result or problem of an analysis."""
+        path = path_of_analysis(await self.find_analysis(analysis_id))
+        return await self._read(AnalysisBody, "GET", path)
+
+    def analysis_events(
+        self, analysis_id: str, *, seconds: int | None = None
+    ) -> AsyncStream[AnalysisBody | ProgressBody]:
+        """Yield the state and progress of an analysis as they change, then the ended analysis.
+
+        Parameters
+        ----------
+        seconds
+            The stream ends after so many, at most 600.
+
+        Raises
+        ------
+        TransportError
+            The server does not send events, or stopped.
+        """
+        return self._events(AnalysisBody, path_of_analysis(analysis_id), seconds)
+
+    async def cancel_analysis(self, analysis_id: str) -> AnalysisBody:
+        """Cancel an analysis; one that has ended stays as it is."""
+        path = path_of_analysis(await self.find_analysis(analysis_id))
+        return await self._read(AnalysisBody, "DELETE", path)
+
+
+class AsyncAnalysis(AsyncJob[AnalysisBody], Generic[R]):
+    """An analysis on the server; ``result`` is the class of its result."""
+
+    kind = "analysis"
+    watch = "sfumato analysis watch"
+
+    def __init__(self, client: AsyncAnalyses, analysis_id: str, result: type[R]) -> None:
+        super().__init__(analysis_id, sleep=client._server.sleep)
+        self.analysis_id = analysis_id
+        self.result = result
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.analysis_id!r})"
+
+    def _listen(self, seconds: int | None) -> AsyncStream[AnalysisBody | ProgressBody]:
+        return self._client.analysis_events(self.analysis_id, seconds=seconds)
+
+    async def state(self) -> AnalysisBody:
+        """Return the state, the progress, and the result or problem."""
+        return await self._client.analysis_state(self.analysis_id)
+
+    async def cancel(self) -> AnalysisBody:
+        """Cancel it; if it has ended, it stays as it is."""
+        return await self._client.cancel_analysis(self.analysis_id)
+
+    async def wait(
+        self,
+        *,
+        progress: Callable[[float], None] | None = None,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
+    ) -> R:
+        """Wait for the result.
+
+        Parameters
+        ----------
+        progress
+            Function that is called with the completed share, 0 to 1.
+        timeout
+            Seconds after which to stop waiting; the analysis goes on.
+        note
+            Function that is told, once, that no worker is there to compute it.
+
+        Raises
+        ------
+        DecodingError
+            The analysis failed or was cancelled.
+        TransportError
+            It has not ended in time.
+        """
+        ended = await self.end(progress=progress, timeout=timeout, note=note)
+        return read_analysis(ended, self.result)

@@ -1,0 +1,109 @@
+"""Comparisons of selections as JSON bodies: clusters, changes and words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.estimate.counts import count_records
+from learning.estimate.totals import Totals
+from learning.estimate.utility import estimate_utility
+from learning.estimate.weighting import SIZE_WEIGHTS
+from learning.insight.comparing import Change, Comparison
+from learning.insight.model import StudyModel
+from shared.plan import SketchPlan
+from shared.wire.bodies.analyses import ChangeBody, ClusterBody, ComparisonBody
+from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.results import DimensionBody
+
+Floats = NDArray[np.float64]
+
+
+def describe_comparison(
+    plan: SketchPlan,
+    found: Comparison,
+    model: StudyModel,
+    sides: Sequence[Totals],
+    *,
+    digests: Sequence[str],
+) -> ComparisonBody:
+    """Return a comparison as a body.
+
+    Parameters
+    ----------
+    plan, found, model
+        The plan, the comparison, and the fit that its changes are of.
+    sides
+        The sums of both selections.
+    digests
+        Digests of the snapshots with these sums; none for sums of files.
+    """
+    counts = [count_records(plan, totals) for totals in sides]
+    return make_body(
+        ComparisonBody,
+        found,
+        kind="comparison",
+        **describe_common(plan, model, found.describe(), found.assumptions, digests=digests),
+        n_records=[count.n_records for count in counts],
+        n_sketches=[totals.n_sketches for totals in sides],
+        snrs=[
+            estimate_utility(plan, totals, count, SIZE_WEIGHTS).snr
+            for totals, count in zip(sides, counts, strict=True)
+        ],
+        changes=[describe_change(change) for change in found.changes],
+    )
+
+
+def describe_common(
+    plan: SketchPlan,
+    model: StudyModel,
+    words: Sequence[str],
+    assumptions: Sequence[str],
+    *,
+    digests: Sequence[str],
+) -> dict[str, Any]:
+    """Return the members of :class:`shared.wire.bodies.analyses.AnswerBody`."""
+    return {
+        "words": [sentence for sentence in words if sentence not in assumptions],
+        "assumptions": list(assumptions),
+        "dimensions": [DimensionBody(name=axis.name, unit=axis.unit) for axis in plan.axes],
+        "clusters": list_clusters(plan, model),
+        "snapshots": list(digests),
+    }
+
+
+def list_clusters(plan: SketchPlan, model: StudyModel) -> list[ClusterBody]:
+    """Return the clusters of a fit, in data units."""
+    centres, spreads = describe_widths(plan, model.fit.means, np.sqrt(model.fit.variances))
+    return [
+        ClusterBody(
+            weight=float(model.fit.weights[i]),
+            centre=centres[i].tolist(),
+            spread=spreads[i].tolist(),
+        )
+        for i in range(model.n_clusters)
+    ]
+
+
+def describe_widths(plan: SketchPlan, centres: Floats, widths: Floats) -> tuple[Floats, Floats]:
+    """Return centres and widths about them in data units: shapes ``(k, d)``.
+
+    On a scale that is not linear, half of the distance between both ends.
+    """
+    decode = plan.space.encoder.decode
+    ends = decode(centres - widths), decode(centres + widths)
+    return decode(centres), np.abs(ends[1] - ends[0]) / 2.0
+
+
+def describe_change(change: Change) -> ChangeBody:
+    """Return the change of one quantity of one cluster."""
+    return make_body(
+        ChangeBody,
+        change,
+        dimension=change.axis,
+        z=change.estimate / change.error,
+        words=change.describe(),
+    )
