@@ -14,7 +14,7 @@ lamps are lit. ``--part`` measures one part alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +25,7 @@ from benchmarks.insight_devices import list_fleets, measure_fleets
 from benchmarks.insight_groups import measure_groups
 from benchmarks.insight_studies import Population, Setting, Workshop
 from benchmarks.progress import ProgressBar, show_progress
-from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.rows import Row, create_parser, print_rows, read_count
 from learning.insight.changes import compute_levels, find_change_points, watch
 from learning.insight.comparing import Comparison, compare_means, draw_null
 from learning.insight.timeline import follow
@@ -53,7 +53,7 @@ class Scope:
 
 
 QUICK = Scope(n_studies=2, n_pairs=100, n_tries=10, n_years=1, n_fleets=1)
-FULL = Scope(n_studies=10, n_pairs=300, n_tries=10, n_years=3, n_fleets=5)
+FULL = Scope(n_studies=10, n_pairs=150, n_tries=10, n_years=3, n_fleets=5)
 
 
 def list_settings() -> tuple[Setting, ...]:
@@ -140,9 +140,12 @@ def list_changes(population: Population) -> dict[str, tuple[Population, float | 
     }
 
 
-def measure(quick: bool, parts: Sequence[str] = PARTS) -> Iterator[Row]:
+def measure(
+    quick: bool, parts: Sequence[str] = PARTS, *, n_studies: int | None = None
+) -> Iterator[Row]:
     """Yield every row of some parts; few studies and settings if ``quick``."""
     scope = QUICK if quick else FULL
+    scope = replace(scope, n_studies=n_studies or scope.n_studies)
     only = 1 if quick else None
     settings = {
         "pairs": [s for s in list_settings() if not quick or s.name in _QUICK_SETTINGS],
@@ -151,8 +154,8 @@ def measure(quick: bool, parts: Sequence[str] = PARTS) -> Iterator[Row]:
         "devices": list_fleets()[:only],
         "groups": [None],
     }
-    n_studies = {"devices": scope.n_fleets, "groups": 2 * scope.n_fleets}
-    total = sum(len(settings[part]) * n_studies.get(part, scope.n_studies) for part in parts)
+    runs = {"devices": scope.n_fleets, "groups": 2 * scope.n_fleets}
+    total = sum(len(settings[part]) * runs.get(part, scope.n_studies) for part in parts)
     measures = {"pairs": measure_false_alarms, "power": measure_power, "years": measure_years}
     with show_progress(total) as bar:
         for part in parts:
@@ -306,8 +309,12 @@ def main() -> None:
     parser.add_argument(
         "--part", choices=PARTS, action="append", help="measure this part; repeat for more"
     )
+    parser.add_argument(
+        "--studies", type=read_count, help="studies of each setting, with a fit each"
+    )
     options = parser.parse_args()
-    print_rows(measure(options.quick, options.part or PARTS), as_json=options.json)
+    rows = measure(options.quick, options.part or PARTS, n_studies=options.studies)
+    print_rows(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

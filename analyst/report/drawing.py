@@ -49,11 +49,25 @@ def show_number(value: float) -> str:
     return f"{value:.4g}".replace("e+0", "e").replace("e-0", "e-")
 
 
-def draw_shares(shares: Sequence[float], resolved: Sequence[bool] | None, *, label: str) -> str:
-    """Draw a bar for each cluster's share of the records; pale if noise may have made it."""
+def draw_shares(
+    shares: Sequence[float],
+    resolved: Sequence[bool] | None,
+    errors: Sequence[float] | None,
+    *,
+    label: str,
+) -> str:
+    """Draw a bar for each cluster's share of the records; pale if noise may have made it.
+
+    Parameters
+    ----------
+    errors
+        Half the length of each error bar, if they are known.
+    """
     row, left = 22.0, 30.0
     height = row * len(shares) + 4.0
-    scale = Scale(0.0, max(*shares, 1e-9), left, _WIDTH - 52.0)
+    reach = errors or [0.0] * len(shares)
+    farthest = max(share + error for share, error in zip(shares, reach, strict=True))
+    scale = Scale(0.0, max(farthest, 1e-9), left, _WIDTH - (104.0 if errors else 52.0))
     parts = []
     for i, share in enumerate(shares):
         y, x = row * i + 4.0, scale(max(0.0, share))
@@ -62,16 +76,36 @@ def draw_shares(shares: Sequence[float], resolved: Sequence[bool] | None, *, lab
             f'<text x="{left - 8:g}" y="{y + 12:g}" text-anchor="end">{i + 1}</text>'
             f'<rect class="c{i % N_COLOURS}{pale}" x="{left:g}" y="{y:g}" '
             f'width="{max(0.5, x - left):.1f}" height="{row - 7:g}" rx="2"/>'
-            f'<text x="{x + 6:.1f}" y="{y + 12:g}">{share:.1%}</text>'
         )
+        words = f"{share:.1%}"
+        if errors:
+            end = scale(share + errors[i])
+            parts.append(_draw_bar(scale(max(0.0, share - errors[i])), end, y + (row - 7) / 2))
+            words, x = f"{words} ± {errors[i]:.1%}", end
+        parts.append(f'<text x="{x + 6:.1f}" y="{y + 12:g}">{words}</text>')
     return _wrap(parts, _WIDTH, height, label)
 
 
-def draw_positions(centres: Sequence[float], spreads: Sequence[float] | None, *, label: str) -> str:
-    """Draw each cluster's place on one axis, a row each, with a line of one spread to each side."""
+def draw_positions(
+    centres: Sequence[float],
+    spreads: Sequence[float] | None,
+    errors: Sequence[float] | None,
+    *,
+    label: str,
+) -> str:
+    """Draw each cluster's place on one axis, a row each.
+
+    Parameters
+    ----------
+    spreads
+        Drawn as a line to each side.
+    errors
+        Half the length of each error bar, if they are known.
+    """
     row, left = 18.0, 26.0
     wide = spreads or [0.0] * len(centres)
-    low, high = widen([end for c, s in zip(centres, wide, strict=True) for end in (c - s, c + s)])
+    reach = [max(pair) for pair in zip(wide, errors or wide, strict=True)]
+    low, high = widen([end for c, s in zip(centres, reach, strict=True) for end in (c - s, c + s)])
     scale = Scale(low, high, left + _EDGE, _WIDTH - _EDGE)
     bottom = row * len(centres) + 4.0
     parts = [*_draw_axis(scale, bottom)]
@@ -84,6 +118,8 @@ def draw_positions(centres: Sequence[float], spreads: Sequence[float] | None, *,
                 f'H{scale(centre + spread):.1f}"/>'
             )
         parts.append(f'<circle class="{colour}" cx="{scale(centre):.1f}" cy="{y:g}" r="5"/>')
+        if errors:
+            parts.append(_draw_bar(scale(centre - errors[i]), scale(centre + errors[i]), y))
     return _wrap(parts, _WIDTH, bottom + 22.0, label)
 
 
@@ -111,6 +147,12 @@ def draw_curve(values: Sequence[float], floors: Sequence[float], *, chosen: int,
                 f'<text x="{x(i + 1):.1f}" y="{bottom + 18:g}" text-anchor="middle">{i + 1}</text>'
             )
     return _wrap(parts, _WIDTH, bottom + 26.0, label)
+
+
+def _draw_bar(low: float, high: float, y: float) -> str:
+    """Draw an error bar with its ends."""
+    ends = "".join(f"M{x:.1f} {y - 4:g}v8" for x in (low, high))
+    return f'<path class="e" d="M{low:.1f} {y:g}H{high:.1f}{ends}"/>'
 
 
 def _draw_axis(scale: Scale, bottom: float) -> list[str]:

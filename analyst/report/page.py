@@ -11,6 +11,7 @@ from html import escape
 from importlib import resources
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
 from analyst.results import UNUSABLE, DecodeResult
@@ -24,6 +25,8 @@ _MOST_PANELS = 160
 _CLUSTERS_ACROSS = 8
 """Clusters beside each other in a table, so that it fits a sheet of paper."""
 _SHADES = 8
+_BAR = 1.645
+"""Standard errors either way of a 90 % bar."""
 _MOST_JSON = 120_000
 """Characters of JSON beyond which the fitted density is left out of it."""
 
@@ -92,9 +95,13 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
     pale = "" if result.resolved is None or result.resolved.all() else _list_pale(result)
     yield "<section><h2>How the records divide</h2>"
     yield draw_shares(
-        result.weights.tolist(), result.body.resolved, label="Share of the records of each cluster"
+        result.weights.tolist(),
+        result.body.resolved,
+        _list_bars(result.weight_errors),
+        label="Share of the records of each cluster",
     )
-    yield f"{pale}</section><section><h2>Where the clusters are</h2>"
+    bars = f"<p>{escape(_capitalise(result.bars.sentence))}.</p>"
+    yield f"{pale}{bars}</section><section><h2>Where the clusters are</h2>"
     if result.n_clusters * len(result.names) > _MOST_PANELS:
         yield (
             '<p class="note">The darker a cell, the higher the value among the clusters.</p>'
@@ -102,16 +109,28 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
         )
         return
     if result.spreads is not None:
-        yield '<p class="note">A line is one standard deviation to each side.</p>'
+        yield (
+            '<p class="note">A coloured line is one standard deviation of the records to each side'
+            f"{'' if result.centroid_errors is None else ', a thin one the error bar'}.</p>"
+        )
     yield '<div class="panels">'
     for i, (name, unit) in enumerate(zip(result.names, result.units, strict=True)):
         spreads = None if result.spreads is None else result.spreads[:, i].tolist()
+        errors = None if result.centroid_errors is None else result.centroid_errors[:, i]
         picture = draw_positions(
-            result.centroids[:, i].tolist(), spreads, label=f"Clusters along {name}"
+            result.centroids[:, i].tolist(),
+            spreads,
+            _list_bars(errors),
+            label=f"Clusters along {name}",
         )
         caption = f"<figcaption>{_name(name, unit)}</figcaption>"
         yield f"<figure>{caption}{picture}</figure>"
     yield "</div></section>"
+
+
+def _list_bars(errors: NDArray[np.float64] | None) -> list[float] | None:
+    """Return half the lengths of 90 % bars."""
+    return None if errors is None else (_BAR * errors).tolist()
 
 
 def _list_pale(result: DecodeResult) -> str:
@@ -158,6 +177,11 @@ def _describe_evidence(evidence: EvidenceBody | None) -> Iterator[str]:
 
 def _describe_privacy(result: DecodeResult) -> Iterator[str]:
     statement = make_statement(result.plan)
+    if result.privacy != statement.describe():
+        # An exact sum: nothing that the plan promises holds for it.
+        words = f"<p>{escape(_capitalise(result.privacy))}</p>"
+        yield f"<section><h2>What is protected</h2>{words}</section>"
+        return
     people = _tabulate(
         ["records of a person in a window", "windows", "epsilon", "delta"],
         [_list_person(each) for each in result.body.privacy.people],
@@ -184,7 +208,7 @@ def _describe_origin(result: DecodeResult, origin: str) -> Iterator[str]:
         ("plan", compute_plan_digest(result.plan).hex()),
         ("study", None if snapshot is None else snapshot.study_id),
         ("snapshot", result.snapshot_id),
-        ("digest of its sums", None if snapshot is None else snapshot.digest),
+        ("digest of the sums", result.digest),
         ("selected", (result.selection or "all sketches") if snapshot else "files of sketches"),
         ("weighting", None if snapshot is None else snapshot.weighting),
         ("decode", result.decode_id),
@@ -207,6 +231,9 @@ def _describe_origin(result: DecodeResult, origin: str) -> Iterator[str]:
 def _list_figures(result: DecodeResult) -> Iterator[str]:
     yield "<section><h2>Figures</h2>"
     yield _fold("Centroids", _tabulate_clusters(result, result.body.centroids))
+    if result.body.centroid_errors is not None:
+        errors = [_list_bars(np.array(row)) or [] for row in result.body.centroid_errors]
+        yield _fold("Half the lengths of error bars", _tabulate_clusters(result, errors))
     if result.body.spreads is not None:
         yield _fold("Standard deviations", _tabulate_clusters(result, result.body.spreads))
     yield _fold("All of it as JSON", f"<pre>{escape(_make_json(result))}</pre>", kind="json")

@@ -332,7 +332,7 @@ def compare_means(
     """Compare the means of two disjoint selections under a null law of theirs."""
     difference = (second.features - first.features)[None]
     p_values = estimate_p_values(law, difference)
-    size, size_error = measure_size(model, law.statistics, difference[0], law.all)
+    size, size_error = measure_size(law.statistics, difference[0], law.all)
     return Comparison(
         first=first.name,
         second=second.name,
@@ -361,7 +361,7 @@ def estimate_p_values(law: NullLaw | PairLaw, difference: Floats) -> tuple[float
 
 
 def measure_size(
-    model: StudyModel, statistics: AnyStatistics, difference: Floats, law: NullDraws
+    statistics: AnyStatistics, difference: Floats, law: NullDraws
 ) -> tuple[float, float]:
     """Measure the equivalent common shift and its standard error, in the plan's scales.
 
@@ -369,7 +369,7 @@ def measure_size(
     ``4 D' Sigma D`` for a true difference D, without what errors add to it.
     """
     excess = max(0.0, float(difference @ difference) - law.mean)
-    energy = max(model.energy_per_shift, np.finfo(float).tiny)
+    energy = max(statistics.energy_per_shift, np.finfo(float).tiny)
     size = math.sqrt(excess / energy)
     crossed, chance = statistics.measure_variance(difference)
     deviation = math.sqrt(law.deviation**2 + 4.0 * max(0.0, crossed - chance))

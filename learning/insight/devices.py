@@ -8,6 +8,7 @@ honest devices hold different records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from learning.estimate.totals import Totals
-from learning.insight.comparing import SATURATED, estimate_p_values, measure_size
+from learning.insight.comparing import SATURATED, measure_size
 from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.pairs import fit_model
@@ -43,7 +44,6 @@ _UNUSUAL: Final = 4.0
 _LEAST_FLEET: Final = 20
 _TO_DEVIATION: Final = 1.4826
 """From the median absolute deviation of a normal variate to its standard deviation."""
-_LEAST_P: Final = 1e-300
 _MOST_TOLD: Final = 5
 
 
@@ -100,7 +100,7 @@ class DeviceReport:
     devices
         By rising ``p_content``.
     unexamined
-        Names of devices whose sketches cover too few features or too few records.
+        Names of devices whose records cannot be told from noise, or with none to compare with.
     level
         Probability that any content lamp is lit where all devices hold alike records.
     n_draws
@@ -134,8 +134,11 @@ class DeviceReport:
         if len(self.devices) < _LEAST_FLEET:
             told.append(f"with fewer than {_LEAST_FLEET} devices none can be unusual among them")
         if self.unexamined:
-            told.append(f"{len(self.unexamined)} devices have too few sketches or records for this")
-        if any(each.size > SATURATED for each in self.devices):
+            told.append(
+                f"{len(self.unexamined)} devices have too few records for this, or none to be "
+                "compared with"
+            )
+        if any(each.differs and each.size > SATURATED for each in self.devices):
             told.append("sizes of more than 1 scale are an order of magnitude, no more")
         return told
 
@@ -230,9 +233,9 @@ def examine_means(
             fix="widen the slots, or wait for more sketches",
         )
     draws = SharedDraws(model, rng=rng, n_draws=n_draws, prior=_PRIOR)
-    n_all = sum(own.n_records for own, _ in pairs)
+    n_all = pairs[0][0].n_records + pairs[0][1].n_records
     order = sorted(range(len(pairs)), key=lambda i: draws.describe_key(pairs[i][0].errors))
-    found: dict[int, DeviceExamination] = {}
+    found: dict[int, tuple[DeviceExamination, float]] = {}
     laws: dict[object, PairLaw] = {}
     for i in order:
         own, rest = pairs[i]
@@ -287,8 +290,17 @@ def _average_pairs(
     for device in devices:
         rest = Selection(name="the rest", totals=whole - device.totals, members=frozenset())
         try:
-            pairs.append((average(plan, device), average(plan, rest)))
+            own = average(plan, device, may_lack_blocks=True)
+            others = average(plan, rest, may_lack_blocks=True)
         except DecodingError:
+            unexamined.append(device.name)
+            continue
+        # A device is compared in the blocks of frequencies that it sent and others did too.
+        common = own.is_known & others.is_known
+        if np.any(common):
+            block_of = plan.blocks.block_of
+            pairs.append((own.restrict(common, block_of), others.restrict(common, block_of)))
+        else:
             unexamined.append(device.name)
     return pairs, unexamined
 
@@ -299,7 +311,7 @@ def _identify(own: Errors, rest: Errors) -> object:
             each.noise.tobytes(),
             each.sampling.tobytes(),
             each.counting.tobytes(),
-            len(each.factors[0]),
+            tuple(factors.size for factors in each.factors),
         )
         for each in (own, rest)
     )
@@ -313,12 +325,21 @@ def _examine(
     *,
     level: float,
     n_all: int,
-) -> DeviceExamination:
+) -> tuple[DeviceExamination, float]:
+    """Examine one device, and return the logarithm of its p-value, which floats may not hold."""
     row = difference[None]
-    p = law.smallest.estimate_p(min(estimate_p_values(law, row)))
-    p_silence = law.quiet.estimate_lower_p(float(law.statistics.measure_quiet(row)[0]))
-    size, size_error = measure_size(model, law.statistics, difference, law.all)
-    return DeviceExamination(
+    statistics = law.statistics
+    log_p = law.smallest.estimate_log_p(
+        min(
+            law.all.estimate_log_p(float(statistics.measure_all(row)[0])),
+            law.moved.estimate_log_p(float(statistics.measure_moved(row)[0])),
+            law.single.estimate_log_p(float(statistics.measure_single(row)[0])),
+        )
+    )
+    p = math.exp(log_p)
+    p_silence = law.quiet.estimate_lower_p(float(statistics.measure_quiet(row)[0]))
+    size, size_error = measure_size(statistics, difference, law.all)
+    examined = DeviceExamination(
         device=own.name,
         n_sketches=own.n_sketches,
         n_records=own.n_records,
@@ -329,11 +350,12 @@ def _examine(
         size=size,
         size_error=size_error,
         snr=_measure_snr(model, own.errors),
-        least_lie=_find_least_lie(model, law, level),
+        least_lie=_find_least_lie(law, model.features, level),
         differs=p < level,
         is_silent=p_silence < min(_MOST_SILENT, level),
         is_unusual=False,
     )
+    return examined, log_p
 
 
 def _measure_snr(model: StudyModel, errors: Errors) -> float:
@@ -342,29 +364,33 @@ def _measure_snr(model: StudyModel, errors: Errors) -> float:
     signal = model.features[:m] ** 2 + model.features[m:] ** 2
     noise = 2.0 * errors.noise[block_of] + errors.sampling[block_of] * (1.0 - signal)
     noise += errors.counting[block_of] * signal
-    return float(np.sum(signal) / np.sum(noise))
+    is_known = errors.noise[block_of] > 0.0
+    return float(np.sum(signal[is_known]) / np.sum(noise[is_known]))
 
 
-def _find_least_lie(model: StudyModel, law: PairLaw, level: float) -> float:
+def _find_least_lie(law: PairLaw, features: Floats, level: float) -> float:
     """Return the share of a device's records at one point whose omnibus p-value is the level.
 
     A share f of records at a point that is far from the others moves the mean features by
     ``f (exp(i w.x) - phi)``, of energy ``f^2 sum_j (1 + |phi_j|^2)`` on average over places.
     """
-    m = model.plan.n_frequencies
-    energy = m + float(np.sum(model.features**2))
+    places = law.statistics.places
+    energy = places.size / 2.0 + float(np.sum(features[places] ** 2))
     needed = law.all.find_value(level) - law.all.mean
     return float(np.clip(np.sqrt(max(0.0, needed) / energy), 0.0, 1.0))
 
 
-def _compare_peers(examined: Sequence[DeviceExamination], n_draws: int) -> list[DeviceExamination]:
-    """Place each device among its peers by an empirical null."""
-    if len(examined) < _LEAST_FLEET:
-        return list(examined)
-    from scipy.special import ndtri  # noqa: PLC0415 - a server never needs it
+def _compare_peers(
+    found: Sequence[tuple[DeviceExamination, float]], n_draws: int
+) -> list[DeviceExamination]:
+    """Place each device among its peers by an empirical null, of the logarithms of p-values."""
+    examined = [each for each, _ in found]
+    if len(found) < _LEAST_FLEET:
+        return examined
+    from scipy.special import ndtri_exp  # noqa: PLC0415 - a server never needs it
 
-    p_values = np.array([each.p_content for each in examined])
-    scores = -ndtri(np.clip(p_values, _LEAST_P, 1.0 - 0.5 / n_draws))
+    highest = math.log1p(-0.5 / n_draws)
+    scores = -ndtri_exp(np.array([min(log_p, highest) for _, log_p in found]))
     middle = float(np.median(scores))
     # Never narrower than where all hold alike records.
     spread = max(1.0, _TO_DEVIATION * float(np.median(np.abs(scores - middle))))

@@ -28,7 +28,15 @@ from learning.insight.tails import adjust_holm
 from shared.errors import DecodingError
 from shared.plan import SketchPlan
 
-__all__ = ["MOST_GROUPS", "GroupComparison", "GroupPair", "Join", "compare_groups", "compare_pairs"]
+__all__ = [
+    "MOST_GROUPS",
+    "GroupComparison",
+    "GroupPair",
+    "Join",
+    "compare_groups",
+    "compare_pairs",
+    "place_groups",
+]
 
 MOST_GROUPS: Final = 64
 _LEAST_GROUPS: Final = 2
@@ -260,7 +268,7 @@ def compare_pairs(
     for pair in pairs:
         both = [pair.first, pair.second], [pair.second, pair.first]
         sizes[both], p_values[both] = pair.comparison.size, pair.p
-    points, share_shown = _scale(sizes)
+    points, share_shown = place_groups(sizes)
     return GroupComparison(
         label=label,
         values=tuple(mean.name for mean in means),
@@ -289,7 +297,7 @@ def _require_groups(label: str, groups: Sequence[Selection]) -> None:
         require_disjoint(first, second)
 
 
-def _scale(sizes: Floats) -> tuple[Floats, float]:
+def place_groups(sizes: Floats) -> tuple[Floats, float]:
     """Place groups in a plane by classical scaling: shape ``(g, 2)``, and the share shown.
 
     Sizes need not be distances in any space, so some eigenvalues may be negative; these are left

@@ -192,15 +192,21 @@ class StudyModel:
                 least *= 10.0
 
     @cached_property
-    def energy_per_shift(self) -> float:
-        """Q, ``sum_j |phi_j|^2 |w_j|^2 / d``: the squared difference that a common shift causes.
+    def shift_energies(self) -> Floats:
+        """The squared difference of each feature that a common shift causes: shape ``(m,)``.
 
-        Of one of the plan's scales, to first order.
+        ``|phi_j|^2 |w_j|^2 / d``, of one of the plan's scales, to first order.
         """
         m = self.plan.n_frequencies
         lengths = np.sum((self.frequencies * self.plan.scale[:, None]) ** 2, axis=0)
-        energies = self.features[:m] ** 2 + self.features[m:] ** 2
-        return float(energies @ lengths) / self.plan.n_axes
+        signal = self.features[:m] ** 2 + self.features[m:] ** 2
+        energies: Floats = signal * lengths / self.plan.n_axes
+        return energies
+
+    @property
+    def energy_per_shift(self) -> float:
+        """Q, the squared difference of all features that a common shift causes."""
+        return float(np.sum(self.shift_energies))
 
     @cached_property
     def jacobian(self) -> Floats:

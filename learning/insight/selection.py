@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -98,6 +98,30 @@ class SelectionMean:
     n_records: int
     n_sketches: int
 
+    @property
+    def is_known(self) -> NDArray[np.bool_]:
+        """Whether a block has records: shape ``(B,)``."""
+        known: NDArray[np.bool_] = self.errors.noise > 0.0
+        return known
+
+    def restrict(self, blocks: NDArray[np.bool_], block_of: NDArray[np.int64]) -> SelectionMean:
+        """Return the same without the features and errors of other blocks."""
+        errors = self.errors
+        return replace(
+            self,
+            features=np.where(np.tile(blocks[block_of], 2), self.features, 0.0),
+            errors=Errors(
+                noise=errors.noise * blocks,
+                sampling=errors.sampling * blocks,
+                counting=errors.counting * blocks,
+                factors=tuple(
+                    factors if kept else np.empty(0)
+                    for factors, kept in zip(errors.factors, blocks, strict=True)
+                ),
+                gaussian=errors.gaussian * blocks,
+            ),
+        )
+
 
 def require_supported(plan: SketchPlan) -> None:
     """Refuse a plan whose sketches have other errors than those known here.
@@ -124,7 +148,11 @@ def require_supported(plan: SketchPlan) -> None:
 
 
 def average(
-    plan: SketchPlan, selection: Selection, *, most_exact: int = MOST_EXACT
+    plan: SketchPlan,
+    selection: Selection,
+    *,
+    most_exact: int = MOST_EXACT,
+    may_lack_blocks: bool = False,
 ) -> SelectionMean:
     """Average the features of a selection, and measure the scales of their errors.
 
@@ -134,6 +162,8 @@ def average(
         The plan of the sketches, and the sketches.
     most_exact
         Sketches of a block up to which the law of their noise is exact, rather than Gaussian.
+    may_lack_blocks
+        Whether records in one block suffice. The features and errors of the other blocks are 0.
 
     Raises
     ------
@@ -145,10 +175,11 @@ def average(
     count = count_records(plan, selection.totals)
     totals = put_count(selection.totals, count)
     moments, weights = totals.moments, selection.weights
-    if not (np.all(moments.floats[0] > 0) and np.all(count.is_known)):
+    is_known = (moments.floats[0] > 0) & count.is_known
+    if not (np.any(is_known) if may_lack_blocks else np.all(is_known)):
+        extent = "some block" if may_lack_blocks else f"each of the {plan.blocks.n_blocks} blocks"
         raise DecodingError(
-            f"must hold records in each of the {plan.blocks.n_blocks} blocks of frequencies; "
-            f"{selection.name} does not",
+            f"must hold records in {extent} of frequencies; {selection.name} does not",
             field="selection",
             fix="widen its slots or labels, or wait for more sketches",
         )
@@ -157,16 +188,17 @@ def average(
         moments, noise_variance=plan.mechanism.variance, amplitude=unit, alpha=1.0
     )
     sketch = form_sketch(plan, weights, moments, sums=totals.sums, size_sums=totals.size_sums)
-    is_exact = moments.floats[0] <= most_exact
+    is_exact = is_known & (moments.floats[0] <= most_exact)
+    noise = np.where(is_known, energy / 2.0, 0.0)
     return SelectionMean(
         name=selection.name,
-        features=stack(sketch),
+        features=np.where(np.tile(is_known[plan.blocks.block_of], 2), stack(sketch), 0.0),
         errors=Errors(
-            noise=energy / 2.0,
-            sampling=_measure_sampling(plan, totals, count, weights),
-            counting=count.relative_variance,
+            noise=noise,
+            sampling=_measure_sampling(plan, totals, count, weights, is_known),
+            counting=np.where(is_known, count.relative_variance, 0.0),
             factors=_find_factors(plan, selection, totals, is_exact),
-            gaussian=np.where(is_exact, 0.0, energy / 2.0),
+            gaussian=np.where(is_exact, 0.0, noise),
         ),
         n_records=count.n_records,
         n_sketches=moments.n_sketches,
@@ -174,15 +206,22 @@ def average(
 
 
 def _measure_sampling(
-    plan: SketchPlan, totals: Totals, count: RecordCount, weights: Weights
+    plan: SketchPlan,
+    totals: Totals,
+    count: RecordCount,
+    weights: Weights,
+    is_known: NDArray[np.bool_],
 ) -> Floats:
     """Return 1 / n of each block, plus what the difference between devices adds.
 
     Devices that hold other kinds of records count as fewer records: D (1 / L_b - 1 / L) over the
     variance ``1 - |z|^2`` of one record.
     """
-    sampling: Floats = 1.0 / weights.compute_effective_records(totals.moments)
-    if plan.is_split:
+    effective = weights.compute_effective_records(totals.moments)
+    sampling: Floats = np.zeros(effective.size)
+    np.divide(1.0, effective, out=sampling, where=is_known)
+    # The difference between devices is seen where every block has sketches.
+    if plan.is_split and np.all(is_known):
         signal = estimate_utility(plan, totals, count, weights).signal_energy
         extra = find_difference(plan, totals.moments, count.is_known, signal_energy=signal)
         sampling = sampling + extra / max(_LEAST_SAMPLING, 1.0 - signal)

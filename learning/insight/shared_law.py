@@ -33,6 +33,9 @@ __all__ = ["PairLaw", "PairStatistics", "SharedDraws"]
 
 Singles = NDArray[np.float32]
 
+_Key = tuple[str, int, tuple[float, ...]]
+"""Name of a component; and for the exact noise of few sketches, the side and their shares."""
+_NOISES: Final = frozenset({"exact", "gaussian"})
 _STEP: Final = math.log(1.5)
 """Scales of covariances are rounded to powers of 1.5 for the directed statistic."""
 _MOST_VIEWS: Final = 4
@@ -48,6 +51,7 @@ class _Block:
     vectors: Floats
     jacobian: Floats
     phi: Floats
+    energy_per_shift: float
 
     @classmethod
     def of(cls, model: StudyModel, members: NDArray[np.int64]) -> _Block:
@@ -59,6 +63,7 @@ class _Block:
             vectors=vectors,
             jacobian=model.jacobian[:, places] @ vectors,
             phi=model.features[places] @ vectors,
+            energy_per_shift=float(np.sum(model.shift_energies[members])),
         )
 
 
@@ -69,6 +74,11 @@ class _Scales:
     noise: float
     sampling: float
     counting: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both sides have records in the block."""
+        return self.noise > 0.0
 
     def round(self) -> _Scales:
         """Round each to a power of 1.5."""
@@ -96,8 +106,8 @@ class _View:
     roots: tuple[Floats, ...]
     turn: Floats
     emphasis: tuple[Floats, ...]
-    seen: dict[object, Singles] = field(default_factory=dict)
-    energies: dict[object, Floats] = field(default_factory=dict)
+    seen: dict[tuple[int, _Key], Singles] = field(default_factory=dict)
+    energies: dict[tuple[int, _Key, _Key], Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +127,18 @@ class PairStatistics:
             total += gain**2 @ (scales.sampling * block.variances + scales.noise)
             total += scales.counting * (gain @ block.phi) ** 2
         return np.sqrt(total)
+
+    @property
+    def energy_per_shift(self) -> float:
+        """Q, the squared difference that a common shift causes, of the blocks that count."""
+        pairs = zip(self.blocks, self.scales, strict=True)
+        return sum(block.energy_per_shift for block, scales in pairs if scales.is_known)
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """The coordinates that count."""
+        pairs = zip(self.blocks, self.scales, strict=True)
+        return np.concatenate([block.places for block, scales in pairs if scales.is_known])
 
     def measure_all(self, differences: Floats) -> Floats:
         """Compute T_all of differences of shape ``(n, 2 m)``: shape ``(n,)``."""
@@ -195,23 +217,24 @@ class PairLaw:
     all: NullDraws
     moved: NullDraws
     quiet: NullDraws
-    projected: Floats
+    projected: Singles
 
     @cached_property
-    def _magnitudes(self) -> Floats:
-        changes = self.projected @ self.statistics.view.turn.T
-        magnitudes: Floats = np.abs(changes) / self.statistics.errors
+    def _magnitudes(self) -> Singles:
+        statistics = self.statistics
+        gain = (statistics.view.turn / statistics.errors[:, None]).astype(np.float32)
+        magnitudes: Singles = np.abs(self.projected @ gain.T)
         return magnitudes
 
     @cached_property
     def scores(self) -> NullDraws:
         """Draws of all changes over their standard errors, as magnitudes."""
-        return NullDraws(draws=self._magnitudes.ravel())
+        return NullDraws(draws=self._magnitudes.ravel().astype(np.float64))
 
     @cached_property
     def single(self) -> NullDraws:
         """Draws of T_single."""
-        return NullDraws(draws=np.max(self._magnitudes, axis=1))
+        return NullDraws(draws=np.max(self._magnitudes, axis=1).astype(np.float64))
 
     @cached_property
     def smallest(self) -> SmallestDraws:
@@ -239,9 +262,9 @@ class SharedDraws:
         self._deviation = math.sqrt(model.plan.mechanism.variance)
         self._blocks = tuple(_Block.of(model, members) for members in model.plan.blocks.members)
         self._views: OrderedDict[object, _View] = OrderedDict()
-        self._components: dict[object, Singles] = {}
-        self._noises: OrderedDict[object, Singles] = OrderedDict()
-        self._products: dict[object, Floats] = {}
+        self._components: dict[tuple[int, _Key], Singles] = {}
+        self._noises: OrderedDict[tuple[int, _Key], Singles] = OrderedDict()
+        self._products: dict[tuple[int, _Key, _Key], Floats] = {}
 
     @cached_property
     def _sampling(self) -> Floats:
@@ -255,7 +278,10 @@ class SharedDraws:
         return rotated
 
     def find_law(self, first: Errors, second: Errors) -> PairLaw:
-        """Find the null law of a pair by the errors of its sides."""
+        """Find the null law of a pair by the errors of its sides.
+
+        Blocks in which there is no error count as absent; differences must be 0 in them.
+        """
         both = first + second
         scales = tuple(
             _Scales(*each)
@@ -265,7 +291,7 @@ class SharedDraws:
         )
         view = self._find_view(tuple(each.round() for each in scales))
         energies, quiet = np.zeros(self._n_draws), np.zeros(self._n_draws)
-        projected = np.zeros((self._n_draws, len(view.turn)))
+        projected = np.zeros((self._n_draws, len(view.turn)), dtype=np.float32)
         for b in range(len(self._blocks)):
             parts = self._list_components(b, first, second, scales[b])
             for i, (key, scale) in enumerate(parts):
@@ -278,7 +304,7 @@ class SharedDraws:
         return PairLaw(
             statistics=PairStatistics(self._blocks, scales, view),
             all=NullDraws(draws=energies),
-            moved=NullDraws(draws=np.einsum("np,np->n", projected, projected)),
+            moved=NullDraws(draws=np.einsum("np,np->n", projected, projected).astype(np.float64)),
             quiet=NullDraws(draws=quiet),
             projected=projected,
         )
@@ -325,11 +351,14 @@ class SharedDraws:
         pairs = list(zip(self._blocks, rounded, strict=True))
         variances = [each.sampling * block.variances + each.noise for block, each in pairs]
         counting = sum(each.counting * float(block.phi @ block.phi) for block, each in pairs)
-        n_features = sum(each.size for each in variances)
+        n_features = sum(block.places.size for block, each in pairs if each.is_known)
         ridge = RIDGE * (sum(float(np.sum(each)) for each in variances) + counting) / n_features
         projections = []
         information = np.zeros((n_parameters, n_parameters))
         for (block, each), own in zip(pairs, variances, strict=True):
+            if not each.is_known:
+                projections.append(np.zeros_like(block.jacobian))
+                continue
             solved = block.jacobian / (own + ridge)
             if each.counting:
                 # Sherman and Morrison: a secret number of records adds a matrix of rank one.
@@ -357,8 +386,21 @@ class SharedDraws:
         if (b, key) not in cache:
             cache[b, key] = self._draw_anew(b, key)
             if cache is self._noises and len(self._noises) > _MOST_NOISES * len(self._blocks):
-                self._noises.popitem(last=False)
+                self._forget(self._noises.popitem(last=False)[0])
         return cache[b, key]
+
+    def _forget(self, place: tuple[int, _Key]) -> None:
+        """Drop what was computed from draws that are no longer kept."""
+        b, key = place
+        self._products = {
+            each: value
+            for each, value in self._products.items()
+            if each[0] != b or key not in each[1:]
+        }
+        for view in self._views.values():
+            view.seen.pop(place, None)
+            for each in [each for each in view.energies if each[0] == b and key in each[1:]]:
+                del view.energies[each]
 
     def _draw_anew(self, b: int, key: _Key) -> Singles:
         block, name = self._blocks[b], key[0]
@@ -399,10 +441,6 @@ class SharedDraws:
         if (b, key) not in view.seen:
             view.seen[b, key] = self._draw(b, key) @ view.roots[b].T.astype(np.float32)
         return view.seen[b, key]
-
-
-_Key = tuple[str, int, tuple[float, ...]]
-_NOISES: Final = frozenset({"exact", "gaussian"})
 
 
 def _standard(rng: np.random.Generator, shape: tuple[int, ...]) -> Singles:

@@ -115,6 +115,11 @@ class Statistics:
         single: Floats = np.max(scores, axis=1)
         return single
 
+    @property
+    def energy_per_shift(self) -> float:
+        """Q, the squared difference that a common shift causes."""
+        return self.model.energy_per_shift
+
     def measure_variance(self, difference: Floats) -> tuple[float, float]:
         """Compute ``D' Sigma D`` and ``tr Sigma^2`` of a difference of shape ``(2 m,)``."""
         return float(difference @ self.sigma @ difference), float(np.sum(self.sigma**2))

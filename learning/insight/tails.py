@@ -18,6 +18,7 @@ _COUNTED: Final = 20
 """Draws beyond a statistic above which their share is its p-value."""
 _FOR_RATIO: Final = 0.05
 _NEARLY_SYMMETRIC = 1e-6
+_LEAST_P: Final = 1e-250
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,6 +56,22 @@ class NullDraws:
         if n_beyond >= _COUNTED:
             return counted
         return min(self._extrapolate(value), (1.0 + _COUNTED) / (self.draws.size + 1.0))
+
+    def estimate_log_p(self, value: float) -> float:
+        """Estimate the natural logarithm of the p-value, where the p-value itself may underflow."""
+        p = self.estimate_p(value)
+        if p > _LEAST_P:
+            return math.log(p)
+        from scipy.special import gammaln, log_ndtr  # noqa: PLC0415 - a server never needs it
+
+        z = (value - self.mean) / self.deviation
+        if self._skewness < _NEARLY_SYMMETRIC:
+            return float(log_ndtr(-z))
+        shape = 4.0 / self._skewness**2
+        # Far beyond the mode, the tail is the density over its rate of decay.
+        reached = shape + z * math.sqrt(shape)
+        decay = math.log1p(-(shape - 1.0) / reached)
+        return float((shape - 1.0) * math.log(reached) - reached - gammaln(shape) - decay)
 
     def estimate_lower_p(self, value: float) -> float:
         """Estimate the probability of at most a value, in the same way."""
@@ -121,6 +138,11 @@ class SmallestDraws:
         """The share of draws whose smallest p-value is at most 5 %, over 5 %: at least 1."""
         share = np.searchsorted(self._ascending, _FOR_RATIO, side="right") / self._ascending.size
         return float(np.clip(share / _FOR_RATIO, 1.0, len(self.laws)))
+
+    def estimate_log_p(self, smallest: float) -> float:
+        """Do as :meth:`estimate_p`, with natural logarithms."""
+        p = self.estimate_p(math.exp(smallest))
+        return math.log(p) if p > _LEAST_P else math.log(self.ratio) + smallest
 
     def estimate_p(self, smallest: float) -> float:
         """Estimate the probability that the smallest p-value is at most this."""

@@ -433,27 +433,37 @@ class _Estimator:
 
     def estimate(self, number: int) -> Estimate:
         """Estimate the clusters of one window."""
-        model, k = self._model, self._model.n_clusters
+        model, k, d = self._model, self._model.n_clusters, self._model.fit.n_dimensions
         sigma = compute_sigma(model, self._timeline.windows[number].errors)
         statistics = Statistics(model=model, sigma=sigma)
         precision = statistics.information + np.eye(len(statistics.information)) / _PRIOR**2
-        moved = np.linalg.solve(
-            precision, statistics.projection @ self._differences[number]
-        ).reshape(k, -1)
-        errors = np.sqrt(np.diag(np.linalg.inv(precision))).reshape(k, -1)
-        d = model.fit.n_dimensions
-        spreads = np.sqrt(model.fit.variances)
+        inverse = np.linalg.inv(precision)
+        gain = inverse @ statistics.projection
+        moved = (gain @ self._differences[number]).reshape(k, -1)
+        # Of noise and sampling through the gain, and of what the gain shrinks away.
+        covariance = gain @ sigma @ gain.T + inverse @ inverse.T / _PRIOR**2
+        errors = np.sqrt(np.diag(covariance)).reshape(k, -1)
         hidden = errors > _LARGEST_ERROR
+        spreads = np.sqrt(model.fit.variances)
         centres = np.where(hidden[:, :d], np.nan, model.fit.means + spreads * moved[:, :d])
-        logarithms = np.where(hidden[:, -1], 0.0, moved[:, -1])
-        weights = model.fit.weights * np.exp(logarithms)
-        weights = np.where(hidden[:, -1], np.nan, weights / np.sum(weights))
+        weights, weight_errors = self._weigh(
+            moved[:, -1], covariance[d + 1 :: d + 2, d + 1 :: d + 2]
+        )
+        unknown = hidden[:, -1]
         return Estimate(
-            weights=weights,
-            weight_errors=weights * errors[:, -1],
+            weights=np.where(unknown, np.nan, weights),
+            weight_errors=np.where(unknown, np.nan, weight_errors),
             centres=centres,
             centre_errors=np.where(hidden[:, :d], np.nan, spreads * errors[:, :d]),
         )
+
+    def _weigh(self, logarithms: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        """Return weights that sum to 1, and their errors to first order."""
+        weights = self._model.fit.weights * np.exp(logarithms)
+        weights /= np.sum(weights)
+        relative = np.eye(len(weights)) - weights
+        variances = np.diag(relative @ covariance @ relative.T)
+        return weights, weights * np.sqrt(variances)
 
 
 def _list_assumptions(plan: SketchPlan) -> tuple[str, ...]:

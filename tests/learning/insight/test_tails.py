@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import gamma
+from scipy.stats import gamma, norm
+from scipy.stats.distributions import rv_frozen
 
 from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm, find_discoveries
 
@@ -19,6 +20,33 @@ def test_the_tail_of_a_gamma_variate_is_found_beyond_the_draws() -> None:
     for p in (1e-3, 1e-4, 1e-5):
         # The skewness of the draws is known to a tenth.
         assert abs(np.log10(draws.estimate_p(float(law.isf(p))) / p)) < 0.5
+
+
+def test_the_lower_tail_of_a_gamma_variate_is_found_beyond_the_draws() -> None:
+    law = gamma(a=20.0, scale=0.1)
+    draws = NullDraws(draws=law.rvs(size=1999, random_state=1))
+    for p in (0.5, 0.05, 0.012):
+        assert draws.estimate_lower_p(float(law.ppf(p))) == pytest.approx(p, rel=0.25)
+    for p in (1e-3, 1e-4):
+        assert abs(np.log10(draws.estimate_lower_p(float(law.ppf(p))) / p)) < 0.7
+    assert draws.estimate_lower_p(0.0) < 1e-5
+
+
+@pytest.mark.parametrize("law", [gamma(a=20.0, scale=0.1), norm(2.0, 0.5)])
+def test_logarithms_of_p_values_go_on_where_floats_end(law: rv_frozen) -> None:
+    draws = NullDraws(draws=law.rvs(size=200_000, random_state=1))
+    near, far, farther = (float(law.mean() + n * law.std()) for n in (4.0, 150.0, 300.0))
+    assert draws.estimate_log_p(near) == pytest.approx(np.log(draws.estimate_p(near)))
+    assert draws.estimate_p(farther) == 0.0
+    assert -np.inf < draws.estimate_log_p(farther) < draws.estimate_log_p(far) < -500.0
+    smallest = SmallestDraws(laws=(draws, draws))
+    assert smallest.estimate_log_p(-1000.0) == pytest.approx(-1000.0, abs=1.0)
+
+
+@pytest.mark.parametrize("p", [0.3, 0.01, 1e-4, 1e-7])
+def test_the_value_of_a_p_value_has_that_p_value(p: float) -> None:
+    draws = NullDraws(draws=gamma(a=20.0).rvs(size=50_000, random_state=1))
+    assert draws.estimate_p(draws.find_value(p)) == pytest.approx(p, rel=0.1)
 
 
 def test_p_values_never_rise_with_the_statistic() -> None:

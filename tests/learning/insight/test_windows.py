@@ -1,0 +1,179 @@
+"""Windows in order: readings, clusters of each window, changes, and windows that say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from learning.decoding.density import GaussianMixture
+from learning.insight.selection import Selection
+from learning.insight.windows import MOST_WINDOWS, History, follow_windows
+from shared.errors import DecodingCancelledError, DecodingError
+from tests.learning.insight.drawing import MIXTURE, Fleet, make_plan
+
+PLAN = make_plan(60, epsilon=Fraction(10))
+GROWN = GaussianMixture(
+    weights=np.array([0.35, 0.3, 0.35]), means=MIXTURE.means, variances=MIXTURE.variances
+)
+
+
+def draw(seed: int, *mixtures: GaussianMixture) -> list[Selection]:
+    """Draw a window of 4,000 records for each mixture."""
+    fleet = Fleet(PLAN, seed)
+    return [
+        fleet.draw(1000, 4, mixture=mixture, name=f"w{i}") for i, mixture in enumerate(mixtures)
+    ]
+
+
+def follow(windows: Sequence[Selection | str], **options: object) -> History:
+    given = {"n_clusters": 3, "windows_per_year": 52.0} | options
+    return follow_windows(PLAN, windows, **given)  # type: ignore[arg-type]
+
+
+def match(found: History) -> list[int]:
+    """Return the cluster of the fit that is nearest to each of the mixture."""
+    distances = found.model.fit.means[:, None] - MIXTURE.means
+    nearest: list[int] = np.argmin(np.sum(distances**2, axis=2), axis=0).tolist()
+    return nearest
+
+
+def test_a_cluster_that_grew_is_found_where_it_grew_and_by_how_much() -> None:
+    found = follow([*draw(1, *[MIXTURE] * 4, *[GROWN] * 4)])
+    (change,) = found.changes
+    assert change.window == 4
+    assert change.p < 0.01
+    order = match(found)
+    named = {(each.cluster, each.quantity) for each in change.comparison.named}
+    assert {(order[0], "weight"), (order[2], "weight")} <= named
+    for window, mixture in zip(found.windows, [MIXTURE] * 4 + [GROWN] * 4, strict=True):
+        estimate = window.estimate
+        assert estimate is not None
+        assert np.allclose(estimate.weights[order], mixture.weights, atol=0.06)
+        assert np.sum(estimate.weights) == pytest.approx(1.0)
+    assert found.windows[0].reading is None
+    alarm = found.windows[4].reading
+    assert alarm is not None
+    assert alarm.is_alarm
+    assert found.describe()[0].startswith("a change at w4: as if every record had moved by")
+
+
+def test_the_errors_of_a_window_are_those_that_it_has() -> None:
+    # 24 windows of 9 figures: an honest root mean square leaves 0.8 to 1.25 about once in 1,000
+    # seeds, and errors of 2/3 or 3/2 of the right ones always do.
+    scores = []
+    for seed in range(4):
+        found = follow([*draw(100 + seed, *[MIXTURE] * 6)], seed=seed)
+        order = match(found)
+        for window in found.windows:
+            each = window.estimate
+            assert each is not None
+            centres = (each.centres[order] - MIXTURE.means) / each.centre_errors[order]
+            weights = (each.weights[order] - MIXTURE.weights) / each.weight_errors[order]
+            scores += [*centres.ravel().tolist(), *weights.tolist()]
+    assert 0.8 < np.sqrt(np.mean(np.square(scores))) < 1.25
+
+
+def test_sizes_where_nothing_changes_are_within_their_errors() -> None:
+    # The excess of the energy is 0 in the mean: beyond 2 errors about once in 40 windows.
+    sizes = []
+    for seed in range(2):
+        found = follow([*draw(200 + seed, *[MIXTURE] * 6)], seed=seed)
+        for window in found.windows[1:]:
+            assert window.reading is not None
+            assert window.size_error is not None
+            sizes.append(window.reading.size / (window.reading.size + window.size_error))
+    assert max(sizes) < 0.8
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_window_that_cannot_be_read_changes_no_answer_of_the_others(place: int) -> None:
+    windows: list[Selection | str] = [*draw(3, *[MIXTURE] * 3, *[GROWN] * 3)]
+    without = follow(windows)
+    windows.insert(place, "contains no sketch")
+    found = follow(windows)
+    gap = found.windows[place]
+    assert (gap.doubt, gap.reading, gap.estimate, gap.n_sketches) == (
+        "contains no sketch",
+        None,
+        None,
+        0,
+    )
+    rest = [*found.windows[:place], *found.windows[place + 1 :]]
+    for one, other in zip(rest, without.windows, strict=True):
+        assert (one.reading, one.size_error, one.snr) == (
+            other.reading,
+            other.size_error,
+            other.snr,
+        )
+        assert one.estimate is not None
+        assert other.estimate is not None
+        assert np.array_equal(one.estimate.centres, other.estimate.centres)
+    moved = [change.window + (place <= change.window) for change in without.changes]
+    assert [change.window for change in found.changes] == moved
+    assert found.describe()[0] == "1 of 7 windows cannot be read: contains no sketch"
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    windows = [*draw(4, *[MIXTURE] * 3)]
+    one, other = follow(windows, seed=5), follow(windows, seed=5)
+    assert [w.reading for w in one.windows] == [w.reading for w in other.windows]
+    another = follow(windows, seed=6)
+    assert [w.reading for w in one.windows] != [w.reading for w in another.windows]
+
+
+def test_where_noise_hides_a_figure_it_is_left_out() -> None:
+    # One small sketch under epsilon 1 beside five large ones.
+    plan = make_plan(60, epsilon=Fraction(1))
+    fleet = Fleet(plan, 7)
+    windows = [fleet.draw(20_000, 2, name=f"w{i}") for i in range(5)]
+    windows.append(fleet.draw(60, 1, name="small"))
+    found = follow_windows(plan, windows, n_clusters=3, windows_per_year=52.0)
+    small, large = found.windows[-1].estimate, found.windows[0].estimate
+    assert small is not None
+    assert large is not None
+    assert np.all(np.isnan(small.centres))
+    assert not np.any(np.isnan(large.centres))
+
+
+@pytest.mark.parametrize(
+    ("windows", "field"),
+    [
+        (["contains no sketch"] * 3, "windows"),
+        (["contains no sketch"] * (MOST_WINDOWS + 1), "windows"),
+        ([draw(8, MIXTURE)[0], "contains no sketch"], "windows"),
+    ],
+)
+def test_too_few_or_too_many_windows_are_refused(
+    windows: list[Selection | str], field: str
+) -> None:
+    with pytest.raises(DecodingError) as refusal:
+        follow(windows)
+    assert refusal.value.field == field
+
+
+def test_a_plan_that_is_not_supported_is_refused_as_a_whole() -> None:
+    masked = make_plan(60, "discrete-laplace", epsilon=Fraction(10), measurements_per_record=30)
+    window = Fleet(masked, 1).draw(1000)
+    with pytest.raises(DecodingError, match="masks"):
+        follow_windows(
+            masked,
+            [window, replace(window, members=frozenset({9}))],
+            n_clusters=3,
+            windows_per_year=52.0,
+        )
+
+
+def test_who_cancels_gets_no_answer() -> None:
+    with pytest.raises(DecodingCancelledError):
+        follow([*draw(5, *[MIXTURE] * 2)], cancelled=lambda: True)
+
+
+def test_progress_rises_to_one() -> None:
+    shares: list[float] = []
+    follow([*draw(6, *[MIXTURE] * 2)], progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
