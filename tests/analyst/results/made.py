@@ -31,6 +31,7 @@ def make_result(
         **(make_sample(ResultBody) or {}),
         "dimensions": axes,
         "search_box": {},
+        **dict.fromkeys(("centroid_errors", "weight_errors", "bars", "stability", "sse_curve")),
         "privacy": asdict(describe_promise(plan)),
         "centroids": [[1.0] * len(axes), [23456.0] * len(axes)],
         "weights": [0.9, 0.1],
