@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -93,7 +94,7 @@ def _decode_study(
     "file",
     epilog=list_examples(
         "sfumato decode file main.sketch --plan main.toml -k 5 --within main.box.toml",
-        "sfumato decode file north.sketch south.sketch --plan main.toml -k 5",
+        "sfumato decode file north.sketch south.sketch --plan main.toml -k 5 -o result.json",
     ),
 )
 def _decode_file(
@@ -106,9 +107,16 @@ def _decode_file(
     choose: Choose = False,
     within: Within = None,
     allow_unusable: AllowUnusable = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the result here: .json, .csv or .parquet."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recover k centroids from sketch files of one plan, without a server."""
+    """Recover k centroids from sketch files of one plan, without a server.
+
+    `sfumato report` reads the .json file that -o writes.
+    """
     local = LocalSketches(sketches=[read_sketch_file(path) for path in paths], plan=read_plan(plan))
     result = require_usable(
         local.decode(
@@ -119,6 +127,9 @@ def _decode_file(
         ),
         allow_unusable=allow_unusable,
     )
+    if output is not None:
+        write_result(result, output)
+        print(f"wrote {output}", file=sys.stderr)
     if as_json:
         print(json.dumps(result.to_json()))
         return

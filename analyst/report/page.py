@@ -111,7 +111,7 @@ def _draw_clusters(result: DecodeResult) -> Iterator[str]:
     if result.spreads is not None:
         yield (
             '<p class="note">A coloured line is one standard deviation of the records to each side'
-            f"{'' if result.centroid_errors is None else ', a dark one the error bar'}.</p>"
+            f"{'' if result.centroid_errors is None else ', a thin one the error bar'}.</p>"
         )
     yield '<div class="panels">'
     for i, (name, unit) in enumerate(zip(result.names, result.units, strict=True)):
@@ -177,6 +177,11 @@ def _describe_evidence(evidence: EvidenceBody | None) -> Iterator[str]:
 
 def _describe_privacy(result: DecodeResult) -> Iterator[str]:
     statement = make_statement(result.plan)
+    if result.privacy != statement.describe():
+        # An exact sum: nothing that the plan promises holds for it.
+        words = f"<p>{escape(_capitalise(result.privacy))}</p>"
+        yield f"<section><h2>What is protected</h2>{words}</section>"
+        return
     people = _tabulate(
         ["records of a person in a window", "windows", "epsilon", "delta"],
         [_list_person(each) for each in result.body.privacy.people],
@@ -203,7 +208,7 @@ def _describe_origin(result: DecodeResult, origin: str) -> Iterator[str]:
         ("plan", compute_plan_digest(result.plan).hex()),
         ("study", None if snapshot is None else snapshot.study_id),
         ("snapshot", result.snapshot_id),
-        ("digest of its sums", None if snapshot is None else snapshot.digest),
+        ("digest of the sums", result.digest),
         ("selected", (result.selection or "all sketches") if snapshot else "files of sketches"),
         ("weighting", None if snapshot is None else snapshot.weighting),
         ("decode", result.decode_id),

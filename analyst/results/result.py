@@ -69,6 +69,8 @@ class DecodeResult:
     decode_id, seed
         Identity of the decode, empty without a server; and the seed of its random starts, if any
         is known.
+    sums_digest
+        Digest of the sums of files of sketches; empty for a snapshot, which has its own.
     posterior
         Answers questions on the density; None for a result of a server, which answers them by
         ``Client.ask``. It is not saved.
@@ -80,6 +82,7 @@ class DecodeResult:
     snapshot: SnapshotBody | None = None
     decode_id: str = ""
     seed: int | None = None
+    sums_digest: str = ""
     posterior: Inquiry | None = None
 
     @classmethod
@@ -93,6 +96,7 @@ class DecodeResult:
         privacy: str | None = None,
         search_box: Mapping[str, Sequence[float]] = _NO_BOX,
         seed: int | None = None,
+        sums_digest: str = "",
         posterior: Inquiry | None = None,
     ) -> Self:
         """Return the result of a solver on this machine.
@@ -131,7 +135,7 @@ class DecodeResult:
             seconds=seconds,
             **describe_errors(plan, solution),
         )
-        return cls(body, plan, seed=seed, posterior=posterior)
+        return cls(body, plan, seed=seed, sums_digest=sums_digest, posterior=posterior)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -266,6 +270,11 @@ class DecodeResult:
     def snapshot_id(self) -> str:
         """Identity of the snapshot; empty without a server."""
         return "" if self.snapshot is None else self.snapshot.snapshot_id
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the sums that were decoded."""
+        return self.sums_digest if self.snapshot is None else self.snapshot.digest
 
     @property
     def selection(self) -> str:
@@ -415,6 +424,7 @@ class DecodeResult:
             snapshot=given and structure(SnapshotBody, given, "snapshot", strict=False),
             decode_id=str(document.get("decode_id", "")),
             seed=document.get("seed"),
+            sums_digest=str(document.get("sums_digest", "")),
         )
         result._require_shapes(str(path))
         return result
@@ -428,6 +438,8 @@ class DecodeResult:
             "reason": self.reason,
             "decode_id": self.decode_id,
             "snapshot_id": self.snapshot_id,
+            "digest": self.digest,
+            "seed": self.seed,
             "names": list(self.names),
             "units": list(self.units),
             "quality": self.quality,
@@ -458,6 +470,7 @@ class DecodeResult:
             "snapshot": None if self.snapshot is None else asdict(self.snapshot),
             "decode_id": self.decode_id,
             "seed": self.seed,
+            "sums_digest": self.sums_digest,
             "result": asdict(self.body),
         }
 

@@ -167,6 +167,7 @@ class LocalSketches:
             privacy=None if self.is_private else NOT_PRIVATE,
             search_box=solved.search_box,
             seed=seed,
+            sums_digest=self.identity,
             posterior=self._find_posterior(solved.solution.posterior),
         )
 

@@ -71,8 +71,7 @@ def compute_caution(
             ]
             for first, second in halves
         ]
-        scores = [compare_labels(one, other, count) for one, other in pairs]
-        agreements.append(float(np.mean(scores)))
+        agreements.append(float(np.mean([compare_labels(one, two, count) for one, two in pairs])))
     return Caution(counts=tuple(counts), sses=tuple(sses), agreements=tuple(agreements))
 
 

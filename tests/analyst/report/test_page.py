@@ -16,10 +16,11 @@ import pytest
 from analyst import DecodeResult
 from analyst.report import render_report
 from shared import command
-from shared.plan import compute_plan_digest, make_statement
+from shared.plan import compute_plan_digest, make_statement, plan_to_json
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_sample
 from shared.wire.bodies.results import EvidenceBody, SnapshotBody
+from tests.aggregator.fleet import draw_records, make_plan
 from tests.analyst.results.made import make_result
 
 HOSTILE = '</style><script>alert("x")</script>'
@@ -108,7 +109,6 @@ def test_the_verdict_comes_first_and_the_page_names_all_that_a_check_needs() -> 
         "mixture version 2",
         "<dt>seed</dt><dd><code>3</code>",
         "sound up to 1.2, rough up to 1.4, doubtful up to 2.5",
-        html.escape(result.privacy),
         html.escape(make_statement(result.plan).unprotected[0]),
         "Cannot be told from noise: 1.",
         "Nine in ten bars hold the truth.",
@@ -132,6 +132,28 @@ def test_a_result_without_a_server_and_with_little_evidence_has_a_page() -> None
     page = render_report(result, title="file")
     assert "from files of sketches" in page
     assert "Why this verdict" not in page
+
+
+@pytest.mark.parametrize("kind", [[], ["--exact"]])
+def test_files_of_sketches_have_a_report_that_says_whether_they_are_private(
+    kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = make_plan()
+    records = draw_records(0, 2000)
+    np.save("x.npy", records)
+    Path("plan.json").write_text(json.dumps(plan_to_json(plan)), encoding="utf-8")
+    assert command.main(["sketch", "x.npy", "--plan", "plan.json", "-o", "x.sketch", *kind]) == 0
+    decode = ["decode", "file", "x.sketch", "--plan", "plan.json", "-k", "3", "-o", "r.json"]
+    assert command.main([*decode, "--allow-unusable"]) == 0
+    assert command.main(["report", "r.json", "-o", "r.html"]) == 0
+    result, page = DecodeResult.load("r.json"), Path("r.html").read_text(encoding="utf-8")
+    assert len(result.digest) == 64
+    assert result.digest in page
+    assert ("differentially private" in page) is (kind == [])
+    assert html.escape(result.privacy[1:]) in page
+    assert set(np.unique(result.predict(records))) <= {0, 1, 2}
+    np.testing.assert_allclose(result.predict_proba(records).sum(axis=1), 1.0)
 
 
 def test_the_command_writes_a_page_from_a_file_without_a_server(

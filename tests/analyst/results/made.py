@@ -1,13 +1,14 @@
 """Results that no server has computed."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from analyst import DecodeResult
 from shared.plan import Dimension, SketchPlan
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.results import ResultBody
+from shared.wire.bodies.results import ResultBody, describe_promise
 from tests.aggregator.fleet import make_plan
 
 
@@ -30,6 +31,8 @@ def make_result(
         **(make_sample(ResultBody) or {}),
         "dimensions": axes,
         "search_box": {},
+        **dict.fromkeys(("centroid_errors", "weight_errors", "bars", "stability", "sse_curve")),
+        "privacy": asdict(describe_promise(plan)),
         "centroids": [[1.0] * len(axes), [23456.0] * len(axes)],
         "weights": [0.9, 0.1],
         "spreads": None,

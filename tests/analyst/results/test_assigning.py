@@ -62,11 +62,13 @@ def test_a_gaussian_beside_a_centroid_counts_for_it() -> None:
     assert np.isnan(shares[2]).all()
 
 
+MIXED = make(mixture=MIXTURE)
+
+
 @given(st.lists(st.tuples(*[st.floats(-1e9, 1e9)] * 2), min_size=1, max_size=20))
 def test_the_cluster_is_the_most_probable_one(records: list[tuple[float, float]]) -> None:
-    result = make(mixture=MIXTURE)
-    shares = result.predict_proba(records)
-    assert result.predict(records).tolist() == np.argmax(shares, axis=1).tolist()
+    shares = MIXED.predict_proba(records)
+    assert MIXED.predict(records).tolist() == np.argmax(shares, axis=1).tolist()
 
 
 def test_distances_are_measured_in_the_scales_of_the_plan() -> None:
