@@ -326,20 +326,15 @@ def fit(trials: Sequence[BarTrial]) -> dict[str, tuple[float, ...]]:
         (bars.compute_features(t.evidence)[1:], t.errors["centroid local"].compute_needs())
         for t in usable
     ]
-    return {
-        "learning/decoding/bars.py: _COEFFICIENTS": _fit_slopes(of_centroids),
-        **{
-            f"learning/answers/questions.py: _{word.upper()}": _fit_slopes(
-                [
-                    ((), t.errors["share"].compute_needs())
-                    for t in usable
-                    if _choose_word(t.evidence) == word
-                ],
-                is_logarithm=False,
+    found = {"learning/decoding/bars.py: _COEFFICIENTS": _fit_slopes(of_centroids)}
+    for word in ("stated", "rough"):
+        own = [t.errors["share"] for t in usable if _choose_word(t.evidence) == word]
+        if own:
+            needs = [((), each.compute_needs()) for each in own]
+            found[f"learning/answers/questions.py: _{word.upper()}"] = _fit_slopes(
+                needs, is_logarithm=False
             )
-            for word in ("stated", "rough")
-        },
-    }
+    return found
 
 
 def _choose_word(evidence: Evidence) -> str:

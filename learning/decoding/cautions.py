@@ -71,7 +71,9 @@ def compute_caution(
             ]
             for first, second in halves
         ]
-        agreements.append(float(np.mean([compare_labels(one, two, count) for one, two in pairs])))
+        agreements.append(
+            float(np.mean([compare_labels(one, other, count) for one, other in pairs]))
+        )
     return Caution(counts=tuple(counts), sses=tuple(sses), agreements=tuple(agreements))
 
 
