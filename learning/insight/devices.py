@@ -9,7 +9,7 @@ honest devices hold different records.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from learning.insight.model import StudyModel
 from learning.insight.pairs import fit_model
 from learning.insight.selection import Errors, Selection, SelectionMean, average, require_supported
 from learning.insight.shared_law import PairLaw, SharedDraws
-from shared.errors import DecodingError
+from shared.errors import DecodingCancelledError, DecodingError
 from shared.plan import SketchPlan
 
 __all__ = [
@@ -175,6 +175,7 @@ def examine_devices(
     seed: int = 0,
     level: float = DEVICE_LEVEL,
     n_draws: int = N_DEVICE_DRAWS,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[DeviceReport, StudyModel]:
     """Examine each device against all other sketches, under the clusters of all together.
 
@@ -192,6 +193,8 @@ def examine_devices(
         Probability that any content lamp is lit where all devices hold alike records.
     n_draws
         B; p-values below 1 / B are extrapolated.
+    cancelled
+        Polled between steps.
 
     Raises
     ------
@@ -207,8 +210,16 @@ def examine_devices(
         total = devices[0].totals
         for device in devices[1:]:
             total = total + device.totals
-    model = fit_model(plan, total, n_clusters=n_clusters, rng=for_fit)
-    report = examine_means(model, devices, whole=total, rng=for_draws, level=level, n_draws=n_draws)
+    model = fit_model(plan, total, n_clusters=n_clusters, rng=for_fit, cancelled=cancelled)
+    report = examine_means(
+        model,
+        devices,
+        whole=total,
+        rng=for_draws,
+        level=level,
+        n_draws=n_draws,
+        cancelled=cancelled,
+    )
     return report, model
 
 
@@ -220,6 +231,7 @@ def examine_means(
     rng: np.random.Generator,
     level: float = DEVICE_LEVEL,
     n_draws: int = N_DEVICE_DRAWS,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> DeviceReport:
     """Examine each device against all other sketches under a model.
 
@@ -238,6 +250,8 @@ def examine_means(
     found: dict[int, tuple[DeviceExamination, float]] = {}
     laws: dict[object, PairLaw] = {}
     for i in order:
+        if cancelled():
+            raise DecodingCancelledError("was cancelled")
         own, rest = pairs[i]
         key = _identify(own.errors, rest.errors)
         if key not in laws:

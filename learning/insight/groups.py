@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -25,7 +25,7 @@ from learning.insight.pairs import fit_model
 from learning.insight.selection import Selection, average
 from learning.insight.shared_law import SharedDraws
 from learning.insight.tails import adjust_holm
-from shared.errors import DecodingError
+from shared.errors import DecodingCancelledError, DecodingError
 from shared.plan import SketchPlan
 
 __all__ = [
@@ -203,6 +203,7 @@ def compare_groups(
     n_clusters: int,
     seed: int = 0,
     n_draws: int = N_DRAWS,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[GroupComparison, StudyModel]:
     """Compare all pairs of groups under the clusters of all groups together.
 
@@ -219,6 +220,8 @@ def compare_groups(
         Of the fit and the draws; the same sums and seed give the same answer.
     n_draws
         B; p-values below 1 / B are extrapolated.
+    cancelled
+        Polled between steps.
 
     Raises
     ------
@@ -231,8 +234,10 @@ def compare_groups(
     whole: Totals = groups[0].totals
     for group in groups[1:]:
         whole = whole + group.totals
-    model = fit_model(plan, whole, n_clusters=n_clusters, rng=for_fit)
-    return compare_pairs(model, groups, label=label, rng=for_draws, n_draws=n_draws), model
+    model = fit_model(plan, whole, n_clusters=n_clusters, rng=for_fit, cancelled=cancelled)
+    return compare_pairs(
+        model, groups, label=label, rng=for_draws, n_draws=n_draws, cancelled=cancelled
+    ), model
 
 
 def compare_pairs(
@@ -242,6 +247,7 @@ def compare_pairs(
     label: str,
     rng: np.random.Generator,
     n_draws: int = N_DRAWS,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> GroupComparison:
     """Compare all pairs of groups under a model; see :func:`compare_groups`."""
     _require_groups(label, groups)
@@ -255,6 +261,8 @@ def compare_pairs(
     )
     compared: dict[int, Comparison] = {}
     for i in order:
+        if cancelled():
+            raise DecodingCancelledError("was cancelled")
         first, second = (means[g] for g in places[i])
         law = draws.find_law(first.errors, second.errors)
         compared[i] = compare_means(model, first, second, law)

@@ -41,8 +41,8 @@ class ComparisonKind:
 
     def require(self, inputs: Inputs, request: ComparisonRequest) -> None:
         """Refuse an empty selection, and sums that k clusters cannot be fitted to."""
-        for part in inputs.parts:
-            part.require()
+        for field, part in zip(("first", "second"), inputs.parts, strict=True):
+            part.require(field)
         inputs.require_clusters(request.n_clusters)
 
     def compute(

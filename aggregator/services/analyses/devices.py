@@ -92,6 +92,7 @@ class DevicesKind:
             n_clusters=request.n_clusters,
             whole=part.require().totals,
             seed=request.seed,
+            cancelled=cancelled,
         )
 
     def describe(

@@ -92,6 +92,7 @@ class GroupsKind:
             label=request.label,
             n_clusters=request.n_clusters,
             seed=request.seed,
+            cancelled=cancelled,
         )
 
     def describe(

@@ -42,8 +42,13 @@ class Part:
         """The exact sums."""
         return None if self.snapshot is None else self.snapshot.totals
 
-    def require(self) -> Sketches:
+    def require(self, field: str = "selection") -> Sketches:
         """Return the sketches, as the mathematics takes them.
+
+        Parameters
+        ----------
+        field
+            The part of the request that an error names.
 
         Raises
         ------
@@ -52,8 +57,8 @@ class Part:
         """
         if self.totals is None:
             raise DecodingError(
-                self.doubt or "contains no sketch",
-                field=self.name,
+                f"{self.doubt or 'contains no sketch'} ({self.name})",
+                field=field,
                 fix="widen its slots or labels, or wait for more sketches",
             )
         # Two parts never share a sketch, so a name for each is enough.
