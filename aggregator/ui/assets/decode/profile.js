@@ -7,6 +7,8 @@ import { cut, rounded, share, unitOf } from "../base/words.js";
 const PLOT = 288;
 const HEAD = 54;
 const ROW = 36;
+// Standard errors of half a bar that holds nine times in ten.
+const BAR = 1.645;
 const BOTTOM = 18;
 const SIDE = 46;
 const LEAST_GAP = 76;
@@ -104,7 +106,7 @@ function drawCluster(row, places, levels, heaviest) {
     s("path", { class: "line", d: curve(at(0)), "stroke-width": width.toFixed(2) }),
     row.errors &&
       row.centroid.map((value, i) =>
-        s("line", { class: "error", x1: places[i], x2: places[i], y1: levels[i](value - row.errors[i]), y2: levels[i](value + row.errors[i]) }),
+        s("line", { class: "error", x1: places[i], x2: places[i], y1: levels[i](value - BAR * row.errors[i]), y2: levels[i](value + BAR * row.errors[i]) }),
       ),
   );
 }
@@ -170,7 +172,7 @@ export function makePlot(rows, dimensions) {
     "figure",
     {},
     canvas,
-    h("figcaption", {}, h("span", {}, "The width of a line shows the share of its cluster. Soft bands show one standard deviation."), h("label", { class: "check" }, whole, h("span", {}, "Show the plan's whole bounds"))),
+    h("figcaption", {}, h("span", {}, "The width of a line shows the share of its cluster. Soft bands show one standard deviation.", rows.some(({ errors }) => errors) && " Upright lines are 90% bars of the centroids."), h("label", { class: "check" }, whole, h("span", {}, "Show the plan's whole bounds"))),
   );
   return { node, highlight };
 }
