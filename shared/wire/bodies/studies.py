@@ -122,7 +122,7 @@ class TokenRequest:
     )
     server: Annotated[str, Rule(pattern=r"^https?://[!-~]{1,500}$")] | None = member(
         "The address at which devices reach this server; the answer then has an enrolment code.",
-        "https://sketches.example.org",
+        None,
         default=None,
     )
 

@@ -1,10 +1,12 @@
 import asyncio
 import hashlib
+import re
 from typing import Any
 
 import httpx
 import pytest
 
+from shared.wire import decode_enrolment_code
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
@@ -61,8 +63,35 @@ async def test_a_new_token_is_answered_with_the_identity_that_the_list_has(desk:
     url = f"/v1/studies/{study.hex()}/tokens"
     made = (await desk.http.post(url, json={}, headers=desk.operator)).json()
     token = made.pop("token")
+    assert (made.pop("code"), made.pop("qr")) == (None, None)
     assert made["token_id"] == identity_of(token)
     assert (await list_tokens(desk, study))["items"] == [made]
+
+
+async def test_a_token_with_an_address_comes_as_a_code_that_devices_read(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}/tokens"
+    body = {"server": "https://sketches.example.org/"}
+    made = (await desk.http.post(url, json=body, headers=desk.operator)).json()
+    code = decode_enrolment_code(made["code"])
+    assert (code.server, code.study, code.token) == (
+        "https://sketches.example.org",
+        study,
+        made["token"],
+    )
+    # About half of the modules of a QR code are dark.
+    steps = re.findall(r"[Mm](-?[\d.]+) (-?[\d.]+)|h(\d+)", made["qr"]["path"])
+    dark = sum(int(width) for _, _, width in steps if width)
+    assert 0.4 < dark / made["qr"]["size"] ** 2 < 0.6
+
+
+@pytest.mark.parametrize("address", ["sketches.example.org", "ftp://x", "https://x y", "https://"])
+async def test_an_address_that_no_device_reaches_makes_no_token(desk: Desk, address: str) -> None:
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}/tokens"
+    refused = await desk.http.post(url, json={"server": address}, headers=desk.operator)
+    assert_problem(refused, "request-invalid", 400, "server")
+    assert (await list_tokens(desk, study))["items"] == []
 
 
 async def test_the_list_says_why_a_token_is_of_no_use(server: Server) -> None:

@@ -167,12 +167,13 @@ def reduce_colours(path: Path) -> None:
     """Write a picture again with its 256 most frequent colours: a third of the bytes."""
     pixels = np.round(255 * imread(path)[..., :3]).astype(np.uint8)
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
-    colours, index, counts = np.unique(packed, return_inverse=True, return_counts=True)
+    found: Any = np.unique(packed, return_inverse=True, return_counts=True)
+    colours, index, counts = found
     parts = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.int64)
     palette = parts[np.argsort(-counts)[:256]]
     nearest = np.array([((palette - one) ** 2).sum(axis=1).argmin() for one in parts])
     lines = nearest[index].reshape(packed.shape).astype(np.uint8)
-    height, width = packed.shape[:2]
+    height, width = packed.shape[0], packed.shape[1]
     # A line begins with its filter; indices do best without one.
     raw = np.concatenate([np.zeros((height, 1), np.uint8), lines], axis=1).tobytes()
     chunks = (

@@ -155,6 +155,29 @@ def test_operators_see_which_devices_differ_by_name(scene: Scene, changing: str)
     assert ARABIC in text
 
 
+def test_sliders_ask_what_share_of_the_records_is_where(scene: Scene, changing: str) -> None:
+    scene.enter(f"{scene.aggregator.url}/#studies/{changing}")
+    page = scene.page
+    page.wait_for("form button.main")
+    page.evaluate("document.querySelector('.fields input[type=number]').value = 3")
+    page.evaluate("document.querySelector('form button.main').click()")
+    page.wait_for("details.ask")
+    page.evaluate("document.querySelector('details.ask').open = true")
+    page.wait("document.querySelectorAll('.ask .row svg').length === 2")
+    assert "Move a slider" in page.text(".ask")
+    # The bounds are -10 and 10, so this is -2.5; the first cluster is at -5.
+    page.evaluate(
+        "(input => { input.value = 75; input.dispatchEvent(new Event('input')); })"
+        "(document.querySelector(\"[aria-label='upper end of pressure']\"))"
+    )
+    page.wait_for(".ask .headline")
+    told = float(page.text(".ask .headline").split("%")[0])
+    expected = (CHANGED / 3 + (N_WINDOWS - CHANGED) * 0.7) / N_WINDOWS
+    assert told == pytest.approx(100 * expected, abs=4)
+    assert "at most -2.5 bar" in page.text(".ask .ranges")
+    assert not page.complaints
+
+
 def test_names_that_run_from_right_to_left_do_so(scene: Scene, changing: str) -> None:
     scene.enter(f"{scene.aggregator.url}/#studies/{changing}/devices")
     page = scene.page

@@ -77,7 +77,7 @@ export function decodePanel(study, plan, decode, signal, onended = () => {}) {
     signal,
     showEnd: async (ended) => {
       const snapshot = await request(`/v1/snapshots/${ended.snapshot_id}`, { signal });
-      return showResult(ended, snapshot, plan, study, signal);
+      return showResult(ended, snapshot, plan, signal);
     },
   });
 

@@ -7,6 +7,9 @@ import { cut, rounded, share, unitOf } from "../base/words.js";
 const PLOT = 288;
 const HEAD = 54;
 const ROW = 36;
+// Standard errors of half a bar that holds nine times in ten.
+const BAR = 1.645;
+const APART = 4;
 const BOTTOM = 18;
 const SIDE = 46;
 const LEAST_GAP = 76;
@@ -92,7 +95,9 @@ function drawAxis(dimension, x, gap, range, level, isLast, i, { rows, top, width
   );
 }
 
-function drawCluster(row, places, levels, heaviest) {
+function drawCluster(row, places, levels, heaviest, n) {
+  // Bars of clusters that are alike on an axis stand beside each other.
+  const shift = APART * (row.number - (n + 1) / 2);
   const at = (shift) =>
     row.centroid.map((value, i) => [places[i], levels[i](value + shift * (row.spread ? row.spread[i] : 0))]);
   const width = Math.max(LEAST_WIDTH, (MOST_WIDTH * row.weight) / heaviest);
@@ -104,7 +109,7 @@ function drawCluster(row, places, levels, heaviest) {
     s("path", { class: "line", d: curve(at(0)), "stroke-width": width.toFixed(2) }),
     row.errors &&
       row.centroid.map((value, i) =>
-        s("line", { class: "error", x1: places[i], x2: places[i], y1: levels[i](value - row.errors[i]), y2: levels[i](value + row.errors[i]) }),
+        s("line", { class: "error", x1: places[i] + shift, x2: places[i] + shift, y1: levels[i](value - BAR * row.errors[i]), y2: levels[i](value + BAR * row.errors[i]) }),
       ),
   );
 }
@@ -143,7 +148,7 @@ function draw(rows, dimensions, wanted, whole) {
     },
     s("filter", { id: "soft", x: "-10%", y: "-10%", width: "120%", height: "120%" }, s("feGaussianBlur", { stdDeviation: 5 })),
     // Draw heavy clusters first, so that no line is hidden.
-    rows.map((row) => drawCluster(row, places, levels, heaviest)),
+    rows.map((row) => drawCluster(row, places, levels, heaviest, rows.length)),
     dimensions.map((dimension, i) => drawAxis(dimension, places[i], gap, rangeOf(rows, dimensions, i, whole), levels[i], i > 0 && i === n - 1, i, { rows: names, top, width })),
     drawLabels(rows, places[0] - 13, levels[0], ({ number }) => String(number), "end", height),
     drawLabels(rows, places[n - 1] + 13, levels[n - 1], ({ weight }) => share(weight, 0), "start", height),
@@ -170,7 +175,7 @@ export function makePlot(rows, dimensions) {
     "figure",
     {},
     canvas,
-    h("figcaption", {}, h("span", {}, "The width of a line shows the share of its cluster. Soft bands show one standard deviation."), h("label", { class: "check" }, whole, h("span", {}, "Show the plan's whole bounds"))),
+    h("figcaption", {}, h("span", {}, "The width of a line shows the share of its cluster. Soft bands show one standard deviation.", rows.some(({ errors }) => errors) && " Upright lines are 90% bars of the centroids."), h("label", { class: "check" }, whole, h("span", {}, "Show the plan's whole bounds"))),
   );
   return { node, highlight };
 }

@@ -4,6 +4,7 @@ import { factList, h, picture, s, table, warningList } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
 import { axesOf } from "../base/axes.js";
 import { bottomAxis, dot, frame, leftAxis, line, reach, scale } from "../chart/chart.js";
+import { askPanel } from "./ask.js";
 import { makePlot } from "./profile.js";
 import { describeExcluded, describeSource } from "../study/selection.js";
 import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "../base/words.js";
@@ -123,7 +124,7 @@ function showStability({ stability, sse_curve: curve }) {
   return h(
     "details",
     {},
-    h("summary", {}, "How many clusters the evidence carries"),
+    h("summary", {}, "Caution on the number of clusters"),
     h("div", { class: "pair" }, chart(curve, "sse", "SSE by the number of clusters"), chart(stability, "agreement", "Agreement of repeated answers")),
     table("Number of clusters", ["Clusters", "Agreement", "SSE"], ks.map((k) => [whole(k), text(of(stability, k, "agreement")), text(of(curve, k, "sse"))]), { numeric: [0, 1, 2] }),
   );
@@ -174,7 +175,7 @@ function withhold(result, nodes) {
 }
 
 /** Show centroids with weights as a picture and a table, with their quality. */
-export function showResult(decode, snapshot, plan) {
+export function showResult(decode, snapshot, plan, signal) {
   const { result } = decode;
   const rows = sortByWeight(result);
   // Only the plan has the bounds; plan and result both have names and units.
@@ -213,6 +214,7 @@ export function showResult(decode, snapshot, plan) {
     blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
     rows[0].spread && h("p", { class: "note" }, `± is one standard deviation within the cluster.${rows[0].errors ? " In brackets: the standard error of the centroid and of the share." : ""}`),
     showStability(result),
+    result.bars && askPanel(decode, plan, signal),
     h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
   );
 }
