@@ -47,6 +47,8 @@ class Held:
         The sums that were released, in order.
     snapshot
         Sums that a server has added up, in place of releases.
+    is_foreign
+        Whether others made the sketches, whose plan then says what they protect.
     process
         The process that summed what is not released.
     """
@@ -56,6 +58,7 @@ class Held:
     unreleased: SketchAccumulator | None = None
     releases: tuple[Release, ...] = ()
     snapshot: Totals | None = None
+    is_foreign: bool = False
     process: int = 0
 
     def add(self, summed: SketchAccumulator) -> None:
@@ -265,19 +268,20 @@ def read_sketches(
     """
     if isinstance(source, Snapshot):
         _ = source.plan.fourier
-        return Held(plan=source.plan, is_exact=False, snapshot=source.totals)
+        return Held(plan=source.plan, is_exact=False, snapshot=source.totals, is_foreign=True)
     if plan is None:
         raise ConfigError("is missing", field="plan", fix="pass the plan, or its file")
     chosen = plan if isinstance(plan, SketchPlan) else read_plan(Path(plan))
     if isinstance(source, SnapshotSumsBody):
         _ = chosen.fourier
-        return Held(plan=chosen, is_exact=False, snapshot=read_totals(source, chosen))
+        totals = read_totals(source, chosen)
+        return Held(plan=chosen, is_exact=False, snapshot=totals, is_foreign=True)
     _require_one_part(chosen)
     is_one = isinstance(source, SketchFile | str | Path) or _is_sums(source)
     given: Sequence[Sketch] = [source] if is_one else list(source)  # type: ignore[list-item,arg-type]
     sketches = [_read_sketch(each, chosen, is_exact=is_exact) for each in given]
     local = LocalSketches(sketches=sketches, plan=chosen)
-    held = Held(plan=chosen, is_exact=not local.is_private)
+    held = Held(plan=chosen, is_exact=not local.is_private, is_foreign=True)
     for sketch in sketches:
         if held.is_exact:
             held.add(

@@ -39,7 +39,13 @@ from learning.decoding.solution import Solution
 from shared.core import Columns, SketchAccumulator
 from shared.core.parallel import sketch_batches
 from shared.errors import PrivacyError
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
+from shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    encode_plan,
+    make_statement,
+)
 
 Floats = NDArray[np.float64]
 
@@ -234,6 +240,16 @@ class ReleasingEstimator(SketchingEstimator):
             ),
         )
         self.solution_ = solution
+
+    def describe(self) -> str:
+        """Describe in words what was spent, and what it protects.
+
+        Of sketches that others made, describe what their plan promises.
+        """
+        held: Held | None = vars(self).get("_held")
+        if held is not None and held.is_foreign and not held.is_exact:
+            return make_statement(held.plan).describe()
+        return super().describe()
 
     def _describe_repetition(self) -> str:
         parts = ""

@@ -202,3 +202,18 @@ def test_numbers_of_columns_stand_for_their_names() -> None:
     assert named.release().payload == numbered.release().payload
     assert named.plan_.scale.tolist() == [1.0, 2.0]
     assert named.cluster_centers_.shape == (K, D)
+
+
+def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
+    table = make_mixed(30_000)
+    levels = {"colour": ["red", "green", "blue"]}
+    found = CompressiveKMeans(3, epsilon="1", levels=levels, log=["income"], random_state=0)
+    planned = found.plan_events(*table.shape, names=list(table.columns))
+    assert "events_" not in vars(found)
+    found.fit(table)
+    assert [event.epsilon for event in found.events_] == [event.epsilon for event in planned]
+    # The pilot counts numbers alone.
+    assert found.pilot_.sums.size < 3 * 1100
+    # A table of words alone needs no pilot.
+    words = CompressiveKMeans(3, epsilon="1", levels=levels).fit(table[["colour"]])
+    assert len(words.events_) == 1

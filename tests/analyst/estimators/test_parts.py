@@ -25,7 +25,7 @@ from shared.errors import (
     PrivacyError,
     RecordError,
 )
-from shared.plan import plan_to_json
+from shared.plan import make_statement, plan_to_json
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_sample
 from shared.wire.bodies.results import SnapshotSumsBody
@@ -280,6 +280,8 @@ def test_a_snapshot_of_a_server_is_decoded_as_its_sketches_are() -> None:
     assert np.array_equal(found.cluster_centers_, whole.cluster_centers_)
     assert found.n_records_seen_ == 6000
     assert not found.events_
+    # It is the plan that says what sketches of others protect.
+    assert found.describe() == make_statement(found.plan_).describe() == found.result_.privacy
     for refused in (found.release, lambda: found.merge(whole), lambda: found.partial_fit([[0, 0]])):
         with pytest.raises(ConfigError, match="holds a snapshot"):
             refused()
