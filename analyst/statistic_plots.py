@@ -31,6 +31,9 @@ _ATOM = 0.05
 _AROUND = 0.5
 """Margin on each side of a search box, in widths of it."""
 _MOST_TICKS = 5
+_READABLE, _WHOLE = (1e-3, 1e7), 1000.0
+_HIGHEST, _STEP, _N_STEPS = 0.75, 0.12, 5
+"""Heights of the shares of values beside each other, which take turns."""
 _FIRST, _SECOND, _BAD = COLOURS[0], COLOURS[4], COLOURS[1]
 
 
@@ -50,17 +53,45 @@ class _Scale:
 
     def finish(self, panel: Axes, name: str, unit: str) -> None:
         """Label the axis."""
-        panel.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS))
-        panel.xaxis.set_major_formatter(FuncFormatter(self._label))
+        ticks = self._choose_ticks(*panel.get_xlim())
+        if len(ticks) > 1:
+            panel.set_xticks(self.place(ticks), [show_value(tick) for tick in ticks])
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS))
+            panel.xaxis.set_major_formatter(FuncFormatter(self._label))
         words = ["" if unit == "1" else unit, "log scale" if self.resolution else ""]
         where = ", ".join(filter(None, words))
         panel.set_xlabel(f"{name} ({where})" if where else name)
         panel.spines[["top", "right"]].set_visible(False)
 
+    def _choose_ticks(self, low: float, high: float) -> list[float]:
+        """Choose round values of a logarithmic scale, powers of ten first; none of a linear one."""
+        if self.resolution is None:
+            return []
+        ends = expand(np.array([low, high]), self.resolution)
+        top = math.ceil(math.log10(max(*np.abs(ends), self.resolution)))
+        powers = 10.0 ** np.arange(math.floor(math.log10(self.resolution)) - 1, top + 1)
+        rounds = np.outer([2.0, 5.0, 1.0], powers)
+        chosen: dict[float, float] = {}
+        for tick in [0.0, *(sign * value for value in rounds.ravel()[::-1] for sign in (1, -1))]:
+            (place,) = self.place([tick])
+            gap = (high - low) / _MOST_TICKS
+            if low <= place <= high and all(abs(place - x) >= gap for x in chosen.values()):
+                chosen[tick] = place
+        return sorted(chosen)
+
     def _label(self, place: float, _: object) -> str:
         if self.resolution is None:
-            return f"{place:.4g}"
-        return f"{float(expand(np.array([place]), self.resolution)[0]):.4g}"
+            return show_value(place)
+        return show_value(float(expand(np.array([place]), self.resolution)[0]))
+
+
+def show_value(value: float) -> str:
+    """Write a value with about four digits, without an exponent where it is readable so."""
+    size = abs(value)
+    if size and not _READABLE[0] <= size < _READABLE[1]:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if size >= _WHOLE else f"{value:.4g}"
 
 
 def plot_histogram(answer: HistogramBody, *, resolutions: Resolutions, title: str) -> Figure:
@@ -137,7 +168,7 @@ def plot_calibration(
             _mark(panel, [centre - column.scale / 2.0, centre + column.scale / 2.0], "scale")
         scale.finish(panel, column.name, column.unit)
         low, high = bounds.get(column.name, (column.lower, column.upper))
-        words = f"bounds {low:.4g} to {high:.4g}; green: search box"
+        words = f"bounds {show_value(low)} to {show_value(high)}; green: search box"
         panel.set_title(words if column.is_kept else "left out", fontsize=9)
     return figure
 
@@ -216,19 +247,23 @@ def _draw_bars(
     inside = (edges[1:] > low) & (edges[:-1] < high) & (widths > _NARROW * (high - low))
     top = float(np.max((heights + bands)[inside], initial=0.0))
     panel.set_ylim(0.0, 1.15 * top if top > 0.0 else 1.0)
-    for bar, middle, is_seen in zip(bars, (edges[1:] + edges[:-1]) / 2.0, inside, strict=True):
-        if not is_seen and low <= middle <= high and bar.share > _ATOM:
-            _draw_atom(panel, float(middle), bar.share)
+    atoms = [
+        (float(middle), bar.share)
+        for bar, middle, is_seen in zip(bars, (edges[1:] + edges[:-1]) / 2.0, inside, strict=True)
+        if not is_seen and low <= middle <= high and bar.share > _ATOM
+    ]
+    for i, (middle, share) in enumerate(atoms):
+        _draw_atom(panel, middle, share, height=_HIGHEST - _STEP * (i % _N_STEPS))
     panel.set_yticks([])
     panel.set_ylabel("density; grey: noise")
 
 
-def _draw_atom(panel: Axes, place: float, share: float) -> None:
+def _draw_atom(panel: Axes, place: float, share: float, *, height: float) -> None:
     """Draw many records in a bar too narrow to be seen, such as zeros, with their share."""
     panel.axvline(place, color=_FIRST, linewidth=2.0)
     panel.annotate(
         f"{share:.0%}",
-        (place, 0.75 * panel.get_ylim()[1]),
+        (place, height * panel.get_ylim()[1]),
         xytext=(4, 0),
         textcoords="offset points",
         fontsize=8,

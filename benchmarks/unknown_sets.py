@@ -1,14 +1,18 @@
 """Records of which an operator knows nothing beforehand, for :mod:`benchmarks.calibration`.
 
 Every synthetic set is a mixture of round clusters as in :mod:`benchmarks.datasets`, made awkward in
-one way. SSE is measured on standardised columns, those of ``lognormal`` on the logarithmic scale.
+one way; ``functions`` and ``weather`` are real. SSE is measured on standardised columns, those of
+``lognormal``, ``functions`` and ``pareto`` on the logarithmic scale.
 """
 
 from __future__ import annotations
 
+import ast
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +31,8 @@ _FASTEST_WIND = 200.0
 """A station's record of 1,049 mph is broken, and would be a cluster of its own."""
 _RARE_SHARES = (0.007, 0.003)
 _RARE_DISTANCE = 40.0
+_MOST_FUNCTIONS = 10_000
+_BRANCHES = ast.If | ast.For | ast.While | ast.Try | ast.IfExp | ast.BoolOp
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,7 +83,7 @@ def load_set(name: str, seed: int) -> UnknownSet:
 # Two, because the procedures take turns.
 @lru_cache(maxsize=2)
 def _load(name: str, seed: int) -> UnknownSet:
-    number = sorted(SETS).index(name)
+    number = list(SETS).index(name)
     return SETS[name](np.random.default_rng((seed, number)))
 
 
@@ -142,11 +148,60 @@ def _draw_counts(rng: np.random.Generator) -> UnknownSet:
     return UnknownSet(name="counts", records=records, n_clusters=k, resolution=1.0)
 
 
+def _load_functions(rng: np.random.Generator) -> UnknownSet:
+    """Load the sizes of the functions in Python's standard library: counts with long tails.
+
+    The records differ between versions of Python.
+    """
+    records = rng.permutation(measure_functions(Path(sysconfig.get_path("stdlib"))))
+    return UnknownSet(
+        name="functions", records=records, n_clusters=5, is_logarithmic=True, resolution=1.0
+    )
+
+
+@lru_cache(maxsize=1)
+def measure_functions(folder: Path) -> Floats:
+    """Measure the first 10,000 functions under a folder: lines, arguments, branches, statements."""
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        if {"site-packages", "dist-packages", "test", "tests"} & set(path.parts):
+            continue
+        if len(found) >= _MOST_FUNCTIONS:
+            break
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):  # files for the tests of a parser
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                parts = list(ast.walk(node))
+                found.append(
+                    (
+                        (node.end_lineno or node.lineno) - node.lineno + 1,
+                        len(node.args.posonlyargs + node.args.args + node.args.kwonlyargs),
+                        sum(isinstance(part, _BRANCHES) for part in parts),
+                        sum(isinstance(part, ast.stmt) for part in parts),
+                    )
+                )
+    return np.array(found, dtype=np.float64)
+
+
+def _draw_pareto(rng: np.random.Generator) -> UnknownSet:
+    """Draw Pareto columns of exponent 1.5, whose variance is infinite, about five typical sizes."""
+    d, k = 3, 5
+    sizes = np.exp(rng.normal(0.0, 1.0, (k, d)))[rng.integers(k, size=N_RECORDS)]
+    records = (1.0 + rng.pareto(1.5, (N_RECORDS, d))) * sizes * np.geomspace(1.0, 100.0, d)
+    return UnknownSet(name="pareto", records=records, n_clusters=k, is_logarithmic=True)
+
+
+# New sets go last: the number of a set seeds its draws.
 SETS: dict[str, Callable[[np.random.Generator], UnknownSet]] = {
-    "weather": _load_weather,
-    "units": _draw_units,
-    "lognormal": _draw_lognormal,
-    "rare": _draw_rare,
     "constants": _draw_constants,
     "counts": _draw_counts,
+    "lognormal": _draw_lognormal,
+    "rare": _draw_rare,
+    "units": _draw_units,
+    "weather": _load_weather,
+    "functions": _load_functions,
+    "pareto": _draw_pareto,
 }

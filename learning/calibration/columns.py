@@ -44,7 +44,7 @@ _LOW_END = 0.05
 """Quantile of the values beside zeros where a logarithmic scale begins."""
 _EXACT = 0.05
 _BOUND_SPREADS, _MOST_SPREADS = 12.0, 200.0
-_SEARCH_SPREADS, _WEAK_SPREADS = 2.0, 5.0
+_SEARCH_SPREADS, _WEAK_SPREADS, _SEARCH_MARGIN = 2.0, 5.0, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,7 +441,7 @@ def _choose_bounds(view: View, centre: float, spread: float) -> tuple[float, flo
 def _choose_search(
     view: View, hull: Hull, centre: float, spread: float, *, is_exact: bool
 ) -> tuple[float, float]:
-    """Choose where to search: the hull, and what humps reach beyond it."""
+    """Choose where to search: the hull, what humps reach beyond it, and a margin for noise."""
     lower, upper = view.first, view.last
     if hull.is_weak:
         lower = min(lower, centre - _WEAK_SPREADS * spread)
@@ -450,7 +450,12 @@ def _choose_search(
         reach = _SEARCH_SPREADS * view.humps.deviations
         lower = min(lower, float(np.min(view.humps.means - reach)))
         upper = max(upper, float(np.max(view.humps.means + reach)))
-    return lower, upper
+    # Noise moves a centroid at an end beyond it, and a warning of clusters outside would be false.
+    margin = _SEARCH_MARGIN * spread
+    has_sign = view.first > -_ONE_SIGN * view.last, view.last < -_ONE_SIGN * view.first
+    below = max(lower - margin, min(lower, 0.0)) if has_sign[0] else lower - margin
+    above = min(upper + margin, max(upper, 0.0)) if has_sign[1] else upper + margin
+    return below, above
 
 
 def _to_data(values: Floats, resolution: float | None) -> Floats:

@@ -256,14 +256,19 @@ class RecordEncoder:
     def decode(self, coordinates: Floats) -> Floats:
         """Return points in data units, for answers: shape ``(..., d')`` both.
 
-        Logarithmic coordinates are expanded. The average of a level's coordinate is a share and
-        stays as it is.
+        Logarithmic coordinates are expanded. The averages of the levels of a category are shares;
+        noise makes their sum another than 1, so that they become the nearest shares.
         """
         values = np.array(coordinates, dtype=np.float64)
-        for place, index in enumerate(self.dimension_of):
-            resolution = self.dimensions[index].resolution
-            if resolution is not None:
-                values[..., place] = expand(values[..., place], resolution)
+        start = 0
+        for dimension in self.dimensions:
+            stop = start + dimension.n_coordinates
+            part = values[..., start:stop]
+            if dimension.n_levels is not None:
+                values[..., start:stop] = find_nearest_shares(part)
+            elif dimension.resolution is not None:
+                values[..., start:stop] = expand(part, dimension.resolution)
+            start = stop
         return values
 
     def encode_answers(self, values: Floats) -> Floats:
@@ -280,6 +285,35 @@ class RecordEncoder:
         has_levels = [dimension.n_levels is not None for dimension in self.dimensions]
         expanded: Floats = np.where(has_levels, of_level, values)[list(self.dimension_of)]
         return expanded
+
+
+def find_nearest_shares(points: Floats) -> Floats:
+    """Return the shares nearest to points: at least 0, and of sum 1 up to rounding.
+
+    ``max(0, y - t)`` with t such that the sum is 1: ``t = (y_(1) + ... + y_(j) - 1) / j`` over the
+    largest j coordinates, for the largest j whose last coordinate stays above t. Shares lie in a
+    convex set, so that their squared error is never larger than that of the points.
+
+    Parameters
+    ----------
+    points
+        Shape ``(..., L)``; not finite where a point is not.
+
+    Guarantees
+    ----------
+    ``+ - * /`` on doubles in a fixed order: the same bits on every machine. The order of the
+    coordinates stays.
+
+    Source: Held, Wolfe and Crowder, Validation of subgradient optimization, 1974.
+    """
+    ordered = -np.sort(-points, axis=-1)
+    total, threshold = np.zeros(points.shape[:-1]), np.zeros(points.shape[:-1])
+    for j in range(points.shape[-1]):
+        total = total + ordered[..., j]
+        found = (total - 1.0) / (j + 1.0)
+        threshold = np.where(ordered[..., j] > found, found, threshold)
+    shares: Floats = np.maximum(points - threshold[..., None], 0.0)
+    return shares
 
 
 def encode_parts(

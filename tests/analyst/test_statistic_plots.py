@@ -47,7 +47,7 @@ def test_values_over_many_octaves_are_on_a_logarithmic_scale_and_others_are_not(
     labels = [panel.get_xlabel() for panel in figure.axes]
     assert labels == ["wide (kW, log scale)", "near (kW)", "site: share of the records (%)"]
     figure.canvas.draw()
-    shown = [float(text.get_text()) for text in figure.axes[0].get_xticklabels()]
+    shown = [float(text.get_text().replace(",", "")) for text in figure.axes[0].get_xticklabels()]
     assert max(shown) > 100.0 * min(each for each in shown if each > 0.0)
 
 

@@ -15,6 +15,7 @@ from shared.core import (
     SketchAccumulator,
     draw_frequencies,
 )
+from shared.core.encoder import find_nearest_shares
 from shared.core.logarithm import compress
 from shared.core.masks import BLOCK_RECORDS
 from shared.errors import PlanError, RecordError
@@ -85,6 +86,35 @@ def test_decoding_returns_data_units_and_leaves_shares_of_levels() -> None:
     points = np.array([[1.0, 3.0, 0.2, 0.3, 0.5, 1.0, 0.0]])
     assert ENCODER.decode(points)[0].tolist() == pytest.approx([1.0, 3.5, 0.2, 0.3, 0.5, 1.0, 0.0])
     assert points[0, 1] == 3.0
+
+
+@given(
+    st.lists(st.lists(st.floats(-2.0, 3.0), min_size=4, max_size=4), min_size=1, max_size=5),
+    st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4),
+)
+def test_shares_of_levels_are_the_nearest_ones(
+    points: list[list[float]], other: list[float]
+) -> None:
+    noisy = np.array(points)
+    shares = find_nearest_shares(noisy)
+    assert np.all(shares >= 0.0)
+    assert shares.sum(axis=1) == pytest.approx(1.0)
+    assert np.allclose(find_nearest_shares(shares), shares)
+    if sum(other) > 0.0:
+        farther = np.array(other) / sum(other)
+        distances = np.sum((noisy - shares) ** 2, axis=1)
+        assert np.all(distances <= np.sum((noisy - farther) ** 2, axis=1) + 1e-12)
+    decoder = RecordEncoder(dimensions=(DimensionEncoding(n_levels=4),))
+    assert decoder.decode(noisy).tobytes() == shares.tobytes()
+
+
+def test_whole_shares_stay_and_missing_ones_stay_missing() -> None:
+    whole = np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]])
+    assert np.array_equal(find_nearest_shares(whole), whole)
+    assert np.isnan(find_nearest_shares(np.full((1, 3), np.nan))).all()
+    assert find_nearest_shares(np.array([0.9, 0.4, -0.1])).tolist() == pytest.approx(
+        [0.75, 0.25, 0]
+    )
 
 
 def test_a_level_lies_at_the_ends_of_its_quantised_coordinate() -> None:
