@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from shared.structure import Rule, member
@@ -120,7 +121,16 @@ class TokenRequest:
     labels: Labels | None = member(
         "Labels that its devices must have; null for any.", {"site": "north"}, default=None
     )
-    server: Annotated[str, Rule(pattern=r"^https?://[!-~]{1,500}$")] | None = member(
+    server: (
+        Annotated[
+            str,
+            Rule(
+                lambda text: re.fullmatch(r"https?://[!-~]{1,500}", text) is not None,
+                "must be an address of printable ASCII that begins with http:// or https://",
+            ),
+        ]
+        | None
+    ) = member(
         "The address at which devices reach this server; the answer then has an enrolment code.",
         None,
         default=None,

@@ -90,7 +90,8 @@ async def test_an_address_that_no_device_reaches_makes_no_token(desk: Desk, addr
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
     refused = await desk.http.post(url, json={"server": address}, headers=desk.operator)
-    assert_problem(refused, "request-invalid", 400, "server")
+    assert_problem(refused, "request-invalid", 422, "server")
+    assert "must be an address" in refused.json()["rule"]
     assert (await list_tokens(desk, study))["items"] == []
 
 
