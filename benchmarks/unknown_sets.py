@@ -162,7 +162,7 @@ def _load_functions(rng: np.random.Generator) -> UnknownSet:
 @lru_cache(maxsize=1)
 def measure_functions(folder: Path) -> Floats:
     """Measure the first 10,000 functions under a folder: lines, arguments, branches, statements."""
-    found = []
+    found: list[tuple[int, int, int, int]] = []
     for path in sorted(folder.rglob("*.py")):
         if {"site-packages", "dist-packages", "test", "tests"} & set(path.parts):
             continue
