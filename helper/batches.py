@@ -274,7 +274,7 @@ class Batches:
             n_records=batch.n_records,
             state=batch.state,
             body=batch.body,
-        ).encode(self.identity.sign)
+        ).encode(self.identity.public_key().public_bytes_raw(), self.identity.sign)
 
     def _answer(self, connection: Connection, batch: Row[Any], request: CommitRequest) -> None:
         plan = self.plans.require(batch.plan_digest)

@@ -110,6 +110,8 @@ class NoiseRelease:
 
     Parameters
     ----------
+    kind, noise_by
+        As the kinds of release say.
     mechanism
         ``discrete-knorm`` (pure epsilon, with the least variance), ``discrete-laplace`` (the seed
         paper's; allows masks), or ``discrete-gaussian`` (needs a delta).
@@ -130,6 +132,9 @@ class NoiseRelease:
         Exact scale of the noise, at least what epsilon needs.
     """
 
+    # First, so that they stand first where a plan is printed.
+    kind: str
+    noise_by: str
     mechanism: str
     neighbouring: NeighbouringName = "replace-one"
     unit: UnitName = "record"

@@ -8,20 +8,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+import cbor2
 
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import MalformedMessageError, SignatureError
 from shared.sharing.batches import BatchKey
+from shared.wire.cose import (
+    COSE_SIGN1_TAG,
+    encode_protected,
+    encode_signature_input,
+    has_protected,
+    make_envelope,
+    verify_signature,
+)
 
 SUM_MEDIA_TYPE = "application/vnd.sfumato.sum+cbor"
 MOST_HEADERS = 1024
 """Headers in one request."""
-_ANSWER_DOMAIN = "sfumato/v1/sum/answer"
-_FIX = "send what docs/explanation/secure-sum.md describes"
+ANSWER_MEDIA_TYPE = "application/vnd.sfumato.sum-answer+cbor"
+_FIX = "send what shared/wire/sum.cddl describes"
+_CHECK_HELPER = "check the address of the helper; somebody may stand in its place"
 
 Verdict = Literal["accepted", "used", "late", "burnt", "header", "box", "closed"]
 """What the helper makes of a report: ``accepted`` (its seed is stored), ``used`` (its sketch is in
@@ -127,16 +135,21 @@ class SumAnswer:
     state: AnswerState
     body: bytes
 
-    def encode(self, sign: Callable[[bytes], bytes]) -> bytes:
-        """Encode the answer: its signed part, the signature, and the body.
+    def encode(self, identity: bytes, sign: Callable[[bytes], bytes]) -> bytes:
+        """Encode the answer: a COSE_Sign1 of what it states, and the body.
 
         Parameters
         ----------
-        sign
-            The helper's Ed25519 signature of given bytes.
+        identity, sign
+            The helper's identity, and its Ed25519 signature of given bytes.
         """
-        signed = encode_deterministic(self._list_signed())
-        return encode_deterministic([signed, sign(signed), self.body])
+        stated = (self.batch_id, self.members, self.count, self.n_records, self.state)
+        content = encode_deterministic(
+            dict(enumerate((*stated, hashlib.sha256(self.body).digest()), 1))
+        )
+        protected = encode_protected(ANSWER_MEDIA_TYPE, hashlib.sha256(identity).digest())
+        signature = sign(encode_signature_input(protected, content))
+        return encode_deterministic([make_envelope(protected, content, signature), self.body])
 
     @classmethod
     def decode(cls, data: bytes, identity: bytes) -> SumAnswer:
@@ -150,25 +163,42 @@ class SumAnswer:
             The helper did not sign it, or its body was exchanged.
         """
         match decode_deterministic(data, what="answer"):
-            case [bytes(signed), bytes(signature), bytes(body)]:
+            case [
+                cbor2.CBORTag(tag=tag, value=[bytes(protected), unprotected, bytes(content), sig]),
+                bytes(body),
+            ] if (
+                tag == COSE_SIGN1_TAG
+                and isinstance(unprotected, Mapping)
+                and not unprotected
+                and isinstance(sig, bytes)
+            ):
                 pass
             case _:
                 raise _malformed("answer")
-        try:
-            Ed25519PublicKey.from_public_bytes(identity).verify(signature, signed)
-        except (InvalidSignature, ValueError) as error:
-            raise _forged("signature") from error
-        match decode_deterministic(signed, what="answer"):
-            case [str(domain), bytes(batch), bytes(members), int(count), n_records, state, digest]:
+        if not has_protected(protected, ANSWER_MEDIA_TYPE, hashlib.sha256(identity).digest()):
+            raise SignatureError("is not the helper's", field="signature", fix=_CHECK_HELPER)
+        verify_signature(
+            identity,
+            sig,
+            encode_signature_input(protected, content),
+            rule="is not the helper's",
+            fix=_CHECK_HELPER,
+        )
+        match decode_deterministic(content, what="answer"):
+            case {
+                1: bytes(batch),
+                2: bytes(members),
+                3: int(count),
+                4: int() | None as n_records,
+                5: ("answered" | "acknowledged") as state,
+                6: bytes(digest),
+                **rest,
+            } if not rest:
                 pass
             case _:
                 raise _malformed("answer")
-        if domain != _ANSWER_DOMAIN or state not in get_args(AnswerState):
-            raise _malformed("answer")
-        if not (n_records is None or type(n_records) is int):
-            raise _malformed("answer")
         if digest != hashlib.sha256(body).digest():
-            raise _forged("body")
+            raise SignatureError("is not the helper's", field="body", fix=_CHECK_HELPER)
         return cls(
             batch_id=batch,
             members=members,
@@ -177,11 +207,6 @@ class SumAnswer:
             state=state,
             body=body,
         )
-
-    def _list_signed(self) -> list[Any]:
-        digest = hashlib.sha256(self.body).digest()
-        stated = (self.batch_id, self.members, self.count, self.n_records, self.state)
-        return [_ANSWER_DOMAIN, *stated, digest]
 
 
 def _are_labels(labels: Mapping[Any, Any]) -> bool:
@@ -194,11 +219,3 @@ def _are_bytes(values: list[Any], size: int | None) -> bool:
 
 def _malformed(what: str) -> MalformedMessageError:
     return MalformedMessageError("does not have the form of this message", field=what, fix=_FIX)
-
-
-def _forged(field: str) -> SignatureError:
-    return SignatureError(
-        "is not the helper's",
-        field=field,
-        fix="check the address of the helper; somebody may stand in its place",
-    )

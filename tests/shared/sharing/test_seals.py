@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from shared.errors import SealError
 from shared.sharing.seals import is_usable_key, open_seal, seal_seed
+from tests.shared.sharing.rfc9180 import open_by_the_rfc, seal_by_the_rfc
 
 KEY = X25519PrivateKey.from_private_bytes(hashlib.sha256(b"seal").digest())
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -28,33 +27,6 @@ RFC_AAD = bytes.fromhex("436f756e742d30")
 RFC_CIPHERTEXT = bytes.fromhex(
     "1c5250d8034ec2b784ba2cfd69dbdb8af406cfe3ff938e131f0def8c8b60b4db21993c62ce81883d2dd1b51a28"
 )
-
-_KEM = b"KEM" + (0x0020).to_bytes(2, "big")
-_HPKE = b"HPKE" + b"".join(n.to_bytes(2, "big") for n in (0x0020, 0x0001, 0x0003))
-
-
-def extract(suite: bytes, salt: bytes, label: bytes, secret: bytes) -> bytes:
-    return hmac.digest(salt or bytes(32), b"HPKE-v1" + suite + label + secret, "sha256")
-
-
-def expand(suite: bytes, secret: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    labelled = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
-    return hmac.digest(secret, labelled + b"\x01", "sha256")[:length]
-
-
-def open_by_the_rfc(
-    private: X25519PrivateKey, enc: bytes, text: bytes, info: bytes, aad: bytes
-) -> bytes:
-    """Open a message by sections 4 and 5 of the RFC, with nothing of the library's HPKE."""
-    shared = private.exchange(X25519PublicKey.from_public_bytes(enc))
-    both = enc + private.public_key().public_bytes_raw()
-    secret = expand(_KEM, extract(_KEM, b"", b"eae_prk", shared), b"shared_secret", both, 32)
-    context = b"\x00" + extract(_HPKE, b"", b"psk_id_hash", b"")
-    context += extract(_HPKE, b"", b"info_hash", info)
-    scheduled = extract(_HPKE, secret, b"secret", b"")
-    key = expand(_HPKE, scheduled, b"key", context, 32)
-    nonce = expand(_HPKE, scheduled, b"base_nonce", context, 12)
-    return ChaCha20Poly1305(key).decrypt(nonce, text, aad)
 
 
 def test_our_reading_of_the_rfc_opens_its_vector() -> None:
@@ -73,6 +45,14 @@ def test_a_seal_is_a_message_of_the_rfc_that_is_bound_by_its_info() -> None:
 
     assert len(box) == 80
     assert opened == SEED
+    assert open_seal(box, KEY, CONTEXT) == SEED
+
+
+def test_a_seal_that_was_made_by_the_rfc_alone_opens() -> None:
+    ephemeral = X25519PrivateKey.from_private_bytes(b"\x07" * 32)
+
+    box = seal_by_the_rfc(PUBLIC, ephemeral, SEED, b"sfumato/v1/sum/seal" + CONTEXT, b"")
+
     assert open_seal(box, KEY, CONTEXT) == SEED
 
 
