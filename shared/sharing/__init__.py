@@ -2,5 +2,5 @@
 
 A device masks its exact sum, and seals the seed of the mask to a second server. Neither server can
 read a sum alone; each adds noise of its own to its half of a batch, and only the noised total of
-the batch is ever seen (``proofs.md``, section 11).
+the batch is ever seen (``proofs.md``, section 12).
 """
