@@ -135,7 +135,11 @@ class Batches:
             ).rowcount
             connection.execute(batches.delete().where(batches.c.state == "open"))
             connection.execute(
-                server.update().values(generation=generation, burnt_before=self.now())
+                server.update().values(
+                    generation=generation,
+                    # Batches of slots that begin so soon may have been answered already.
+                    burnt_before=self.now() + _CLOCK_SKEW_S,
+                )
             )
         with self._journal_lock:
             self.journal.append(Entry(kind="restored", values=(str(generation),)))
@@ -203,7 +207,8 @@ class Batches:
     ) -> Mapping[bytes, Verdict]:
         """Store new reports of an open batch; return the verdict on each, by its digest."""
         batch_id = key.batch_id
-        batch = _find(connection, batch_id)
+        # Locked, so that no report joins a batch while it is answered.
+        batch = _find(connection, batch_id, lock=True)
         if batch is None:
             connection.execute(
                 batches.insert().values(

@@ -6,12 +6,13 @@ second noise to the same reports. The journal remembers, so that such a helper d
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, DiskError
 
 _FIRST = "0" * 64
 
@@ -76,12 +77,31 @@ class Journal:
         return journal
 
     def append(self, entry: Entry) -> None:
-        """Write a line, and wait until it is on the disk."""
+        """Write a line, and wait until it is on the disk.
+
+        Raises
+        ------
+        DiskError
+            It cannot be written; the journal is as it was.
+        """
         line = entry.encode(self._last)
         file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        data = f"{line}\n".encode("ascii")
         try:
-            os.write(file, f"{line}\n".encode("ascii"))
-            os.fsync(file)
+            size = os.fstat(file).st_size
+            try:
+                # On a full disk a part may be written, without an error.
+                written = os.write(file, data)
+                if written < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file)
+            except OSError as error:
+                os.ftruncate(file, size)
+                raise DiskError(
+                    f"cannot be written ({error.strerror}), so the answer is not given",
+                    field=str(self.path),
+                    fix="free space on the disk, and ask again",
+                ) from error
         finally:
             os.close(file)
         self._last = line.rpartition(" ")[2]

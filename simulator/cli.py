@@ -129,6 +129,7 @@ def _simulate(
     axes = () if sweep is None else _parse_axes(sweep)
     multipliers = _parse_factors(factors)
     plan = read_plan(plan_path)
+    plan.require_single_sketches()
     is_histogram = plan.kind == "histogram"
     if is_histogram:
         _require_none({"--clusters": n_clusters, "--sweep": sweep, "--plot": plot})

@@ -325,10 +325,17 @@ class CompressiveEstimator(ReleasingEstimator):
     def _html_repr(self) -> str:
         """Return what a notebook shows: the parameters, and what was found, if anything was."""
         if "_held" in vars(self) and "result_" not in vars(self):
-            # scikit-learn would read all attributes, and nothing is released for a cell's display.
+            # Nothing is released for a cell's display.
             return f"<pre>{escape(describe_estimator(self))}</pre>"
         shown: str = super()._html_repr()
         return shown + (self.result_._repr_html_() if "result_" in vars(self) else "")
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return the fitted attributes that a notebook lists, also inside of a pipeline."""
+        if "_held" in vars(self) and "result_" not in vars(self):
+            # It would read all of them, and a read releases.
+            return {}
+        return super()._get_fitted_attr_html(doc_link)
 
     def score_samples(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the logarithm of the density at records: shape ``(n,)``; low values are outliers.

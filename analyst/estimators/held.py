@@ -138,6 +138,8 @@ class Held:
                 fix="merge each release once",
             )
         if other.unreleased is not None:
+            if not self.is_exact:
+                other.require_here()
             copied = SketchAccumulator(other.unreleased.statistic)
             copied.merge(other.unreleased)
             self.add(copied)
@@ -347,6 +349,7 @@ def make_sketch_file(
 def _require_one_part(plan: SketchPlan) -> None:
     """Refuse plans whose sketches carry parts, or do not state their number of records."""
     _ = plan.fourier
+    plan.require_single_sketches()
     if plan.is_split or plan.has_masks or plan.reports_phases or plan.hides_counts:
         raise ConfigError(
             "is for fleets of devices",

@@ -248,7 +248,10 @@ class CompressiveKMeans(
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.cluster_centers_)
+        self._require_fitted()
+        # Without a decode, which may release: a pipeline asks before it is displayed.
+        found = vars(self).get("cluster_centers_")
+        return self._read_count() if found is None else len(found)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

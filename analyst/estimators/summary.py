@@ -24,9 +24,10 @@ def describe_estimator(estimator: CompressiveEstimator) -> str:
     if "result_" not in known:
         if held.is_exact or held.unreleased is None:
             return f"{name}: not decoded yet; a look at a result decodes"
+        # Their exact number may be secret.
+        number = "" if held.plan.releases_count else f"{held.unreleased.n_records:,} "
         return (
-            f"{name}: {held.unreleased.n_records:,} records are not released yet; a look at a "
-            "result releases them once"
+            f"{name}: {number}records are not released yet; a look at a result releases them once"
         )
     result: DecodeResult = known["result_"]
     lines = [f"{name}: {result.n_clusters} clusters of {_count(estimator)} records"]

@@ -41,6 +41,8 @@ class LocalSketches:
     ------
     PlanMismatchError
         A sketch is of another plan.
+    PlanError
+        The plan has a secure sum, which no file holds.
     ConfigError
         There is none, or one is there twice, or some are exact and others private.
     """
@@ -49,6 +51,7 @@ class LocalSketches:
     plan: SketchPlan
 
     def __post_init__(self) -> None:
+        self.plan.require_single_sketches()
         if not self.sketches:
             raise ConfigError("has no sketch", field="source", fix="name at least one file")
         for sketch in self.sketches:

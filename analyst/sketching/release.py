@@ -147,13 +147,14 @@ def require_suitable(plan: SketchPlan, stream: str) -> None:
 
     Raises
     ------
-    ConfigError, PrivacyError
-        The name breaks its rule; the plan keeps the number of records secret, protects all records
-        of a device together, or leaves records out by their times; or its sketches carry only some
-        of what is summed.
+    ConfigError, PlanError, PrivacyError
+        The name breaks its rule; the plan has a secure sum, keeps the number of records secret,
+        protects all records of a device together, or leaves records out by their times; or its
+        sketches carry only some of what is summed.
     """
     if not is_stream_name(stream):
         raise ConfigError(STREAM_NAME_RULE, field="--stream", fix='such as "main"')
+    plan.require_single_sketches()
     if plan.protects_devices:
         raise PrivacyError(
             "is a device: the records of a file belong to many people, or to many windows",

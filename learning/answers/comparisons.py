@@ -93,9 +93,8 @@ def describe_widths(plan: SketchPlan, centres: Floats, widths: Floats) -> tuple[
 
     On a scale that is not linear, half of the distance between both ends.
     """
-    decode = plan.space.encoder.decode
-    ends = decode(centres - widths), decode(centres + widths)
-    return decode(centres), np.abs(ends[1] - ends[0]) / 2.0
+    encoder = plan.space.encoder
+    return encoder.decode(centres), encoder.decode_widths(centres, widths)
 
 
 def describe_change(change: Change) -> ChangeBody:

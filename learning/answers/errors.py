@@ -14,7 +14,8 @@ __all__ = ["describe_errors"]
 def describe_errors(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
     """Return the members of a result's body about errors and cautions, by name.
 
-    On a logarithmic scale an error is half of the distance between one error either way.
+    On a logarithmic scale an error is half of the distance between one error either way; those of
+    the shares of levels hold before these are put together to 1.
     """
     bars, caution = solution.bars, solution.caution
     curves: dict[str, Any] = {"stability": None, "sse_curve": None}
@@ -33,8 +34,7 @@ def describe_errors(plan: SketchPlan, solution: Solution) -> dict[str, Any]:
         return {"centroid_errors": None, "weight_errors": None, "bars": None, **curves}
     errors, weights = bars.centroid_errors, bars.weight_errors
     if errors is not None:
-        show = plan.space.encoder.decode
-        errors = 0.5 * (show(solution.centroids + errors) - show(solution.centroids - errors))
+        errors = plan.space.encoder.decode_widths(solution.centroids, errors)
     return {
         "centroid_errors": None if errors is None else errors.tolist(),
         "weight_errors": None if weights is None else weights.tolist(),

@@ -271,6 +271,26 @@ class RecordEncoder:
             start = stop
         return values
 
+    def decode_widths(self, values: Floats, widths: Floats) -> Floats:
+        """Return widths about points in data units, such as standard errors.
+
+        On a logarithmic scale half of the distance between both ends. Those of the shares of levels
+        stay as they are: shares that move together would be moved back by :meth:`decode`.
+
+        Parameters
+        ----------
+        values, widths
+            Shape ``(..., d')``, coordinates.
+        """
+        found = np.array(widths, dtype=np.float64)
+        for place, index in enumerate(self.dimension_of):
+            resolution = self.dimensions[index].resolution
+            if resolution is not None:
+                centre, width = values[..., place], widths[..., place]
+                ends = expand(centre - width, resolution), expand(centre + width, resolution)
+                found[..., place] = np.abs(ends[1] - ends[0]) / 2.0
+        return found
+
     def encode_answers(self, values: Floats) -> Floats:
         """Return the coordinates of points in data units: the inverse of :meth:`decode`."""
         coordinates = np.array(values, dtype=np.float64)

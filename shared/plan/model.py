@@ -282,6 +282,22 @@ class SketchPlan:
             )
         return release.helper
 
+    def require_single_sketches(self) -> None:
+        """Refuse a plan whose sums get their noise from two servers, where one sketch is a release.
+
+        Raises
+        ------
+        PlanError
+            The plan has a secure sum: nothing here may draw its noise, or read its masked sums.
+        """
+        if self.sum_release is not None:
+            raise PlanError(
+                "cannot be sum.v1 here: only two servers can open the total of masked sums, and "
+                "each adds its noise then",
+                field="release",
+                fix='use a plan with release = "local.v1"',
+            )
+
     @property
     def n_noises(self) -> int:
         """The number of draws of the mechanism in a released sum: 2 of a batch, 1 of a sketch."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from helper.journal import Entry, Journal
 from shared.errors import ConfigError, HelperRestoredError
-from tests.helper.conftest import HOUR, World
+from tests.helper.conftest import HOUR, ORIGIN, World
 
 ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32))
 
@@ -130,3 +132,44 @@ def test_a_database_that_was_restored_twice_is_found_again(sqlite_world: World) 
 
     with pytest.raises(HelperRestoredError):
         world.batches.require_up_to_date()
+
+
+def test_a_line_that_does_not_fit_the_disk_is_no_line(tmp_path: Path) -> None:
+    """The system writes what fits, and calls that no error."""
+    path = tmp_path / "journal"
+    script = f"""
+import resource
+from pathlib import Path
+from helper.journal import Entry, Journal
+from shared.errors import DiskError
+path = Path({str(path)!r})
+journal = Journal.open(path)
+journal.append(Entry(kind="restored", values=("1",)))
+whole = path.read_bytes()
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 20, limits[1]))
+answer = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32))
+try:
+    journal.append(answer)
+    raise SystemExit("no error")
+except DiskError:
+    pass
+assert path.read_bytes() == whole
+assert not journal.has_answer("ab" * 32)
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+journal.append(answer)
+assert Journal.open(path).entries == journal.entries
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], check=True)
+
+
+def test_a_restored_helper_takes_no_report_of_a_slot_that_may_have_been_answered(
+    sqlite_world: World,
+) -> None:
+    """Reports of a slot are taken shortly before it begins, for clocks differ."""
+    world = sqlite_world
+    world.time = ORIGIN + HOUR - 100
+    key = world.key(slot=1)
+    world.batches.mark_restored()
+
+    assert world.check([world.report(1, slots=(1, 1))], key) == ["burnt"]

@@ -8,6 +8,7 @@ import pytest
 from shared.command import main
 from shared.plan import Dimension, plan_to_json
 from tests.device_agent.conftest import make_plan
+from tests.shared.sharing.samples import make_plan as make_sum_plan
 from tests.simulator.test_fleet import BINS, PHASES, PLANS
 
 HISTOGRAMS = {
@@ -135,3 +136,13 @@ def test_a_fleet_whose_sketches_never_fill_is_refused(
     status, _, err = simulate(capsys, write_plan("few"), "--devices", "3", "-k", "2")
     assert status == 2
     assert "least_records" in err
+
+
+def test_a_fleet_of_masked_sums_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan_to_json(make_sum_plan())))
+    status, out, err = simulate(capsys, str(path), "--devices", "20", "-k", "2")
+    assert (status, out) == (2, "")
+    assert "release: cannot be sum.v1 here" in err

@@ -33,6 +33,7 @@ from aggregator.services.readiness import Readiness
 from aggregator.services.results.decodes import DecodeService
 from aggregator.services.service import Parts, Service
 from shared.errors import SketchError, TransportError
+from shared.plan import WindowRule
 from shared.structure import structure
 from shared.wire import problem_document
 from shared.wire.bodies.analyses import TimelineRequest
@@ -130,7 +131,7 @@ class Scheduler(Service):
             async with self._store.begin() as transaction:
                 study = await require_study(transaction, schedule.study_id)
             window = (await self._plans.get(study)).window
-            first_slot = window.slot_of(now - schedule.last_s)
+            first_slot = find_first_slot(schedule, window, now=now)
         if schedule.kind == "decode":
             labels = request.pop("labels")
             selection = Selection(first_slot=first_slot, labels=labels)
@@ -180,6 +181,17 @@ class Scheduler(Service):
             return values, []
         found = find_events(schedule, study, job, now=now)
         return values | {"known": found.known, "last_verdict": found.verdict}, found.events
+
+
+def find_first_slot(schedule: ScheduleRecord, window: WindowRule, *, now: float) -> int | None:
+    """Return the first slot that a start of a schedule reads; None where all count.
+
+    Windows of several slots lie alike at every start: by their first slot a known alarm is known.
+    """
+    if schedule.last_s is None:
+        return None
+    slot = window.slot_of(now - schedule.last_s)
+    return slot - slot % int(schedule.request.get("slots_per_window", 1))
 
 
 def find_next(due: float, every_s: float, *, now: float) -> float:

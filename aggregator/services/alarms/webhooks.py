@@ -69,7 +69,8 @@ def require_webhook(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
-    except ValueError as error:
+        _ = httpx.URL(url).host
+    except (ValueError, httpx.InvalidURL) as error:
         raise ConfigError("must be an address", field="url", fix=fix) from error
     is_plain = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in ("https", "http") or not host or not is_plain or len(url) > _MOST_URL:
@@ -168,7 +169,8 @@ class Sender:
                 return _judge(answer, now=now)
         except ConfigError as error:
             return Attempt(problem=str(error))
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
+        # A host's name that cannot be encoded is found only where it is looked up.
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, UnicodeError) as error:
             return Attempt(problem=f"no answer ({type(error).__name__})")
 
 

@@ -144,10 +144,11 @@ def _find_ends(request: TimelineRequest, slots: Slots | None) -> Slots:
             "contains no sketch", field="selection", fix="wait until devices have sent some"
         )
     first = slots[0] if request.first_slot is None else request.first_slot
-    last = slots[1] if request.last_slot is None else request.last_slot
+    # Slots without sketches have no answer, and their times may be beyond every calendar.
+    last = slots[1] if request.last_slot is None else min(slots[1], request.last_slot)
     if first > last:
         raise ConfigError(
-            "must be at or before last_slot",
+            "must be at or before last_slot, and before the last sketch",
             field="first_slot",
             fix=f"choose from slots {slots[0]} to {slots[1]}, which hold sketches",
         )
@@ -204,6 +205,10 @@ def _list_estimates(plan: SketchPlan, found: Estimate) -> list[WindowClusterBody
     known = np.nan_to_num(found.centres)
     shown, errors = describe_widths(plan, known, np.nan_to_num(found.centre_errors))
     hidden = np.isnan(found.centres)
+    for dimension in set(plan.space.encoder.dimension_of):
+        # Shares of levels are known together or not at all: they are put together to 1.
+        own = np.equal(plan.space.encoder.dimension_of, dimension)
+        hidden[:, own] = hidden[:, own].any(axis=1, keepdims=True)
     return [
         WindowClusterBody(
             weight=_show(found.weights[i]),

@@ -163,8 +163,6 @@ def _draw_report(
     plan: SketchPlan, header: SketchHeader, accumulator: SketchAccumulator, source: RandomSource
 ) -> tuple[SketchHeader, bytes]:
     """Mask the exact sum, and seal the mask's seed to the helper; neither is stored anywhere."""
-    # Not at the top: agents of other plans need neither HPKE nor its memory.
-
     helper = plan.helper
     finished = plan.finish_sum(accumulator.sums, accumulator.n_records)
     seed, blind = source.draw_bytes(SEED_BYTES), source.draw_bytes(BLIND_BYTES)

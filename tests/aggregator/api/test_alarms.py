@@ -19,7 +19,7 @@ from aggregator.records import DecodeRecord, JobRecord, ScheduleRecord
 from aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
 from aggregator.services.alarms.events import find_events
 from aggregator.services.alarms.outbox import queue_events
-from aggregator.services.alarms.running import find_next
+from aggregator.services.alarms.running import find_first_slot, find_next
 from aggregator.services.alarms.webhooks import (
     Sender,
     read_secret,
@@ -262,6 +262,22 @@ async def test_only_the_last_days_count_where_that_is_asked_for(server: Server) 
     }
 
 
+def test_windows_of_several_slots_lie_alike_at_every_start() -> None:
+    """By their first slot an alarm is known: windows that moved would be alarms again and again."""
+    record = ScheduleRecord(
+        schedule_id=b"i" * 32,
+        study_id=b"t" * 32,
+        kind="timeline",
+        request={"slots_per_window": 24},
+        every_s=3600.0,
+        last_s=3 * DAY,
+        created=0.0,
+        next_at=0.0,
+    )
+    starts = [find_first_slot(record, PLAN.window, now=3600.0 * hour) for hour in range(96, 144)]
+    assert starts == [24] * 24 + [48] * 24
+
+
 @pytest.mark.parametrize(
     ("changes", "field_name"),
     [
@@ -417,11 +433,20 @@ async def test_the_secret_is_shown_once(server: Server) -> None:
         "https://example.org:port/",
         "http://localhost.example.org/",
         "https://exam ple.org/",
+        "https://xn--a/",
     ],
 )
 def test_an_address_that_others_could_read_or_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="url"):
         require_webhook(url)
+
+
+@pytest.mark.parametrize("url", ["https://xn--a/", "https://a..b/", f"https://{'a' * 70}/"])
+async def test_a_name_that_cannot_be_looked_up_is_no_answer(url: str) -> None:
+    async with Sender() as sender:
+        attempt = await sender.send(url, b"s" * 32, message_id="msg_1", body="{}", now=0.0)
+    assert attempt.status is None
+    assert attempt.problem
 
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!!!", "whsec_c2hvcnQ=", SECRET[6:]])

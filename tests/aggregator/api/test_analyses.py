@@ -99,6 +99,19 @@ async def test_a_comparison_finds_the_change_and_says_what_it_rests_on(server: S
     assert result["snapshots"] == digests
 
 
+async def test_a_timeline_ends_with_the_last_sketch(server: Server) -> None:
+    """Slots far beyond it have times that no calendar has."""
+    study = await fill(server.desk)
+    far = {"last_slot": 1 << 40, "n_clusters": 3}
+    ordinary = await ask(server.desk, study, kind="timeline", first_slot=SLOT, n_clusters=3)
+    asked = await ask(server.desk, study, kind="timeline", first_slot=SLOT, **far)
+    assert len(asked["snapshots"]) == len(ordinary["snapshots"])
+    url = f"/v1/studies/{study.hex()}/analyses"
+    far = {"first_slot": 1 << 40, "last_slot": 1 << 40, "slots_per_window": 1 << 30}
+    refused = await server.desk.post(url, {"kind": "timeline", "n_clusters": 3, **far})
+    assert_problem(refused, "request-invalid", 422, "first_slot")
+
+
 async def test_the_same_request_is_the_same_analysis_until_another_sketch_comes(
     server: Server,
 ) -> None:

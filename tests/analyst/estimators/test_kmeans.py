@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
+from sklearn.pipeline import Pipeline
 
 import analyst.estimators.kmeans
 import analyst.estimators.mixture
@@ -225,7 +226,12 @@ def test_what_people_see_says_how_far_to_trust_it_and_never_releases() -> None:
     waiting = make_private(max_records=6000).partial_fit(make_records())
     assert "not released yet" in str(waiting)
     assert "not released yet" in waiting._repr_mimebundle_()["text/html"]
+    Pipeline([("cluster", waiting)])._repr_mimebundle_()
     assert waiting.events_ == ()
+    secret = make_private(max_records=6000, relation="add-remove-one")
+    secret.partial_fit(make_records())
+    assert f"{len(make_records()):,}" in str(waiting)
+    assert "CompressiveKMeans: records are not released yet" in str(secret)
     found = make_private().fit(make_records())
     text = str(found)
     assert text.splitlines()[1].startswith(f"  {found.result_.verdict}: ")

@@ -153,17 +153,22 @@ def test_threads_that_look_at_once_release_once() -> None:
         assert len(found.releases_) == len(found.events_) == 1
 
 
-def test_a_child_process_does_not_release_what_its_parent_can() -> None:
-    script = """
+@pytest.mark.parametrize("way", ["found.release()", "make().partial_fit(zeros).merge(found)"])
+def test_a_child_process_does_not_release_what_its_parent_can(way: str) -> None:
+    script = f"""
 import os, numpy as np
 from analyst.estimators import CompressiveKMeans
 from shared.errors import PrivacyError
-found = CompressiveKMeans(1, epsilon=1, bounds=(-1, 1), scale=1, max_records=9)
-found.partial_fit(np.zeros((9, 2)))
+def make():
+    return CompressiveKMeans(
+        1, epsilon=1, bounds=(-1, 1), scale=1, max_records=18, public_seed=1
+    )
+zeros = np.zeros((9, 2))
+found = make().partial_fit(zeros)
 child = os.fork()
 if not child:
     try:
-        found.release()
+        {way}
     except PrivacyError as error:
         os._exit("another process" in str(error))
     os._exit(0)

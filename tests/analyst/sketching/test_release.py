@@ -4,13 +4,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analyst.estimators import CompressiveKMeans
+from analyst.sketching.answers import LocalSketches
 from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import require_suitable, sum_file
 from shared.core.engines import NumpyEngine
-from shared.errors import ConfigError, PrivacyError, RecordError
+from shared.errors import ConfigError, PlanError, PrivacyError, RecordError
 from shared.plan import LocalRelease
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 from tests.device_agent.sources.streams import make_dimensions
+from tests.shared.sharing.samples import make_plan as make_sum_plan
 
 
 @pytest.mark.parametrize("suffix", ["npy", "csv"])
@@ -90,6 +93,18 @@ def test_a_dimension_takes_one_column() -> None:
     with pytest.raises(ConfigError, match="once a dimension"):
         choose_fields(make_dimensions(*NAMES), ["a=x", "a=y"])
     assert choose_fields(make_dimensions(*NAMES), ["a=x=y"]).values == ("x=y", "b", "c")
+
+
+def test_a_plan_whose_noise_two_servers_add_has_no_sketch_of_a_file() -> None:
+    plan = make_sum_plan()
+    sums = np.zeros(plan.n_coordinates, dtype=np.int64)
+    for refused in (
+        lambda: require_suitable(plan, "main"),
+        lambda: LocalSketches(sketches=[], plan=plan),
+        lambda: CompressiveKMeans(2).fit_sketch((sums, 5), plan=plan),
+    ):
+        with pytest.raises(PlanError, match=r"release: cannot be sum.v1 here"):
+            refused()
 
 
 def test_a_plan_that_protects_devices_is_refused() -> None:

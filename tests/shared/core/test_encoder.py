@@ -165,3 +165,13 @@ def test_records_of_another_width_are_refused() -> None:
 def test_impossible_rules_are_refused_by_number(dimension: DimensionEncoding, field: str) -> None:
     with pytest.raises(PlanError, match=field):
         RecordEncoder(dimensions=(DimensionEncoding(), dimension))
+
+
+def test_widths_in_data_units_are_those_of_each_coordinate() -> None:
+    """Not half of the distance between both ends: shares that move together are put back."""
+    point = np.array([0.5, 1.0, 0.5, 0.3, 0.2, 0.5, 0.5])
+    widths = np.full(7, 0.1)
+    found = ENCODER.decode_widths(point, widths)
+    assert found[[0, 2, 3, 4, 5, 6]].tolist() == [0.1] * 6
+    ends = ENCODER.decode(np.stack([point - widths, point + widths]))[:, 1]
+    assert found[1] == pytest.approx((ends[1] - ends[0]) / 2.0)
