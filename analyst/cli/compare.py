@@ -14,17 +14,14 @@ from analyst.cli.options import DEFAULT_URL, Json, Url, show
 from analyst.cli.sources import MaybeKey, PlanOfFile, open_sources
 from analyst.client import Client
 from analyst.references import is_identity
-from analyst.results.analyses import AnalysisResult, Comparison
+from analyst.results.analyses import AnalysisResult
 from analyst.sketching.answers import LocalSketches
+from analyst.sketching.comparing import LEVEL, SMALLEST_SHIFT, ComparisonChoices, compare_totals
 from analyst.sketching.sources import Snapshot, Source, choose_sketches
-from learning.answers.comparisons import describe_comparison
-from learning.insight.pairs import compare_selections
-from learning.insight.selection import Selection
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import compute_plan_digest
 
-LEVEL = 0.05
 compare = typer.Typer(**SETTINGS)
 Side = Annotated[
     str,
@@ -52,7 +49,7 @@ def _compare(
     level: Annotated[
         float, typer.Option(min=1e-4, max=0.5, help="Share of false alarms without a change.")
     ] = LEVEL,
-    smallest_shift: Shift = 0.1,
+    smallest_shift: Shift = SMALLEST_SHIFT,
     seed: Seed = 0,
     timeout: Timeout = None,
     key: MaybeKey = "",
@@ -108,13 +105,13 @@ def _compare_here(
     """Compare the sums of files or snapshots."""
     with open_sources([first, second], plan, key=key, url=url) as (one, two):
         _require_pair(one, two)
-        found, model = compare_selections(
-            one.plan, _select(first, one), _select(second, two), **options
+        return compare_totals(
+            one.plan,
+            one.totals,
+            two.totals,
+            ComparisonChoices(**options),
+            digests=_list_digests(one, two),
         )
-        body = describe_comparison(
-            one.plan, found, model, [one.totals, two.totals], digests=_list_digests(one, two)
-        )
-    return Comparison(body=body, analysis_id="")
 
 
 def _refuse_plans() -> ConfigError:
@@ -140,11 +137,6 @@ def _require_pair(one: Source, two: Source) -> None:
             field="sources",
             fix="name slots that follow each other, as STUDY@0:3 and STUDY@4:7",
         )
-
-
-def _select(name: str, source: Source) -> Selection:
-    # That none is in both has been checked, so a name for each is enough.
-    return Selection(name=name, totals=source.totals, members=frozenset({name}))
 
 
 def _list_digests(*sources: Source) -> list[str]:

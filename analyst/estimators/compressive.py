@@ -7,7 +7,7 @@ noise, and forgotten; whatever is computed afterwards follows from the release.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from types import MethodType
@@ -22,13 +22,17 @@ from analyst.estimators.planning import make_plan
 from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import ReleasingEstimator
 from analyst.estimators.summary import describe_estimator
+from analyst.questions import Box, make_questions
+from analyst.results.analyses import Comparison
+from analyst.sketching.comparing import LEVEL, SMALLEST_SHIFT, ComparisonChoices, compare_totals
 from analyst.sketching.sketch_file import SketchFile
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
 from shared.errors import ConfigError, DecodingError, PrivacyError
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import PrivacyEvent
+from shared.wire.bodies.questions import AnswersBody
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -304,6 +308,109 @@ class CompressiveEstimator(ReleasingEstimator):
                 fix="ask score_samples and sample, or use fewer clusters and columns",
             )
         return found
+
+    def ask(
+        self,
+        *,
+        ranges: Iterable[Box] = (),
+        quantiles: Iterable[tuple[str, float]] = (),
+        marginals: Iterable[str] = (),
+        means: Iterable[str | tuple[str, Box]] = (),
+        n_points: int = 64,
+        allow_narrow: bool = False,
+    ) -> AnswersBody:
+        """Answer questions on the records, with 90 % bars where any may be shown, at no cost.
+
+        As ``Decode.ask`` of the client, with the names of ``axes_``.
+
+        Parameters
+        ----------
+        ranges, quantiles, marginals, means, n_points, allow_narrow
+            As in :func:`analyst.questions.make_questions`.
+
+        Raises
+        ------
+        ConfigError
+            Nothing is asked.
+        DecodingError
+            A question is refused, or there is no density to ask.
+        """
+        asked = make_questions(
+            ranges=ranges,
+            quantiles=quantiles,
+            marginals=marginals,
+            means=means,
+            n_points=n_points,
+            allow_narrow=allow_narrow,
+        )
+        return self.posterior().answer(asked)
+
+    def compare(
+        self,
+        other: Self,
+        *,
+        n_clusters: int | None = None,
+        level: float = LEVEL,
+        smallest_shift: float = SMALLEST_SHIFT,
+        seed: int = 0,
+    ) -> Comparison:
+        """Compare what two private estimators released of different records, at no cost.
+
+        The result's ``is_alarm`` says whether they differ; printed, it says by how much, how surely
+        and in which clusters of both together.
+
+        Parameters
+        ----------
+        other
+            An estimator with the same plan: the same parameters, of which ``bounds``, ``scale``,
+            ``public_seed`` and ``max_records`` are stated.
+        n_clusters
+            Number of clusters of one fit to both; None for the parameter.
+        level
+            Share of false alarms where nothing has changed.
+        smallest_shift
+            A smaller difference is no alarm: a shift of all records, in units of the scales.
+        seed
+            Of the draws behind the probabilities. Never noise.
+
+        Raises
+        ------
+        ConfigError
+            A sum is missing, without noise, of another plan or in both, or is a snapshot.
+        DecodingError
+            The sums hold hardly more than noise.
+        """
+        sides = []
+        for each in (self, other):
+            if "_held" not in vars(each):
+                raise ConfigError("has no sum yet", field="compare", fix="fit both before")
+            each._held.require_own("compare")
+            if each._held.is_exact:
+                raise ConfigError(
+                    "is missing: the law of the noise is what the answer rests on",
+                    field="epsilon",
+                    fix="compare exact results by their records",
+                )
+            each._finish(decode=False)
+            sides.append(each._held)
+        mine, theirs = sides
+        if compute_plan_digest(mine.plan) != compute_plan_digest(theirs.plan):
+            raise ConfigError(
+                "has another plan, whose features differ",
+                field="compare",
+                fix="state the same bounds, scale, public_seed and max_records for both",
+            )
+        if any(np.array_equal(a.sums, b.sums) for a in mine.releases for b in theirs.releases):
+            raise ConfigError(
+                "must not share a release: what is in both carries the same noise",
+                field="compare",
+                fix="fit each estimator to other records",
+            )
+        count: int = getattr(self, self._COUNT) if n_clusters is None else n_clusters
+        choices = ComparisonChoices(
+            n_clusters=count, seed=seed, level=level, smallest_shift=smallest_shift
+        )
+        return compare_totals(mine.plan, mine.totals, theirs.totals, choices)
 
     def plot(
         self, *, pairs: Sequence[tuple[int, int]] | None = None, title: str | None = None

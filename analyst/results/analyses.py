@@ -115,7 +115,10 @@ class Timeline(AnalysisResult[TimelineBody]):
         ]
         columns: dict[str, list[Any]] = {
             name: [getattr(window, name) for window, _, _ in rows]
-            for name in ("first_slot", "last_slot", "start", "end", "n_records", "snr", "p", "size")
+            for name in (
+                *("first_slot", "last_slot", "start", "end", "n_records", "snr"),
+                *("p", "size", "is_alarm"),
+            )
         }
         columns["cluster"] = [number for _, number, _ in rows]
         columns["weight"] = [cluster.weight for _, _, cluster in rows]

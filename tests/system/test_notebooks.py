@@ -1,0 +1,212 @@
+"""The notebooks, and the lines of the ten questions, work as they stand and give true answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+
+from analyst import Client
+from deploy.demo.cluster import BIN, Aggregator, enrol_device, finish_agent, start_agent
+from shared import command
+from shared.plan import plan_from_spec
+from tests.analyst.planning.commands import words_of
+from tests.system.test_tutorial import ROOT, read_blocks
+
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+QUESTIONS = ROOT / "docs" / "how-to" / "ten-questions.md"
+DATA = ROOT / "deploy" / "demo" / "data"
+AIRPORTS = ("EWR", "JFK", "LGA")
+COLUMNS = {"temp": "temperature", "dewp": "dew point", "wind_speed": "wind speed"}
+EIGHTH_OF_A_YEAR = 365 * 86400 // 8
+AUTUMN = "2013-10-01"
+"""Begin of the first window in autumn."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
+    """A server with a year of weather in eight windows of three stations."""
+    folder = tmp_path_factory.mktemp("fleet")
+    spec = tomllib.loads((ROOT / "deploy" / "demo" / "plan.toml").read_text(encoding="utf-8"))
+    spec["window"]["length_s"] = EIGHTH_OF_A_YEAR
+    server = Aggregator.start(folder)
+    try:
+        with Client(server.url, key=server.key) as client:
+            study = client.create_study("weather", plan_from_spec(spec)).study_id
+            agents = [
+                enrol_device(
+                    folder,
+                    airport=airport,
+                    data=DATA / f"{airport.lower()}.csv",
+                    aggregator=server,
+                    study_id=study,
+                    token=client.create_token(study),
+                )
+                for airport in AIRPORTS
+            ]
+        for process in [start_agent(agent) for agent in agents]:
+            finish_agent(process)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "server" in request.fixturenames:
+        server: Aggregator = request.getfixturevalue("server")
+        monkeypatch.setenv("SFUMATO_URL", server.url)
+        monkeypatch.setenv("SFUMATO_KEY", server.key)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    # `sfumato` in a shell of a notebook.
+    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder as the notebooks expect it, and nothing else to write into."""
+    shutil.copytree(DATA, tmp_path / "deploy" / "demo" / "data")
+    shutil.copytree(NOTEBOOKS, tmp_path / "docs" / "notebooks")
+    return tmp_path
+
+
+def read_truth() -> pd.DataFrame:
+    """Return the records of all stations that lack nothing, by name of dimension."""
+    frames = [pd.read_csv(DATA / f"{airport.lower()}.csv") for airport in AIRPORTS]
+    return pd.concat(frames).rename(columns=COLUMNS).dropna()
+
+
+def execute(path: Path, report: str) -> dict[str, Any]:
+    """Run a notebook in a kernel of its own; return the values that an expression has at its end."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(f"import json; print(json.dumps({report}))"))
+    NotebookClient(
+        notebook, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
+    ).execute()
+    (output,) = notebook.cells[-1]["outputs"]
+    found: dict[str, Any] = json.loads(output["text"])
+    return found
+
+
+@pytest.mark.parametrize("name", ["data-scientist", "fleet-analyst"])
+def test_a_notebook_stores_no_outputs(name: str) -> None:
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code
+    assert [cell.outputs for cell in code] == [[]] * len(code)
+    assert {cell.execution_count for cell in code} == {None}
+
+
+def test_the_data_scientists_notebook_gives_the_clusters_of_the_records(checkout: Path) -> None:
+    found = execute(
+        checkout / "docs" / "notebooks" / "data-scientist.ipynb",
+        '{"exact": exact.cluster_centers_.tolist(), "verdict": again.verdict,'
+        ' "epsilon": float(private.guarantee_.epsilon), "warm": [warm.low, warm.share, warm.high],'
+        ' "median": [median.low, median.value, median.high], "two": two.tolist(),'
+        ' "private": again.centroids.tolist(), "labels": labels.tolist(),'
+        ' "differ": comparison.is_alarm, "size": comparison.size}',
+    )
+    truth = read_truth()
+    # A release that noise spoils gets another verdict; of 40 runs none did.
+    assert found["verdict"] in ("sound", "rough")
+    assert 0.999 < found["epsilon"] <= 1.0
+    # Bars hold nine times in ten, and the true values were never more than two bars away.
+    for name, true in (
+        ("warm", float((truth["temperature"] >= 70).mean())),
+        ("median", float(truth["temperature"].median())),
+    ):
+        low, value, high = found[name]
+        assert low < value < high
+        assert abs(value - true) < 2.0 * (high - low)
+    # k-means in degrees and miles: the clusters are cold, mild and warm.
+    assert sorted(round(row[0] / 20) for row in found["exact"]) == [2, 3, 4]
+    labels = np.array(found["labels"])
+    assert np.count_nonzero(labels == -1) == 5
+    assert set(labels) == {-1, 0, 1, 2}
+    # Two clusters of a year are its warm and its cold half.
+    assert abs(found["two"][0][0] - found["two"][1][0]) > 15
+    assert found["differ"]
+    assert found["size"] > 0.5
+
+
+def test_the_fleet_analysts_notebook_shows_the_alarm_in_autumn(
+    server: Aggregator, checkout: Path
+) -> None:
+    found = execute(
+        checkout / "docs" / "notebooks" / "fleet-analyst.ipynb",
+        '{"verdict": result.verdict, "autumn": [each.start[:10] for each in autumn],'
+        ' "alarms": windows.loc[windows["is_alarm"].astype(bool), "start"].str[:10].tolist(),'
+        ' "windows": len(windows), "groups": groups.body.values, "silent":'
+        ' health.to_frame()["silence"].tolist(), "warm": [warm.low, warm.share, warm.high]}',
+    )
+    assert found["verdict"] in ("sound", "rough")
+    assert found["windows"] == 8
+    # Between late summer and October the mean temperature falls by more than one scale.
+    assert AUTUMN in found["autumn"]
+    assert AUTUMN in found["alarms"]
+    assert found["groups"] == list(AIRPORTS)
+    # Honest devices are silent with a probability below 1e-3.
+    assert found["silent"] == [False] * 3
+    low, share, high = found["warm"]
+    true = float((read_truth()["temperature"] >= 70).mean())
+    assert abs(share - true) < 2.0 * (high - low)
+    page = (checkout / "docs" / "notebooks" / "weather.html").read_text(encoding="utf-8")
+    assert found["verdict"] in page
+
+
+def test_every_line_of_the_ten_questions_is_answered(
+    server: Aggregator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = read_blocks(QUESTIONS)
+    preamble = blocks.pop("")
+    assert [re.match(r"## (\d+)\.", heading)[1] for heading in blocks] == [  # type: ignore[index]
+        str(i + 1) for i in range(10)
+    ]
+    space: dict[str, Any] = {}
+    exec(preamble[0][1], space)
+    said = []
+    try:
+        for heading, ((kind, text),) in blocks.items():
+            assert text.count("\n") == 1, f"{heading} has one line"
+            if kind == "python":
+                exec(text, space)
+            else:
+                program, *arguments = shlex.split(text)
+                assert program == "sfumato"
+                status = command.main(arguments)
+                assert status == (1 if arguments[0] == "compare" else 0), capsys.readouterr().err
+            said.append(words_of(capsys.readouterr().out))
+            open('/tmp/nb_said.txt','a').write(heading+'\n'+said[-1]+'\n')
+    finally:
+        space["client"].close()
+    patterns, trust, number, share, median, change, differ, groups, devices, cluster = said
+    assert "temperature" in patterns
+    assert re.match(r"(sound|rough|doubtful)", trust)
+    assert "Stability" in number
+    truth = read_truth()
+    found = float(re.search(r"share=([\d.]+)", share)[1])  # type: ignore[index]
+    assert abs(found - float((truth["temperature"] >= 70).mean())) < 0.1
+    found = float(re.search(r"value=([\d.]+)", median)[1])  # type: ignore[index]
+    assert abs(found - float(truth["temperature"].median())) < 8
+    assert f"a change at {AUTUMN}" in change
+    assert "they differ" in differ
+    assert all(airport in groups for airport in AIRPORTS)
+    assert all(airport in devices for airport in AIRPORTS)
+    assert cluster.strip() in ("[0]", "[1]", "[2]")
+    result = space["result"]
+    # A muggy day is in the warmest cluster.
+    assert int(cluster.strip()[1]) == int(np.argmax(result.centroids[:, 0]))
