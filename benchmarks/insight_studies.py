@@ -242,7 +242,7 @@ class Workshop:
             n_clusters=self.population.dataset.n_clusters,
         )
         found = explain(problem, rng=np.random.default_rng((self.seed, 2)))
-        return StudyModel(plan=plan, fit=found.fit, density=found.density, draws=found.draws)
+        return StudyModel.of(plan, found)
 
     def find_cluster(self, model: StudyModel, cluster: int) -> int:
         """Return the number of the fit's cluster nearest to a true one."""

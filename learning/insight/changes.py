@@ -10,7 +10,7 @@ import numpy as np
 
 from learning.insight.comparing import N_DRAWS, SMALLEST_SHIFT
 from learning.insight.covariance import Floats
-from learning.insight.tails import NullDraws, find_discoveries
+from learning.insight.tails import NullDraws, SmallestDraws, find_discoveries
 from learning.insight.timeline import Timeline
 from shared.errors import DecodingError
 
@@ -142,13 +142,20 @@ def watch(
     return tuple(
         Reading(
             window=window.name,
-            p=NullDraws(draws=drawn[:, i]).estimate_p(float(observed[i])),
+            p=_combine(drawn[:, :, i], observed[:, i]),
             size=float(sizes[i]),
             level=float(levels[i]),
             smallest_shift=smallest_shift,
         )
         for i, window in enumerate(timeline.windows[1:])
     )
+
+
+def _combine(drawn: Floats, observed: Floats) -> float:
+    """Return the p-value of the smallest of those of several statistics, by the same draws."""
+    laws = tuple(NullDraws(draws=each) for each in drawn.T)
+    p_values = [law.estimate_p(value) for law, value in zip(laws, observed.tolist(), strict=True)]
+    return SmallestDraws(laws=laws).estimate_p(min(p_values))
 
 
 def review(readings: Sequence[Reading], *, rate: float = 0.05) -> tuple[Reading, ...]:
@@ -190,12 +197,14 @@ def _scan(timeline: Timeline, first: int, rng: np.random.Generator, n_years: int
     contrasts = timeline.splits
     drawn = timeline.simulate(contrasts, rng=rng, n_years=n_years)
     mean, deviation = np.mean(drawn, axis=0), np.std(drawn, axis=0)
-    observed = (timeline.measure(timeline.coordinates, contrasts) - mean) / deviation
-    largest = NullDraws(draws=np.max((drawn - mean) / deviation, axis=1))
-    clearest = int(np.argmax(observed))
+    # Each statistic in its own deviations, the larger of them at each split.
+    observed = timeline.measure(timeline.coordinates, contrasts)
+    scores = np.max((observed - mean) / deviation, axis=0)
+    largest = NullDraws(draws=np.max((drawn - mean) / deviation, axis=(1, 2)))
+    clearest = int(np.argmax(scores))
     return ChangePoint(
         place=first + clearest + 1,
         window=timeline.windows[clearest + 1].name,
-        p=largest.estimate_p(float(observed[clearest])),
+        p=largest.estimate_p(float(scores[clearest])),
         size=float(timeline.measure_sizes(contrasts)[clearest]),
     )

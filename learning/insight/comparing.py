@@ -17,7 +17,12 @@ from learning.insight.model import StudyModel
 from learning.insight.null_law import draw_errors
 from learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
 from learning.insight.shared_law import PairLaw, PairStatistics
-from learning.insight.statistics import Statistics, compute_sigma
+from learning.insight.statistics import (
+    Statistics,
+    compute_sigma,
+    describe_doubt,
+    trusts_directions,
+)
 from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm
 from shared.errors import DecodingError
 
@@ -113,7 +118,8 @@ class Comparison:
         the plan's scales; and its standard error.
     p
         Probability of a difference like this where nothing has changed: of the smallest of the
-        three p-values, by the same draws.
+        three p-values, by the same draws; or ``p_all`` where the others cannot be trusted, see
+        :func:`learning.insight.statistics.trusts_directions`.
     p_all, p_moved, p_single
         P-values of the omnibus statistic, of the directed one, and of the surest single change.
     changes
@@ -203,6 +209,9 @@ class NullLaw:
         Draws of T_all, T_moved and T_single.
     scores
         Draws of all changes over their standard errors, as magnitudes.
+    is_directed
+        Whether p-values rest on the directed statistics too, see
+        :func:`learning.insight.statistics.trusts_directions`.
     """
 
     statistics: Statistics
@@ -210,11 +219,13 @@ class NullLaw:
     moved: NullDraws
     single: NullDraws
     scores: NullDraws
+    is_directed: bool
 
     @cached_property
     def smallest(self) -> SmallestDraws:
-        """Draws of the smallest of the three p-values."""
-        return SmallestDraws(laws=(self.all, self.moved, self.single))
+        """Draws of the smallest of the p-values that count, that of T_all first."""
+        laws = (self.all, self.moved, self.single)
+        return SmallestDraws(laws=laws if self.is_directed else laws[:1])
 
 
 def draw_null(
@@ -237,12 +248,16 @@ def draw_null(
     statistics = Statistics(model=model, sigma=compute_sigma(model, errors))
     drawn = draw_errors(model, errors, n_draws=n_draws, rng=rng)
     scores = np.abs(statistics.estimate_changes(drawn)) / statistics.errors
+    moved = NullDraws(draws=statistics.measure_moved(drawn))
     return NullLaw(
         statistics=statistics,
         all=NullDraws(draws=statistics.measure_all(drawn)),
-        moved=NullDraws(draws=statistics.measure_moved(drawn)),
+        moved=moved,
         single=NullDraws(draws=np.max(scores, axis=1)),
         scores=NullDraws(draws=scores.ravel()),
+        is_directed=trusts_directions(
+            model, sampling=statistics.measure_sampling(errors), deviation=moved.deviation
+        ),
     )
 
 
@@ -338,7 +353,7 @@ def compare_means(
         second=second.name,
         size=size,
         size_error=size_error,
-        p=law.smallest.estimate_p(min(p_values)),
+        p=law.smallest.estimate_p(min(p_values[: len(law.smallest.laws)])),
         p_all=p_values[0],
         p_moved=p_values[1],
         p_single=p_values[2],
@@ -346,7 +361,7 @@ def compare_means(
         n_draws=law.all.draws.size,
         level=level,
         smallest_shift=smallest_shift,
-        assumptions=_list_assumptions(model, first, second),
+        assumptions=_list_assumptions(model, law, first, second),
     )
 
 
@@ -404,8 +419,12 @@ def _list_changes(
     )
 
 
-def _list_assumptions(model: StudyModel, *sides: SelectionMean) -> tuple[str, ...]:
+def _list_assumptions(
+    model: StudyModel, law: NullLaw | PairLaw, *sides: SelectionMean
+) -> tuple[str, ...]:
     assumptions = ["assumes independent records"]
+    if not law.is_directed:
+        assumptions.append(describe_doubt(model.n_clusters))
     if model.plan.is_split and any(side.n_sketches > model.plan.blocks.n_blocks for side in sides):
         assumptions.append("assumes that the blocks of frequencies went to devices at random")
     return tuple(assumptions)

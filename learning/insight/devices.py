@@ -22,6 +22,7 @@ from learning.insight.model import StudyModel
 from learning.insight.pairs import fit_model
 from learning.insight.selection import Errors, Selection, SelectionMean, average, require_supported
 from learning.insight.shared_law import PairLaw, SharedDraws
+from learning.insight.statistics import describe_doubt
 from shared.errors import DecodingCancelledError, DecodingError
 from shared.plan import SketchPlan
 
@@ -59,7 +60,8 @@ class DeviceExamination:
         Its sketches and records, and its share of the records.
     p_content
         Probability of a difference from the rest like this where all hold alike records: of the
-        smallest p-value of three statistics, by the same draws.
+        smallest p-value of three statistics, by the same draws, or that of the omnibus one where
+        the others cannot be trusted.
     p_silence
         Probability of as little energy as this from honest noise alone.
     z
@@ -249,6 +251,7 @@ def examine_means(
     order = sorted(range(len(pairs)), key=lambda i: draws.describe_key(pairs[i][0].errors))
     found: dict[int, tuple[DeviceExamination, float]] = {}
     laws: dict[object, PairLaw] = {}
+    are_directed = True
     for i in order:
         if cancelled():
             raise DecodingCancelledError("was cancelled")
@@ -256,6 +259,7 @@ def examine_means(
         key = _identify(own.errors, rest.errors)
         if key not in laws:
             laws = {key: draws.find_law(own.errors, rest.errors)}
+            are_directed = are_directed and laws[key].is_directed
         found[i] = _examine(
             model,
             laws[key],
@@ -266,6 +270,8 @@ def examine_means(
         )
     examined = _compare_peers([found[i] for i in range(len(pairs))], n_draws)
     assumptions = ["assumes independent records"]
+    if not are_directed:
+        assumptions.append(describe_doubt(model.n_clusters))
     if model.plan.is_split:
         assumptions.append("assumes that the blocks of frequencies went to devices at random")
     return DeviceReport(
@@ -343,13 +349,14 @@ def _examine(
     """Examine one device, and return the logarithm of its p-value, which floats may not hold."""
     row = difference[None]
     statistics = law.statistics
-    log_p = law.smallest.estimate_log_p(
-        min(
-            law.all.estimate_log_p(float(statistics.measure_all(row)[0])),
+    log_p = law.all.estimate_log_p(float(statistics.measure_all(row)[0]))
+    if law.is_directed:
+        log_p = min(
+            log_p,
             law.moved.estimate_log_p(float(statistics.measure_moved(row)[0])),
             law.single.estimate_log_p(float(statistics.measure_single(row)[0])),
         )
-    )
+    log_p = law.smallest.estimate_log_p(log_p)
     p = math.exp(log_p)
     p_silence = law.quiet.estimate_lower_p(float(statistics.measure_quiet(row)[0]))
     size, size_error = measure_size(statistics, difference, law.all)

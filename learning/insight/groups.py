@@ -286,7 +286,8 @@ def compare_pairs(
         places=points,
         share_shown=share_shown,
         tree=_join(sizes, p_values),
-        assumptions=comparisons[0].assumptions,
+        # Each only once; pairs may rest on different statistics.
+        assumptions=tuple(dict.fromkeys(each for one in comparisons for each in one.assumptions)),
     )
 
 

@@ -17,7 +17,7 @@ from learning.decoding.density import GaussianMixture
 from learning.decoding.ellipsoids import Ellipsoids, widen
 from learning.decoding.ensemble import fit_clusters
 from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
-from learning.decoding.ladder import climb
+from learning.decoding.ladder import climb, leaves_only_noise
 from learning.decoding.levenberg import Fitted
 from learning.decoding.pooling import choose_members
 from learning.decoding.problem import DecodingProblem
@@ -55,11 +55,16 @@ class Explanation:
         single fit are not.
     draws
         Shares and densities of the posterior, whose mean it is.
+    is_fitted
+        Whether k round atoms leave no more than errors would. Richer densities that do so are right
+        at the frequencies of the plan, but the covariance of sampling is of their sums and
+        differences.
     """
 
     fit: GaussianMixture
     density: Density
     draws: tuple[tuple[float, Density], ...] = ()
+    is_fitted: bool = True
 
 
 def explain(
@@ -88,7 +93,7 @@ def explain(
     with np.errstate(all="ignore"):
         standard = measure_in_wavelengths(problem)
         target, monitor = prepare_target(standard), Monitor(1, None, cancelled)
-        for_fits, for_ladder, for_members = rng.spawn(3)
+        for_fits, for_ladder, for_members, for_verdict = rng.spawn(4)
         fits = fit_clusters(
             target,
             int(problem.n_clusters),
@@ -98,12 +103,14 @@ def explain(
         )
         candidates = climb(target, fits, rng=for_ladder, monitor=monitor)
         members = choose_members(target, candidates, for_members)
-    best: Fitted = min(fits, key=lambda fit: fit.objective)
+        best: Fitted = min(fits, key=lambda fit: fit.objective)
+        is_fitted = leaves_only_noise(target, best, for_verdict)
     draws = tuple((member.share, _convert(standard, member.atoms)) for member in members)
     return Explanation(
         fit=describe_density(standard, widen(best.atoms)),
         density=pool_densities(draws),
         draws=draws,
+        is_fitted=is_fitted,
     )
 
 
@@ -127,7 +134,7 @@ class StudyModel:
     ----------
     plan
         The plan of the sketches.
-    fit, density, draws
+    fit, density, draws, is_fitted
         As in :class:`Explanation`. Without draws, the density is taken for certain.
 
     Raises
@@ -140,6 +147,18 @@ class StudyModel:
     fit: GaussianMixture
     density: Density
     draws: tuple[tuple[float, Density], ...] = ()
+    is_fitted: bool = True
+
+    @classmethod
+    def of(cls, plan: SketchPlan, found: Explanation) -> StudyModel:
+        """Return the model of a plan with the densities of an explanation."""
+        return cls(
+            plan=plan,
+            fit=found.fit,
+            density=found.density,
+            draws=found.draws,
+            is_fitted=found.is_fitted,
+        )
 
     def __post_init__(self) -> None:
         require_supported(self.plan)

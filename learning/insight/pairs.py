@@ -79,7 +79,7 @@ def fit_model(
     """
     problem = pose_pooled(plan, totals, n_clusters=n_clusters)
     found = explain(problem, rng=rng, cancelled=cancelled)
-    return StudyModel(plan=plan, fit=found.fit, density=found.density, draws=found.draws)
+    return StudyModel.of(plan, found)
 
 
 def compare_selections(

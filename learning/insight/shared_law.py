@@ -26,7 +26,7 @@ from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.null_law import draw_sampling, draw_unit_noise
 from learning.insight.selection import Errors, SelectionMean
-from learning.insight.statistics import PRIOR, RIDGE
+from learning.insight.statistics import PRIOR, RIDGE, trusts_directions
 from learning.insight.tails import NullDraws, SmallestDraws
 
 __all__ = ["PairLaw", "PairStatistics", "SharedDraws"]
@@ -161,6 +161,13 @@ class PairStatistics:
         single: Floats = np.max(scores, axis=1)
         return single
 
+    def measure_sampling(self) -> float:
+        """Compute what sampling adds to the mean of T_moved where nothing has changed."""
+        return sum(
+            scales.sampling * float(np.sum(root**2 @ block.variances))
+            for block, scales, root in zip(self.blocks, self.scales, self.view.roots, strict=True)
+        )
+
     def measure_quiet(self, differences: Floats) -> Floats:
         """Compute the energy where noise outweighs sampling: shape ``(n,)``."""
         energy: Floats = np.sum(
@@ -211,6 +218,9 @@ class PairLaw:
         Draws of the energy of noise alone, where noise outweighs sampling.
     projected
         Draws of the coordinates whose squares add up to T_moved: shape ``(n_draws, p)``.
+    is_directed
+        Whether p-values rest on the directed statistics too, see
+        :func:`learning.insight.statistics.trusts_directions`.
     """
 
     statistics: PairStatistics
@@ -218,6 +228,7 @@ class PairLaw:
     moved: NullDraws
     quiet: NullDraws
     projected: Singles
+    is_directed: bool
 
     @cached_property
     def _magnitudes(self) -> Singles:
@@ -238,8 +249,9 @@ class PairLaw:
 
     @cached_property
     def smallest(self) -> SmallestDraws:
-        """Draws of the smallest of the three p-values."""
-        return SmallestDraws(laws=(self.all, self.moved, self.single))
+        """Draws of the smallest of the p-values that count, that of T_all first."""
+        laws = (self.all, self.moved, self.single)
+        return SmallestDraws(laws=laws if self.is_directed else laws[:1])
 
 
 class SharedDraws:
@@ -301,12 +313,17 @@ class SharedDraws:
                     energies += weight * self._multiply(b, key, other)
                     if key[0] in _NOISES and other[0] in _NOISES:
                         quiet += weight * self._emphasise(view, b, key, other)
+        statistics = PairStatistics(self._blocks, scales, view)
+        moved = NullDraws(draws=np.einsum("np,np->n", projected, projected).astype(np.float64))
         return PairLaw(
-            statistics=PairStatistics(self._blocks, scales, view),
+            statistics=statistics,
             all=NullDraws(draws=energies),
-            moved=NullDraws(draws=np.einsum("np,np->n", projected, projected).astype(np.float64)),
+            moved=moved,
             quiet=NullDraws(draws=quiet),
             projected=projected,
+            is_directed=trusts_directions(
+                self._model, sampling=statistics.measure_sampling(), deviation=moved.deviation
+            ),
         )
 
     def describe_key(self, errors: Errors) -> tuple[object, ...]:

@@ -10,6 +10,10 @@ J holds the derivatives of the fit, one parameter a row. Most of the 2 m coordin
 under noise; T_moved looks where clusters can move, and its solution delta is the change itself. A
 change of a single cluster is one of p = k (d + 2) parameters: T_single finds it where the sum of
 all hides it.
+
+T_moved and T_single weigh coordinates by the inverse of the covariance, and so take the covariance
+of sampling at its word. Where that may be wrong by a tenth, and sampling matters, p-values rest on
+T_all alone, see :func:`trusts_directions`.
 """
 
 from __future__ import annotations
@@ -24,12 +28,41 @@ from learning.insight.covariance import Floats
 from learning.insight.model import StudyModel
 from learning.insight.selection import Errors
 
-__all__ = ["PRIOR", "RIDGE", "Statistics", "compute_sigma"]
+__all__ = ["PRIOR", "RIDGE", "Statistics", "compute_sigma", "describe_doubt", "trusts_directions"]
 
 PRIOR: Final = 0.3
 """s: standard deviation of a change before the sketches are seen, in units of the parameters."""
 RIDGE: Final = 0.1
 """Of the mean variance of a coordinate: bounds what a wrong covariance can do to its inverse."""
+_MOST_SAMPLING: Final = 1.0
+"""What sampling adds to the mean of T_moved, in its standard deviations: a covariance of sampling
+that is wrong by a tenth moves it by a tenth of that, and a false alarm rate of 5 % by a fifth."""
+
+
+def trusts_directions(model: StudyModel, *, sampling: float, deviation: float) -> bool:
+    """Return whether the p-values of T_moved and T_single can be trusted.
+
+    The covariance of sampling is that of the density; no sketch shows it. It is trusted where k
+    round atoms explain the sketches, and does not matter where noise dominates.
+
+    Parameters
+    ----------
+    model
+        Of the study.
+    sampling, deviation
+        What sampling adds to the mean of T_moved where nothing has changed, and the standard
+        deviation of T_moved then.
+    """
+    return model.is_fitted or sampling <= _MOST_SAMPLING * deviation
+
+
+def describe_doubt(n_clusters: int) -> str:
+    """Return the doubt where they cannot be trusted."""
+    return (
+        "where sampling errors matter, as here, probabilities rest on all features alike: "
+        f"{n_clusters} round clusters do not describe the records, so changes of single clusters "
+        "are a hint, and their own probabilities rough"
+    )
 
 
 def compute_sigma(model: StudyModel, errors: Errors) -> Floats:
@@ -114,6 +147,20 @@ class Statistics:
         scores = np.abs(self.estimate_changes(differences)) / self.errors
         single: Floats = np.max(scores, axis=1)
         return single
+
+    def measure_sampling(self, errors: Errors) -> float:
+        """Compute what sampling adds to the mean of T_moved where nothing has changed.
+
+        The errors are those of sigma.
+        """
+        block_of = np.tile(self.model.plan.blocks.block_of, 2)
+        total = float(np.sum(self.gain * (self.projection @ self.sigma)))
+        noise = float(np.einsum("pj,pj->j", self.gain, self.projection) @ errors.noise[block_of])
+        if self.model.plan.releases_count:
+            for block, variance in enumerate(errors.counting.tolist()):
+                own = np.where(block_of == block, self.model.features, 0.0)
+                noise += variance * float((self.gain @ own) @ (self.projection @ own))
+        return max(0.0, total - noise)
 
     @property
     def energy_per_shift(self) -> float:

@@ -30,7 +30,7 @@ from learning.insight.model import StudyModel
 from learning.insight.null_law import draw_unit_noise
 from learning.insight.pairs import fit_model
 from learning.insight.selection import Errors, Selection, SelectionMean, average
-from learning.insight.statistics import Statistics, compute_sigma
+from learning.insight.statistics import Statistics, compute_sigma, describe_doubt
 from learning.insight.timeline import Contrasts, Timeline
 from shared.errors import DecodingCancelledError, DecodingError
 from shared.plan import SketchPlan
@@ -315,7 +315,7 @@ def follow_windows(
             for point, comparison in zip(points, changes, strict=True)
         ),
         level=float(levels[0]),
-        assumptions=_list_assumptions(plan),
+        assumptions=_list_assumptions(timeline),
     )
 
 
@@ -466,7 +466,7 @@ class _Estimator:
         return weights, weights * np.sqrt(variances)
 
 
-def _list_assumptions(plan: SketchPlan) -> tuple[str, ...]:
+def _list_assumptions(timeline: Timeline) -> tuple[str, ...]:
     assumptions = [
         "assumes independent records",
         "assumes that clusters move little from window to window: each window is one step from "
@@ -474,6 +474,8 @@ def _list_assumptions(plan: SketchPlan) -> tuple[str, ...]:
         "the place of a change is chosen by looking, so the probabilities of its single changes "
         "are somewhat too small",
     ]
-    if plan.is_split:
+    if not timeline.is_directed:
+        assumptions.append(describe_doubt(timeline.model.n_clusters))
+    if timeline.model.plan.is_split:
         assumptions.append("assumes that the blocks of frequencies went to devices at random")
     return tuple(assumptions)
