@@ -78,6 +78,8 @@ class SketchingEstimator(PrivateEstimator):
         k = self._read_count()
         read_threads(self.n_jobs)
         most = self._read_most()
+        # Refused before anything is computed, or spent.
+        rng = read_rng(self.random_state)
         level: tuple[Fraction | None, Fraction] = None, Fraction(0)
         if self._is_private:
             level = self._read_level()
@@ -87,9 +89,6 @@ class SketchingEstimator(PrivateEstimator):
                     field="max_records",
                     fix="state the most records that there can be, a public number",
                 )
-        else:
-            # Refused before anything is computed.
-            rng = read_rng(self.random_state)
         dimensions = self._list_dimensions(rows, names, margin)
         is_auto = not self._is_private and self._has_scale_by_word
         if is_auto:

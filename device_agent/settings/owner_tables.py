@@ -174,7 +174,8 @@ class ResultsTable:
         default=None,
     )
     pull: bool = member(
-        "Whether `once` and `run` pull the study's published result, at most once an hour.",
+        "Whether `once` pulls the study's published result whenever it runs, and `run` once an "
+        "hour, or every five minutes until it gets one.",
         default=False,
     )
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator.records import JobRecord, ScheduleRecord, StudyRecord
+from learning.insight.comparing import SATURATED
 from shared.wire.published import VERDICTS
 
 NEAR_WINDOWS = 2
 """A change point so near to a known one is the same: its place is an estimate."""
+_LEAST_P = 1e-4
 _MOST_WORDS = 20
 _LONGEST_WORD = 500
 
@@ -99,7 +101,7 @@ def _judge_timeline(
         alarms.add(slot)
         if is_last or not is_first:
             name = f"{about['schedule_id']}:alarm:{slot}"
-            data = {**about, **_describe_window(window, result)}
+            data = {**about, **describe_window(window, result)}
             events.append(Event(name=name, kind="timeline.alarm", data=data))
     for point in result["change_points"]:
         slot = windows[point["window"]]["first_slot"]
@@ -114,11 +116,15 @@ def _judge_timeline(
     return Findings(known=known, verdict=None, events=events)
 
 
-def _describe_window(window: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+def describe_window(window: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a message says about a window of a timeline that is an alarm."""
     size, error = window["size"], window["size_error"]
+    # As in the words of a comparison: beyond these no figure is to be trusted.
+    p = f"p = {window['p']:.2g}" if window["p"] >= _LEAST_P else f"p < {_LEAST_P:g}"
+    moved = f"{size:.2g} +- {error:.2g} scales" if size <= SATURATED else "more than 1 scale"
     words = (
-        f"the records from {window['start']} to {window['end']} differ from those before: "
-        f"p = {window['p']:.2g}, as if all had moved by {size:.2g} +- {error:.2g} scales"
+        f"the records from {window['start']} to {window['end']} differ from those before: {p}, "
+        f"as if all had moved by {moved}"
     )
     return {
         "start": window["start"],

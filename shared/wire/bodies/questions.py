@@ -115,7 +115,7 @@ class AnswersBody:
     quantiles: list[ValueBody] = member("Quantiles.")
     marginals: list[CurveBody] = member("Densities of single dimensions.")
     conditional: list[MeanBody] = member("Means over some of the records.")
-    level: float = member("Share of the bars that hold.", 0.9)
+    level: float = member("Share of the bars that hold, where they are `stated`.", 0.9)
     bars: Literal["stated", "rough", "none"] = member("Kind of the bars.", "stated")
     is_rough: bool = member("Whether the bars are rough: widened, and less sure to hold.", False)
     words: list[str] = member("What to know about the answers, doubts first.", [])

@@ -17,7 +17,7 @@ import pytest
 
 from aggregator.records import DecodeRecord, JobRecord, ScheduleRecord
 from aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
-from aggregator.services.alarms.events import find_events
+from aggregator.services.alarms.events import describe_window, find_events
 from aggregator.services.alarms.outbox import queue_events
 from aggregator.services.alarms.running import find_first_slot, find_next
 from aggregator.services.alarms.webhooks import (
@@ -542,6 +542,18 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
         assert all(len(json.dumps(event.data)) < 20_000 for event in found.events)
         seen += [(event.kind, event.data["start"][11:13]) for event in found.events]
     return seen
+
+
+@pytest.mark.parametrize(
+    ("p", "size", "words"),
+    [
+        (0.001, 0.3, "p = 0.001, as if all had moved by 0.3 +- 0.05 scales"),
+        (1e-80, 7.0, "p < 0.0001, as if all had moved by more than 1 scale"),
+    ],
+)
+def test_a_message_states_no_figure_that_is_beyond_trust(p: float, size: float, words: str) -> None:
+    window = timeline({5})["windows"][5] | {"p": p, "size": size}
+    assert describe_window(window, {})["words"][0].endswith(words)
 
 
 async def test_each_alarm_of_a_timeline_is_an_event_once(server: Server) -> None:

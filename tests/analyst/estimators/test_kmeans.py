@@ -72,6 +72,13 @@ def test_a_pilot_finds_the_scale_within_the_budget(relation: str) -> None:
     assert found.pilot_.design["statistic"] == "histogram"
 
 
+def test_no_parameter_is_refused_after_something_was_spent() -> None:
+    found = make_private(random_state="seven")
+    with pytest.raises(ConfigError, match="random_state"):
+        found.fit(make_records())
+    assert "events_" not in vars(found)
+
+
 def test_a_pilot_that_noise_would_hide_is_refused_before_it_spends() -> None:
     found = make_private(scale="pilot", epsilon="1e-3")
     with pytest.raises(ConfigError, match="noise would hide the records"):
