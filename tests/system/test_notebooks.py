@@ -100,8 +100,9 @@ def execute(path: Path, report: str) -> dict[str, Any]:
     NotebookClient(
         notebook, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
     ).execute()
-    (output,) = notebook.cells[-1]["outputs"]
-    found: dict[str, Any] = json.loads(output["text"])
+    # A kernel may send what one cell prints in several parts.
+    outputs = notebook.cells[-1]["outputs"]
+    found: dict[str, Any] = json.loads("".join(output["text"] for output in outputs))
     return found
 
 
