@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,13 @@ from shared.errors import SketchError
 
 BIN = Path(sys.executable).parent
 SEND_FOR_S = 60
+COLUMNS = {
+    "temperature": "temp",
+    "dew point": "dewp",
+    "wind speed": "wind_speed",
+    "visibility": "visib",
+}
+"""Column of the stations' files for each dimension of the demo's plan."""
 
 
 class DemoError(SketchError):
@@ -85,9 +93,22 @@ class Aggregator:
 
 
 def enrol_device(
-    folder: Path, *, airport: str, data: Path, aggregator: Aggregator, study_id: str, token: str
+    folder: Path,
+    *,
+    airport: str,
+    data: Path,
+    aggregator: Aggregator,
+    study_id: str,
+    token: str,
+    columns: Mapping[str, str] = COLUMNS,
 ) -> Path:
-    """Write an agent's configuration, enrol it, and return the configuration's path."""
+    """Write an agent's configuration, enrol it, and return the configuration's path.
+
+    Parameters
+    ----------
+    columns
+        Column of the file for each dimension of the plan.
+    """
     home = folder / airport.lower()
     home.mkdir()
     config = home / "agent.toml"
@@ -98,6 +119,7 @@ def enrol_device(
             study=study_id,
             airport=airport,
             path=data,
+            columns="\n".join(f'"{name}" = "{column}"' for name, column in columns.items()),
         )
     )
     run_command("sfumato-agent", "init", "--config", str(config), "--token", token)
@@ -161,8 +183,5 @@ timestamp = "time_hour"
 timestamp_format = "iso8601"
 
 [streams.columns]
-temperature = "temp"
-"dew point" = "dewp"
-"wind speed" = "wind_speed"
-visibility = "visib"
+{columns}
 """

@@ -111,7 +111,8 @@ def find_navigation_faults(tree: Path) -> list[str]:
     config = yaml.safe_load((tree / "mkdocs.yml").read_text(encoding="utf-8"))
     named = Counter(list_navigation(config["nav"]))
     beside: dict[str, str] = config["extra"]["beside_the_code"]
-    there = {str(path.relative_to(tree / "docs")) for path in (tree / "docs").rglob("*.md")}
+    pages = [path for kind in ("*.md", "*.ipynb") for path in (tree / "docs").rglob(kind)]
+    there = {str(path.relative_to(tree / "docs")) for path in pages}
     there |= {page for page, path in beside.items() if (tree / path).is_file()}
     return [
         *(f"not in the navigation: {page}" for page in sorted(there - set(named))),
@@ -128,11 +129,13 @@ def test_a_page_that_the_navigation_lacks_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "here.md").touch()
     (tmp_path / "docs" / "left-out.md").touch()
+    (tmp_path / "docs" / "left-out.ipynb").touch()
     (tmp_path / "mkdocs.yml").write_text(
         "extra: {beside_the_code: {beside.md: gone.md}}\n"
         "nav: [here.md, Part: [{Again: here.md}, none.md, beside.md]]\n"
     )
     assert find_navigation_faults(tmp_path) == [
+        "not in the navigation: left-out.ipynb",
         "not in the navigation: left-out.md",
         "does not exist: beside.md",
         "does not exist: none.md",

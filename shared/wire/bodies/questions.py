@@ -77,6 +77,9 @@ class ShareBody:
     low: float | None = member("Lower end of the bar.", 0.3)
     high: float | None = member("Upper end of the bar.", 0.34)
 
+    def __str__(self) -> str:
+        return _show(self.share, self.low, self.high, ".1%")
+
 
 @body
 class ValueBody:
@@ -86,6 +89,9 @@ class ValueBody:
     low: float | None = member("Lower end of the bar.", 3.0)
     high: float | None = member("Upper end of the bar.", 3.2)
 
+    def __str__(self) -> str:
+        return _show(self.value, self.low, self.high, ".4g")
+
 
 @body
 class MeanBody:
@@ -94,6 +100,9 @@ class MeanBody:
     mean: float = member("The mean, in the unit of the dimension.", 3.1)
     low: float | None = member("Lower end of the bar.", 3.0)
     high: float | None = member("Upper end of the bar.", 3.2)
+
+    def __str__(self) -> str:
+        return _show(self.mean, self.low, self.high, ".4g")
 
 
 @body
@@ -119,3 +128,14 @@ class AnswersBody:
     bars: Literal["stated", "rough", "none"] = member("Kind of the bars.", "stated")
     is_rough: bool = member("Whether the bars are rough: widened, and less sure to hold.", False)
     words: list[str] = member("What to know about the answers, doubts first.", [])
+
+    def __str__(self) -> str:
+        answers = [*self.ranges, *self.quantiles, *self.conditional]
+        curves = [f"density of {curve.dimension}: see marginals" for curve in self.marginals]
+        return "\n".join([*map(str, answers), *curves, *self.words])
+
+
+def _show(figure: float, low: float | None, high: float | None, form: str) -> str:
+    if low is None or high is None:
+        return f"{figure:{form}} (no error bar)"
+    return f"{figure:{form}} ({low:{form}} to {high:{form}})"
