@@ -23,8 +23,9 @@ commit {commit}, on {machine}. `python -m benchmarks.insight_page` writes this p
 Pairs of selections, groups and fleets of devices are compared by their sketches alone, with exact
 noise of the mechanisms. *All* is the omnibus statistic, *moved* the directed one, and *single* the
 surest change of one parameter of one cluster. *Reported* is the p-value of the smallest of the
-three, by the same draws. Each study has frequencies, a mixture and a fit of its own; the pairs of
-one study share its fit, so that the figures vary more than their number suggests. Settings that
+three, by the same draws, or of *all* alone where the others are in doubt. Each study has
+frequencies, a mixture and a fit of its own; the pairs of one study share its fit, so that the
+figures vary more than their number suggests. Settings that
 no row names were not measured on this date.
 """
 _STATISTICS = ("smallest", "all", "moved", "single")

@@ -13,6 +13,7 @@ from learning.insight.changes import (
     spend_levels,
     watch,
 )
+from learning.insight.null_law import draw_errors
 from learning.insight.timeline import Timeline, follow
 from shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
@@ -108,3 +109,55 @@ def test_windows_that_share_sketches_or_are_single_are_refused() -> None:
         watch(timeline, spend_levels(2), rng=np.random.default_rng(1))
     with pytest.raises(DecodingError, match="share sketches"):
         follow(model, [window, fleet.draw(500), replace(window, name="again")])
+
+
+def doubt(timeline: Timeline) -> Timeline:
+    """Return the windows under a model that does not explain the sketches."""
+    return replace(timeline, model=replace(timeline.model, is_fitted=False))
+
+
+def test_windows_rest_on_all_features_only_where_sampling_matters_and_the_fit_does_not() -> None:
+    weak, strong = (
+        draw_year(Fleet(make_plan(40, epsilon=Fraction(epsilon)), 1)) for epsilon in (100, 1)
+    )
+    assert [each.is_directed for each in (weak, doubt(weak), strong, doubt(strong))] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_doubtful_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
+    rng, fleet = np.random.default_rng(1), Fleet(make_plan(40, epsilon=Fraction(100)), 1)
+    p_values, scans = [], []
+    for _ in range(25):
+        timeline = doubt(draw_year(fleet))
+        levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
+        p_values += [reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)]
+        scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=499)))
+    # Seeded; standard errors as above.
+    assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
+    assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
+
+
+def test_a_doubtful_change_is_found_at_its_window() -> None:
+    plan = make_plan(40, epsilon=Fraction(100))
+    timeline = doubt(draw_year(Fleet(plan, 1), change_at=7))
+    assert not timeline.is_directed
+    (point,) = find_change_points(timeline, rng=np.random.default_rng(1))
+    assert point.place == 7
+
+
+def test_energies_of_simulated_windows_have_the_law_of_exact_errors() -> None:
+    plan = make_plan(40, epsilon=Fraction(20))
+    timeline = doubt(draw_year(Fleet(plan, 1)))
+    assert not timeline.is_directed
+    rng, contrasts = np.random.default_rng(1), timeline.prefixes
+    simulated = timeline.simulate(contrasts, rng=rng, n_years=4000)[:, 0, 0]
+    errors = timeline.windows[0].errors + timeline.windows[1].errors
+    exact = np.sum(draw_errors(timeline.model, errors, n_draws=4000, rng=rng) ** 2, axis=1)
+    # Seeded; standard errors of 1 % to 2 % of the mean's, and 2 % to 4 % of the deviation's.
+    assert np.mean(simulated) == pytest.approx(np.mean(exact), rel=0.05)
+    assert np.std(simulated) == pytest.approx(np.std(exact), rel=0.15)

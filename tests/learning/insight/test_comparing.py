@@ -18,7 +18,9 @@ from learning.insight.comparing import (
 )
 from learning.insight.covariance import Density
 from learning.insight.model import StudyModel
+from learning.insight.null_law import draw_noise
 from learning.insight.selection import SelectionMean, average
+from learning.insight.shared_law import SharedDraws
 from shared.errors import DecodingError
 from shared.plan import SketchPlan, WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
@@ -238,3 +240,40 @@ def test_changes_are_described_in_percent_or_deviations() -> None:
     change = Change(cluster=0, quantity="variance", axis=None, estimate=-0.5, error=0.1, p=0.2)
     assert change.describe() == "the variance of cluster 1 changed by -39% (error 6%)"
     assert not change.is_named
+
+
+@pytest.mark.parametrize(("epsilon", "is_directed"), [(1, True), (100, False)])
+def test_where_sampling_matters_and_the_fit_leaves_more_than_errors_all_features_decide(
+    epsilon: int, is_directed: bool
+) -> None:
+    plan = make_plan(40, epsilon=Fraction(epsilon))
+    fleet = Fleet(plan, 5)
+    sides = fleet.draw(1000, name="before"), fleet.draw(1000, name="after")
+    sure = make_model(plan)
+    doubtful = replace(sure, is_fitted=False)
+    known, found = (
+        compare(model, *sides, rng=np.random.default_rng(1)) for model in (sure, doubtful)
+    )
+    assert found.changes == known.changes
+    assert known.assumptions == ("assumes independent records",)
+    if is_directed:
+        assert found == known
+    else:
+        assert found.p == pytest.approx(found.p_all, abs=1e-3)
+        assert "3 round clusters do not describe the records" in found.describe()[-1]
+
+
+def test_what_sampling_adds_to_the_directed_statistic_is_what_the_draws_have() -> None:
+    plan = make_plan(40, epsilon=Fraction(30))
+    model, (pair, *_) = make_model(plan), draw_pairs(plan, 1, 1)
+    errors = pair[0].errors + pair[1].errors
+    law = draw_null(model, *pair, rng=np.random.default_rng(1), n_draws=4000)
+    rng = np.random.default_rng(2)
+    noise = law.statistics.measure_moved(draw_noise(plan, errors, 4000, rng))
+    sampling = law.statistics.measure_sampling(errors)
+    # Seeded; the draws' means have standard errors of 1 % each.
+    assert sampling == pytest.approx(law.moved.mean - float(np.mean(noise)), rel=0.1)
+    shared = SharedDraws(model, rng=rng, n_draws=4000).find_law(pair[0].errors, pair[1].errors)
+    # Its covariance is rounded to within a quarter.
+    assert shared.statistics.measure_sampling() == pytest.approx(sampling, rel=0.3)
+    assert shared.is_directed == law.is_directed

@@ -64,6 +64,10 @@ def test_a_sketch_is_explained_by_its_clusters_and_a_pooled_density() -> None:
     found = explain(problem, rng=np.random.default_rng(1))
     assert found.fit.means == pytest.approx(MIXTURE.means, abs=0.1)
     assert found.fit.weights == pytest.approx(MIXTURE.weights, abs=0.02)
+    assert found.is_fitted
+    # With a cluster too few, something is left.
+    fewer = replace(problem, n_clusters=2)
+    assert not explain(fewer, rng=np.random.default_rng(1)).is_fitted
     pooled = StudyModel(plan=plan, fit=found.fit, density=found.density)
     truth = make_model(plan)
     assert pooled.features == pytest.approx(truth.features, abs=0.02)
