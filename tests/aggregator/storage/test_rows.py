@@ -45,6 +45,7 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
     key = KeyRecord(key_id="k", key_hash=name("k"), name="me", scope="operator", created=1.0)
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
+        await transaction.add_job(make_analysis(1))
         await transaction.add_device(make_device(1))
         await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
         await transaction.add_token(token)
