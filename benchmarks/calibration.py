@@ -12,9 +12,9 @@ epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a m
 * ``x4``, ``/4``: bounds three times too wide, and the scale four times too large or too small.
 
 Relative SSE is that of the centroids over that of k-means on all records. ``over_oracle`` is its
-ratio to the oracle's, seed by seed. ``told`` is the share of runs in which the person is told before
-the main study: that a relative SSE of 1.1 is not assured, or for sets with rare clusters, that one
-as rare cannot show. ``above_band`` is the share of runs above the stated band.
+ratio to the oracle's, seed by seed. ``told`` is the share of runs in which a person is told
+before the main study: that a relative SSE of 1.1 is not assured, or for sets with rare clusters,
+that one as rare cannot show. ``above_band`` is the share of runs above the stated band.
 """
 
 from __future__ import annotations
