@@ -16,6 +16,7 @@ from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
 from analyst.planning.pilots import describe_doubt
 from analyst.planning.spec import format_window, list_fields, quote
+from learning.calibration.columns import CLEAR_STRENGTH
 from learning.calibration.strength import bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice
@@ -153,14 +154,23 @@ class Refinement:
     def band(self) -> QualityBand:
         """The expected quality; wider than with known bounds, for a pilot errs."""
         band = self.candidate.band
-        excess = bound_excess(self.calibration.strength, has_tail=bool(self.tails))
+        has_tail = bool(self.tails or self.hidden_tails)
+        excess = bound_excess(self.calibration.strength, has_tail=has_tail)
         return replace(band, high=band.high * excess)
 
     @property
     def tails(self) -> tuple[str, ...]:
         """The kept numbers of which few far values hold much of the variance."""
+        return self._list_found("tail")
+
+    @property
+    def hidden_tails(self) -> tuple[str, ...]:
+        """The kept numbers of which the pilot cannot exclude harmful far values."""
+        return self._list_found("hidden")
+
+    def _list_found(self, code: str) -> tuple[str, ...]:
         return tuple(
-            each.name for each in self.calibration.columns if each.is_kept and "tail" in each.codes
+            each.name for each in self.calibration.columns if each.is_kept and code in each.codes
         )
 
     @property
@@ -217,12 +227,13 @@ class Refinement:
             f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
             "allows for the errors of the pilot."
         )
-        if not self.meets_target and not self.tails:
+        if not self.meets_target and not self.tails and not self.hidden_tails:
             yield (
                 f"Doubt: relative SSE {self.main.target_sse:g} is not assured; more records, a "
                 "larger epsilon or fewer clusters would do."
             )
         yield from self._describe_tails()
+        yield from self._describe_scales()
         for limit in self.calibration.limits:
             yield limit[0].upper() + limit[1:] + "."
         for each in self.columns:
@@ -254,6 +265,26 @@ class Refinement:
                 f"Doubt: relative SSE {self.main.target_sse:g} cannot be had with {column.name} as "
                 f"it is: {column.findings[column.codes.index('tail')]}, and the sketch sees little "
                 f"of them. To have it, {fix}."
+            )
+
+        if self.hidden_tails:
+            factor = CLEAR_STRENGTH / self.calibration.strength
+            yield (
+                f"Doubt: relative SSE {self.main.target_sse:g} is not assured, because far values "
+                f"of {', '.join(self.hidden_tails)} may hide in the pilot's noise, and the sketch "
+                f"would see little of them. A pilot with {factor:.2g} times the records or the "
+                "epsilon would show them; so would public bounds, NAME:UNIT:LOWER..UPPER, if all "
+                "values are known to lie near each other."
+            )
+
+    def _describe_scales(self) -> Iterator[str]:
+        bent = [each.dimension.name for each in self.kept if each.dimension.transform is not None]
+        if bent:
+            yield (
+                f"On the logarithmic scale: {', '.join(bent)}. The relative SSE is meant on that "
+                "scale; distances in the units of the records would give another, often larger "
+                "one. To cluster such a column in its own unit, delete its line `transform`, and "
+                "change its `scale` from octaves to that unit."
             )
 
     def _describe_missing(self) -> Iterator[str]:

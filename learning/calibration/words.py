@@ -25,6 +25,8 @@ _SENTENCES = {
     "log": "values spread over octaves from {lower:.4g} to {upper:.4g}: on the logarithmic scale a "
     "centroid is a typical value, not a mean",
     "tail": "few far values, within {lower:.4g} and {upper:.4g}, hold {share:.0%} of the variance",
+    "hidden": "far values may hide in the pilot's noise: long tails fit what it shows as well as "
+    "none, and would hold about {share:.0%} of the variance",
 }
 
 

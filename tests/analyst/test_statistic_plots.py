@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from analyst.plots import plot_moments
-from analyst.statistic_plots import plot_calibration, plot_drift, plot_histogram
+from analyst.statistic_plots import _Scale, plot_calibration, plot_drift, plot_histogram
 from learning.calibration.drift import compare
 from shared.structure import structure
 from shared.wire.bodies.declaring import make_sample
@@ -49,6 +49,20 @@ def test_values_over_many_octaves_are_on_a_logarithmic_scale_and_others_are_not(
     figure.canvas.draw()
     shown = [float(text.get_text().replace(",", "")) for text in figure.axes[0].get_xticklabels()]
     assert max(shown) > 100.0 * min(each for each in shown if each > 0.0)
+
+
+def test_ticks_of_a_logarithmic_scale_are_few_round_values_in_order() -> None:
+    for resolution, low, high in ((1e-6, -20.0, 30.0), (1.0, 0.0, 12.0), (10.0, -6.0, 6.0)):
+        scale = _Scale(resolution=resolution)
+        ticks = scale._choose_ticks(low, high)
+        places = scale.place(ticks)
+        assert ticks == sorted(ticks)
+        assert 0.0 in ticks
+        assert 3 <= len(ticks) <= 6
+        assert low <= places[0] < places[-1] <= high
+        assert min(b - a for a, b in pairwise(places)) >= (high - low) / 5.0
+        assert all(f"{tick:.0e}".lstrip("-")[0] in "0125" for tick in ticks)
+    assert _Scale(resolution=None)._choose_ticks(0.0, 1.0) == []
 
 
 def test_areas_of_bars_are_shares() -> None:

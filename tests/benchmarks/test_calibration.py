@@ -43,7 +43,10 @@ def test_two_studies_without_knowledge_come_near_the_oracle() -> None:
         ("lognormal n_eps=1e5 pilot", "worst_relative_sse"),
         ("lognormal n_eps=1e5 pilot", "median_over_oracle"),
         ("lognormal n_eps=1e5 pilot", "worst_over_oracle"),
+        ("lognormal n_eps=1e5 pilot", "told"),
+        ("lognormal n_eps=1e5 pilot", "above_band"),
     ]
     assert all(row.runs == 1 for row in rows)
     assert 0.999 < rows[0].value < 1.1
     assert rows[4].value < 1.1
+    assert rows[7].value == 0.0

@@ -352,6 +352,34 @@ def test_a_hopeless_main_study_is_refused_and_nothing_is_written(
     assert not Path("m.toml").exists()
 
 
+def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file: Path) -> None:
+    plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
+    calibration, histogram = make_answers()
+    main = MainOutline(epsilon=Fraction(1), origin=604800)
+
+    def refine_with(code: str, **changes: object) -> tuple[str, float]:
+        load, trips = calibration.columns
+        found = replace(load, codes=[code], findings=["far values"], **changes)
+        body = replace(calibration, columns=[found, trips], strength=500.0)
+        refined = refine(body, histogram, plan, main)
+        return " ".join(refined.describe()), refined.band.high
+
+    plain, high = refine_with("flag")
+    assert "far values" not in plain
+    assert "logarithmic" not in plain
+    tail, wide = refine_with("tail")
+    assert "cannot be had with load as it is: far values, and the sketch sees little" in tail
+    assert "narrow the bounds of load in the plan" in tail
+    assert wide == pytest.approx(4.0 * high)
+    hidden, wide = refine_with("hidden")
+    assert "far values of load may hide in the pilot's noise" in hidden
+    assert "4 times the records or the epsilon" in hidden
+    assert wide == pytest.approx(4.0 * high)
+    bent, _ = refine_with("log", resolution=1.0)
+    assert "On the logarithmic scale: load. The relative SSE is meant on that scale" in bent
+    assert "delete its line `transform`" in bent
+
+
 def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
     pilot_file: Path,
 ) -> None:

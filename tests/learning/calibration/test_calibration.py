@@ -151,6 +151,18 @@ def test_long_tails_that_stay_on_the_linear_scale_are_named() -> None:
     assert bound_excess(3000.0, has_tail=True) > 3.0 * bound_excess(3000.0)
 
 
+def test_tails_that_a_weak_pilot_cannot_exclude_are_named() -> None:
+    for seed in range(3):
+        column = calibrate_values(LENGTHS, strength=500.0, seed=seed)
+        assert column.resolution is not None or column.codes & {"tail", "hidden"}
+    hidden = calibrate_values(LENGTHS, strength=500.0, seed=0)
+    (finding,) = hidden.findings
+    assert finding.code == "hidden"
+    assert "may hide in the pilot's noise" in describe_finding(finding)
+    assert not calibrate_values(NORMAL + 15.0, strength=500.0).codes
+    assert "hidden" not in calibrate_values(LENGTHS, strength=3000.0).codes
+
+
 @pytest.mark.parametrize("value", [7.5, 0.0, -2e4])
 def test_a_constant_is_left_out_with_its_value(value: float) -> None:
     column = calibrate_values(np.full(N, value))
