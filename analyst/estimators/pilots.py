@@ -25,6 +25,8 @@ _STEPS = 100
 _FINEST = 1.0 / 8000.0
 """Least scale over the width of the bounds."""
 _QUIET = frozenset({"log", "missing"})
+_BLIND = frozenset({"outside", "unplaced"})
+_GUESSED = frozenset({"outside", "tail", "unplaced", "weak"})
 """Findings that are no reason to doubt a fit."""
 
 
@@ -40,11 +42,14 @@ class Calibrated:
         Where to search for clusters: lower and upper bound by name.
     doubts
         What the pilot could not see, a sentence each.
+    guessed
+        The columns whose bounds and scale are a guess, so that no verdict on the fit holds.
     """
 
     choices: Choices
     search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
 
 
 def list_numbers(choices: Choices) -> list[int]:
@@ -129,6 +134,7 @@ def read_pilot(
         choices=replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
         search_box=search_box,
         doubts=tuple(_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions})),
+        guessed=tuple(each.name for each in found.columns if not _GUESSED.isdisjoint(each.codes)),
     )
 
 
@@ -151,7 +157,7 @@ def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Di
     """Make a column of the sketch: as calibrated, inside what is stated."""
     low, high = stated.bounds
     lower, upper = max(low, column.lower), min(high, column.upper)
-    if not lower < upper or "outside" in column.codes:
+    if not lower < upper or not _BLIND.isdisjoint(column.codes):
         lower, upper = low, high
     dimension = replace(
         stated,
@@ -168,6 +174,8 @@ def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Di
 def _choose_search(dimension: Dimension, column: Column) -> list[float] | None:
     lower, upper = dimension.bounds
     search = max(lower, column.search_lower), min(upper, column.search_upper)
+    if "unplaced" in column.codes:
+        return None
     return [*search] if column.is_kept and search[0] < search[1] else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,12 +31,13 @@ from analyst.estimators.pilots import (
 )
 from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
-from analyst.results import DecodeResult
+from analyst.results import UNUSABLE, DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.solving import solve_totals
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
+from learning.decoding.verdict import Verdict
 from shared.core import Columns, SketchAccumulator
 from shared.core.parallel import sketch_batches
 from shared.errors import PrivacyError
@@ -50,6 +52,7 @@ from shared.plan import (
 Floats = NDArray[np.float64]
 
 _BATCH = 1 << 16
+_OF_FIT = frozenset({"_choices", "_guessed"})
 
 
 class ReleasingEstimator(SketchingEstimator):
@@ -104,7 +107,7 @@ class ReleasingEstimator(SketchingEstimator):
         self, plan: SketchPlan, names: NDArray[np.object_] | None, *, is_exact: bool
     ) -> None:
         """Drop what was fitted before, and begin a sum."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_choices"]:
+        for name in [name for name in vars(self) if name.endswith("_") or name in _OF_FIT]:
             # What was spent stays spent, also where what follows is exact, or another's release.
             if name != "events_":
                 del self.__dict__[name]
@@ -137,6 +140,7 @@ class ReleasingEstimator(SketchingEstimator):
                 if pilot is not None:
                     self.pilot_ = pilot
                     self.pilot_doubts_ = calibrated.doubts
+                    self._guessed = calibrated.guessed
                 self._show_releases()
                 self._decode()
 
@@ -219,10 +223,10 @@ class ReleasingEstimator(SketchingEstimator):
             is_exact=held.is_exact,
         )
         self.snr_ = solved.utility.snr
-        self.verdict_ = solved.solution.verdict
+        self.verdict_ = _doubt(solved.solution.verdict, vars(self).get("_guessed", ()))
         doubts = vars(self).get("pilot_doubts_", ())
         self.warnings_ = (*solved.solution.warnings, *doubts)
-        solution = replace(solved.solution, warnings=self.warnings_)
+        solution = replace(solved.solution, warnings=self.warnings_, verdict=self.verdict_)
         self._answer(solution)
         self.result_ = DecodeResult.of_solution(
             held.plan,
@@ -285,3 +289,18 @@ class ReleasingEstimator(SketchingEstimator):
         return sketch_batches(
             plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
         )
+
+
+def _doubt(verdict: Verdict | None, guessed: Sequence[str]) -> Verdict | None:
+    """Return the verdict on a fit whose columns were partly guessed: at best doubtful.
+
+    A decoder knows the sketch, and nothing of values that a plan clips or blurs.
+    """
+    if verdict is None or not guessed:
+        return verdict
+    sentence = (
+        f"bounds and scale of {', '.join(guessed)} are a guess, because the pilot could not see "
+        "the values: state them, or give more records or epsilon"
+    )
+    word = verdict.word if verdict.word == UNUSABLE else "doubtful"
+    return replace(verdict, word=word, sentence=sentence, high=math.inf)

@@ -166,11 +166,13 @@ class Refinement:
     @property
     def hidden_tails(self) -> tuple[str, ...]:
         """The kept numbers of which the pilot cannot exclude harmful far values."""
-        return self._list_found("hidden")
+        return self._list_found("hidden", "unplaced")
 
-    def _list_found(self, code: str) -> tuple[str, ...]:
+    def _list_found(self, *codes: str) -> tuple[str, ...]:
         return tuple(
-            each.name for each in self.calibration.columns if each.is_kept and code in each.codes
+            each.name
+            for each in self.calibration.columns
+            if each.is_kept and not set(codes).isdisjoint(each.codes)
         )
 
     @property

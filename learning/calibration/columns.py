@@ -16,13 +16,25 @@ from learning.estimate.reports import ReportedMarginal
 from shared.core.logarithm import compress, expand
 
 FindingCode = Literal[
-    "weak", "outside", "beyond", "constant", "narrow", "flag", "missing", "log", "tail", "hidden"
+    "weak",
+    "outside",
+    "beyond",
+    "constant",
+    "narrow",
+    "flag",
+    "missing",
+    "log",
+    "tail",
+    "hidden",
+    "unplaced",
 ]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
 
 NARROW_BINS = 2
 """A hull of so many bins shows no spread."""
 _CONSTANT_DEVIATION = 1.0 / 200.0
+_UNPLACED_SHARE = 0.05
+_HUMP_REACH = 4.0
 _NARROW_SPREADS = 6.0
 _FLAG_SHARE = 0.03
 SEEN = 3.0
@@ -152,7 +164,12 @@ def calibrate_column(marginal: Marginal) -> Column:
     if not hull.is_weak:
         findings += _find_tail(marginal, view, hull) or hidden
     is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
-    is_constant = is_narrow and marginal.deviation < _CONSTANT_DEVIATION
+    moments = _measure_moments(marginal, view, window)
+    unplaced = 0.0 if moments or hull.is_weak else _find_unplaced(marginal, view, window)
+    if unplaced:
+        findings.append(Finding(code="unplaced", share=unplaced))
+        moments = _spread_evenly(view, unplaced)
+    is_constant = is_narrow and not unplaced and marginal.deviation < _CONSTANT_DEVIATION
     if not is_narrow and not hull.is_weak:
         findings += _find_flag(marginal, hull)
     return make_column(
@@ -161,7 +178,7 @@ def calibrate_column(marginal: Marginal) -> Column:
         hull,
         findings,
         missing_share=marginal.missing_share,
-        moments=_measure_moments(marginal, view, window),
+        moments=moments,
         is_constant=is_constant,
     )
 
@@ -442,7 +459,7 @@ def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[flo
 
     The variance of the bins is unbiased, and its noise is known. It is used where that noise is
     below 5 % of a deviation, or where the humps differ from it by more than three deviations of the
-    noise. Otherwise the humps are closer.
+    noise. Otherwise the humps are closer, unless many records lie in none of them.
     """
     edges = _edges_on(marginal, view.resolution)[window.start : window.stop + 1]
     shares = marginal.bins[window] / marginal.n_present
@@ -458,6 +475,34 @@ def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[flo
         ):
             return math.sqrt(variance), mean
     return None
+
+
+def _find_unplaced(marginal: Marginal, view: View, window: slice) -> float:
+    """Return the share of the records that lie in no hump, or 0 where noise may explain it.
+
+    Their number is known well, because it is all but the few bins of the humps; only their places
+    are hidden by noise, where each bin holds few of them.
+    """
+    edges = _edges_on(marginal, view.resolution)[window.start : window.stop + 1]
+    shares = marginal.bins[window] / marginal.n_present
+    near = np.zeros(shares.size, dtype=np.bool_)
+    for mean, deviation in zip(view.humps.means, view.humps.deviations, strict=True):
+        first = np.searchsorted(edges, mean - _HUMP_REACH * deviation) - 2
+        stop = np.searchsorted(edges, mean + _HUMP_REACH * deviation) + 1
+        near[max(0, int(first)) : int(stop)] = True
+    beyond = (max(0.0, marginal.below) + max(0.0, marginal.above)) / marginal.n_present
+    share = 1.0 - beyond - float(shares[near].sum())
+    noise = SEEN * marginal.deviation * math.sqrt(float(near.sum()))
+    return min(1.0, share) if share > _UNPLACED_SHARE + noise else 0.0
+
+
+def _spread_evenly(view: View, share: float) -> tuple[float, float]:
+    """Return spread and mean if a share of the records lies evenly over the hull."""
+    humps, middle, length = view.humps, (view.first + view.last) / 2.0, view.last - view.first
+    mean = (1.0 - share) * humps.mean + share * middle
+    variance = (1.0 - share) * (humps.spread**2 + (humps.mean - mean) ** 2)
+    variance += share * (length**2 / 12.0 + (middle - mean) ** 2)
+    return math.sqrt(variance), mean
 
 
 def _choose_bounds(view: View, centre: float, spread: float) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from learning.estimate.histogram import Floats, Marginal
 FALSE_ALARM: Final = 1e-3
 """Probability that noise alone extends the hull of a dimension."""
 _OUTSIDE_SHARE = 0.02
+_MANY_SHARE = 0.05
 _LEAST_GAIN = 2.0
 _WEAK_SHARE = 32
 """A hull that nothing shows is the heaviest block of this part of the bins."""
@@ -51,7 +52,7 @@ def find_hull(marginal: Marginal) -> Hull:
     ones extend it if they lie wholly outside. Each end is cut back to where the sum of its block
     stands out most, for a block of many bins can be many octaves wide. Then, while more than 2 % of
     the records lie outside, beyond what noise explains, the block beside the hull that stands out
-    most joins it.
+    most joins it; below 5 % only if it stands out by two standard deviations.
 
     Guarantees
     ----------
@@ -99,7 +100,9 @@ def _extend(marginal: Marginal, sums: Floats, first: int, stop: int) -> tuple[in
             break
         below, under = _reach_down(sums, 0, first)
         above, over = _reach_up(sums, stop, n_bins)
-        if max(under, over) <= _LEAST_GAIN * noise.deviation:
+        # So many records are surely somewhere, and where they stand out most is the best guess.
+        is_many = outside > _MANY_SHARE * marginal.n_present + chance
+        if max(under, over) <= (0.0 if is_many else _LEAST_GAIN * noise.deviation):
             break
         if under > over:
             first = below

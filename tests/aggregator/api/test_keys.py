@@ -209,9 +209,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         for path, calls in described.items()
         for method in calls
         if method != "get"
-        and not path.startswith(
-            ("/v1/decodes", "/v1/analyses", "/v1/enrolments", "/v1/devices/me")
-        )
+        and not path.startswith(("/v1/decodes", "/v1/analyses", "/v1/enrolments", "/v1/devices/me"))
     }
     # What analysts ask and devices do is not audited: snapshots, decodes, analyses, sketches.
     changing -= {

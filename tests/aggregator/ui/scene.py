@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,12 +80,19 @@ def publish(
         identity = bytes.fromhex(study)
         for device in devices:
             body = device.enrolment(client.create_token(study), identity)
-            assert http.post("/v1/enrolments", json=body).status_code == 201
+            enrol(http, body)
             for i in range(2):
                 slots = (first_slot + i, first_slot + i) if plan.window.kind == "time" else None
                 sent = device.message(identity, plan, sequence=i, slots=slots)
                 assert upload(http, study, *sent) == 201
     return study
+
+
+def enrol(http: httpx.Client, body: object) -> None:
+    """Enrol a device, as often as a server that limits enrolments asks for."""
+    while (answer := http.post("/v1/enrolments", json=body)).status_code == 429:
+        time.sleep(float(answer.headers["Retry-After"]))
+    assert answer.status_code == 201, answer.text
 
 
 def upload(http: httpx.Client, study: str, sketch: str, message: bytes) -> int:
@@ -111,7 +119,7 @@ def publish_records(
             labels = {label.name: label.values[0] for label in plan.labels}
             device, source = Device(seed, labels), SeededSource(seed)
             body = device.enrolment(client.create_token(study), identity)
-            assert http.post("/v1/enrolments", json=body).status_code == 201
+            enrol(http, body)
             accumulator = SketchAccumulator(plan.statistic_of(b""))
             accumulator.add(records)
             exact = plan.finish_sum(accumulator.sums, len(records))

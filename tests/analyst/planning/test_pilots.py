@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -357,7 +358,7 @@ def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file
     calibration, histogram = make_answers()
     main = MainOutline(epsilon=Fraction(1), origin=604800)
 
-    def refine_with(code: str, **changes: object) -> tuple[str, float]:
+    def refine_with(code: str, **changes: Any) -> tuple[str, float]:
         load, trips = calibration.columns
         found = replace(load, codes=[code], findings=["far values"], **changes)
         body = replace(calibration, columns=[found, trips], strength=500.0)

@@ -163,6 +163,23 @@ def test_tails_that_a_weak_pilot_cannot_exclude_are_named() -> None:
     assert "hidden" not in calibrate_values(LENGTHS, strength=3000.0).codes
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_values_that_noise_hides_beside_a_frequent_one_are_counted_and_spread(seed: int) -> None:
+    """Eight seeded pilots; noise explains a sixth of the records with probability below 1e-9."""
+    spike = np.where(RNG.random(N) < 0.84, 10.0, 10.0 * RNG.random(N))
+    marginal = draw_marginal(
+        spike, strength=650.0, seed=seed, resolution=None, bounds=(0.0, 10.0 + 1e-9)
+    )
+
+    column = calibrate_column(marginal)
+
+    assert column.is_kept
+    assert "constant" not in column.codes
+    assert spike.std() / 2.0 < column.spread < 2.0 * spike.std() or "unplaced" in column.codes
+    shares = [each.share for each in column.findings if each.code == "unplaced"]
+    assert all(share is not None and 0.08 < share < 0.3 for share in shares)
+
+
 @pytest.mark.parametrize("value", [7.5, 0.0, -2e4])
 def test_a_constant_is_left_out_with_its_value(value: float) -> None:
     column = calibrate_values(np.full(N, value))
