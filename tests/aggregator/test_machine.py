@@ -12,7 +12,7 @@ from unittest.mock import ANY as ALWAYS
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.errors import FlakyFailure
+from hypothesis.errors import FlakyFailure, FlakyStrategyDefinition
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import delete, insert, select, update
 
@@ -313,7 +313,8 @@ class LosesOnCrash(KillableStore):
 def test_a_store_with_a_fault_is_found_out(
     make: type[KillableStore], rules: type[Harness], soon: int, is_helped: bool
 ) -> None:
-    with pytest.raises(AssertionError):
+    # A fault that shows only sometimes lets hypothesis draw other steps when it repeats some.
+    with pytest.raises((AssertionError, FlakyStrategyDefinition)):
         search_faults(lambda: SqliteWorld(make), rules, soon=soon if is_helped else 0)
 
 

@@ -110,7 +110,9 @@ def test_what_cannot_be_imported_is_refused_by_name_and_the_rest_is_taken(desk: 
     forged.write_bytes(data)
     paths = [str(path) for path in (broken, forged, desk.folder / "absent", good)]
     found = desk.ask("sketch", "import", *paths, status=2)
-    assert [item["result"] for item in found] == ["refused", "refused", "refused", "known"]
+    assert [item["result"] for item in found[:3]] == ["refused"] * 3
+    # Known where another test has sent it before.
+    assert found[3]["result"] in ("stored", "known")
     assert found[0]["problem"] == "malformed-message"
     assert "absent: cannot be read" in found[2]["detail"]
     assert all(item["detail"] for item in found[:3])

@@ -137,7 +137,7 @@ def test_groups_are_compared_and_a_cell_opens_the_comparison(scene: Scene, chang
 
 
 def test_one_window_says_that_nothing_is_before_it(scene: Scene) -> None:
-    study = publish(scene.aggregator, "one window", make_plan(), SLOT, Device(61))
+    study = publish(scene.aggregator, "one window", make_plan(), SLOT, Device(6161))
     scene.enter(f"{scene.aggregator.url}/#studies/{study}/time")
     page = scene.page
     page.wait_for("form button.main")
