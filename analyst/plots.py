@@ -33,7 +33,7 @@ PICTURES = (".png", ".svg")
 
 
 class Centroids(Protocol):
-    """What a picture of centroids shows."""
+    """Contents of a picture of centroids."""
 
     @property
     def names(self) -> Sequence[str]:

@@ -215,7 +215,7 @@ def _match(centroids: Floats, others: Floats) -> Floats:
 def _ask(
     posterior: Posterior, records: Floats, scale: float, rng: np.random.Generator
 ) -> dict[str, Errors]:
-    """Ask for random boxes at least one scale wide, for quantiles, and for means in boxes."""
+    """Draw questions: random boxes at least one scale wide, quantiles, means within boxes."""
     n, d = records.shape
     shares, means, quantiles = [], [], []
     for i in range(_N_BOXES):

@@ -20,7 +20,7 @@ _FIRST_SEED = 4000
 N_DEVICES = 100
 _SCALE_FACTOR, _NOISE_FACTOR = 1.8, 9
 _UNEVEN = 10.0
-"""Of the Dirichlet law of the weights of clusters, for devices that differ."""
+"""Concentration of the Dirichlet law that draws cluster weights of devices that differ."""
 _LEVELS = (0.05, 0.01)
 
 

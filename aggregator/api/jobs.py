@@ -1,4 +1,4 @@
-"""Headers and numbers that decodes and analyses, the jobs of workers, have in common."""
+"""Headers of answers about jobs: decodes and analyses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POLL_S = "1"
 
 
 def advise(response: Response, job: JobRecord) -> None:
-    """Say when to look again at a job that has not ended."""
+    """Set Retry-After on the answer about a job that has not ended."""
     if job.finished is None:
         response.headers["Retry-After"] = _POLL_S
 

@@ -89,7 +89,7 @@ def _ask(
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Ask about the records behind a decode, with 90 % error bars; this costs no privacy.
+    """Answer questions about the records behind a decode, at no further cost of privacy.
 
     A decode on the server answers at once; sketch files are decoded first.
     """
@@ -204,7 +204,7 @@ def _read_quantile(text: str) -> tuple[str, float]:
 def _describe(asked: QuestionsRequest, found: AnswersBody) -> Iterator[object]:
     table = Table("question", box=None, padding=(0, 2, 0, 0))
     table.add_column("answer", justify="right")
-    table.add_column(f"{found.level:.0%} bar", justify="right")
+    table.add_column("rough bar" if found.is_rough else f"{found.level:.0%} bar", justify="right")
     for box, share in zip(asked.ranges, found.ranges, strict=True):
         cells = _show_bar(share.low, share.high, ".1%")
         table.add_row(Text(f"share with {_name_box(box)}"), f"{share.share:.1%}", cells)
@@ -215,12 +215,13 @@ def _describe(asked: QuestionsRequest, found: AnswersBody) -> Iterator[object]:
         words = f"mean {question.mean_of}"
         words += f" with {_name_box(question.within)}" if question.within else ""
         table.add_row(Text(words), f"{mean.mean:.4g}", _show_bar(mean.low, mean.high, ".4g"))
+    # Doubt first.
+    yield from (Text(words) for words in found.words)
     if table.row_count:
         yield table
     for curve in found.marginals:
         yield Text(f"density of {curve.dimension}")
         yield from _draw_curve(curve.x, curve.density)
-    yield from (Text(words) for words in found.words)
 
 
 def _show_bar(low: float | None, high: float | None, form: str) -> str:

@@ -35,7 +35,7 @@ PRIOR: Final = 0.3
 RIDGE: Final = 0.1
 """Of the mean variance of a coordinate: bounds what a wrong covariance can do to its inverse."""
 _MOST_SAMPLING: Final = 1.0
-"""What sampling adds to the mean of T_moved, in its standard deviations: a covariance of sampling
+"""Largest share of sampling in the mean of T_moved, in standard deviations of T_moved. A covariance
 that is wrong by a tenth moves it by a tenth of that, and a false alarm rate of 5 % by a fifth."""
 
 

@@ -32,7 +32,7 @@ _POOL: Final = 20_000
 """Projected noises of single sketches, from which simulated windows choose."""
 _YEARS_AT_A_TIME: Final = 100
 _MOST_NUMBERS: Final = 4_000_000
-"""Of an array at a time: 32 MB."""
+"""Largest number of float64 values drawn at a time, 32 MB."""
 _ENERGY_DRAWS: Final = 4000
 _LEAST_WINDOWS: Final = 2
 

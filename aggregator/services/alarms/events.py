@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a schedule knows after a job, and the events that are new."""
+    """State of a schedule after a job, with its new events."""
 
     known: Mapping[str, Any]
     verdict: str | None
