@@ -34,6 +34,9 @@ _SLACK: Final = 1e-9
 _MOST_LEVELS: Final = 1 << 20
 _BITS: Final = 128
 _MORE_BITS: Final = 64
+_MOST_BITS: Final = 1000
+_WIDEST: Final = 1 << 53
+"""Counts and scores beyond these go to decimals at once."""
 _SCORE_BITS: Final = 20
 """Sensitivities keep so many bits: a coarser score costs at most 2^-19 of epsilon."""
 _LEAST_RATE: Final = 1 << 10
@@ -117,24 +120,25 @@ class ExponentialChoice:
                 field="n_options",
                 fix="pass at least one option",
             )
-        best = max(scores[i] for i in present)
-        # In Python integers: a product of score and rate may pass 2^63.
-        steps = [(best - scores[i]) * self.rate for i in present]
-        counts = [n_options[i] for i in present]
         digits = int.from_bytes(source.draw_bytes(_BITS // 8), "little")
-        quick = _find_level(counts, steps, digits)
-        return present[_settle_level(counts, steps, digits, source) if quick is None else quick]
+        counts = [n_options[i] for i in present]
+        levels = [scores[i] for i in present]
+        quick = _find_level(counts, levels, self.rate, digits)
+        if quick is None:
+            quick = _settle_level(counts, levels, self.rate, digits, source)
+        return present[quick]
 
 
-def _find_level(counts: Sequence[int], steps: Sequence[int], digits: int) -> int | None:
+def _find_level(counts: Sequence[int], levels: Sequence[int], rate: int, digits: int) -> int | None:
     """Invert the distribution in binary arithmetic; None where its errors might matter."""
-    # Beyond 2^1000 options the ratios are what matters.
-    excess = max(0, max(counts).bit_length() - 1000)
-    weights = np.array([float(n >> excess) for n in counts])
-    weights *= np.exp(-(np.array([float(step) for step in steps]) / UNIT))
+    best = max(levels)
+    if max(counts).bit_length() > _MOST_BITS or best - min(levels) > _WIDEST:
+        return None
+    steps = np.array([best - level for level in levels], dtype=np.float64)
+    weights = np.array(counts, dtype=np.float64) * np.exp(steps * -(rate / UNIT))
     edges = np.cumsum(weights)
     total = float(edges[-1])
-    slack = _SLACK * total if not excess else math.inf
+    slack = _SLACK * total
     place = math.ldexp(float(digits), -_BITS) * total
     i = min(int(np.searchsorted(edges, place, side="right")), edges.size - 1)
     low = edges[i - 1] if i else -math.inf
@@ -143,7 +147,11 @@ def _find_level(counts: Sequence[int], steps: Sequence[int], digits: int) -> int
 
 
 def _settle_level(
-    counts: Sequence[int], steps: Sequence[int], digits: int, source: RandomSource
+    counts: Sequence[int],
+    levels: Sequence[int],
+    rate: int,
+    digits: int,
+    source: RandomSource,
 ) -> int:
     """Invert the distribution with as many digits as settle it.
 
@@ -151,6 +159,9 @@ def _settle_level(
     what lies between two boundaries by more than the sum of all errors is certain.
     """
     n_bits = _BITS
+    best = max(levels)
+    # In Python integers: a product of score and rate may pass 2^63.
+    steps = [(best - level) * rate for level in levels]
     largest = max(steps) // UNIT + 1
     while True:
         precision = math.ceil(n_bits * math.log10(2.0)) + len(str(max(counts))) + 20

@@ -57,7 +57,7 @@ def bound(factor: float, ratio: float) -> float:
     """``V``: what no event's P - factor P' exceeds where a record is missing from P."""
     if factor <= 1 / ratio:
         return 1 - factor
-    return (1 - 1 / ratio) * (ratio * factor) ** (-1 / (ratio - 1))
+    return float((1 - 1 / ratio) * (ratio * factor) ** (-1 / (ratio - 1)))
 
 
 def list_data(most: int) -> Iterator[Data]:
@@ -242,11 +242,14 @@ def test_the_exponent_is_several_times_the_published_one(
 @pytest.mark.parametrize("relation", ["add-remove-one", "replace-one"])
 def test_the_gaussian_takes_what_the_other_stages_leave(relation: str) -> None:
     delta = Fraction(1, 10**7)
-    others = [cover(0.03), PureEvent(epsilon=Fraction(1, 10))]
+    others: list[StageEvent] = [cover(0.03), PureEvent(epsilon=Fraction(1, 10))]
     squared = calibrate_gaussian(others, epsilon=Fraction(1), delta=delta, relation=relation)
-    whole = [*others, GaussianEvent(mu_squared=squared)]
+    whole: list[StageEvent] = [*others, GaussianEvent(mu_squared=squared)]
     assert compute_joint_delta(whole, Fraction(1), relation=relation) <= delta
-    more = [*others, GaussianEvent(mu_squared=squared * Fraction(1001, 1000) ** 2)]
+    more: list[StageEvent] = [
+        *others,
+        GaussianEvent(mu_squared=squared * Fraction(1001, 1000) ** 2),
+    ]
     assert compute_joint_delta(more, Fraction(1), relation=relation) > delta
     epsilon = compute_joint_epsilon(whole, delta, relation=relation)
     assert 0.998 < epsilon <= 1.0

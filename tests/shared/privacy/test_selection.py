@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
 from shared.privacy import selection
@@ -16,22 +17,23 @@ from shared.privacy.samplers import UNIT
 from shared.privacy.selection import ExponentialChoice, PermuteAndFlip
 from shared.privacy.testing import SeededSource
 
+Floats = NDArray[np.float64]
 FAR = 10**12
 
 
-def weigh(scores: Sequence[int], counts: Sequence[int], rate: int) -> np.ndarray:
+def weigh(scores: Sequence[int], counts: Sequence[int], rate: int) -> Floats:
     weights = np.array(
         [float(n) * math.exp(s * rate / UNIT) for s, n in zip(scores, counts, strict=True)]
     )
-    return weights / weights.sum()
+    return np.asarray(weights / weights.sum())
 
 
-def measure_distance(drawn: Sequence[int], law: np.ndarray) -> float:
+def measure_distance(drawn: Sequence[int], law: Floats) -> float:
     """Chi-square over its degrees of freedom, as a normal score (Wilson and Hilferty)."""
     counts = np.bincount(drawn, minlength=law.size)
     k = law.size - 1
     statistic = float(np.sum((counts - len(drawn) * law) ** 2 / (len(drawn) * law)))
-    return ((statistic / k) ** (1 / 3) - (1 - 2 / (9 * k))) / math.sqrt(2 / (9 * k))
+    return float(((statistic / k) ** (1 / 3) - (1 - 2 / (9 * k))) / math.sqrt(2 / (9 * k)))
 
 
 SCORES, COUNTS = (0, 280, 281), (FAR, 1, 2)
@@ -68,23 +70,32 @@ def test_quick_and_careful_inversion_agree(
             ExponentialChoice(rate=rate).draw_level(scores, counts, SeededSource(seed))
         return
     present = [i for i, n in enumerate(counts) if n]
-    steps = [(max(scores[i] for i in present) - scores[i]) * rate for i in present]
-    options = [counts[i] for i in present]
+    levels_left, options = [scores[i] for i in present], [counts[i] for i in present]
     digits = int.from_bytes(SeededSource(seed).draw_bytes(16), "little")
-    quick = selection._find_level(options, steps, digits)
-    careful = selection._settle_level(options, steps, digits, SeededSource(seed))
+    quick = selection._find_level(options, levels_left, rate, digits)
+    careful = selection._settle_level(options, levels_left, rate, digits, SeededSource(seed))
     assert quick is None or quick == careful
 
 
-@pytest.mark.parametrize(("digits", "level"), [(2**127 - 1, 0), (2**127, 1)])
-def test_a_number_next_to_a_boundary_is_settled_exactly(digits: int, level: int) -> None:
-    # Two options of equal score: the boundary is exactly one half.
-    assert selection._find_level([1, 1], [0, 0], digits) is None
-    # The boundary itself belongs to the upper level; below it, the next digits do not matter.
-    if level == 0:
-        assert selection._settle_level([1, 1], [0, 0], digits, SeededSource(0)) == 0
-    else:
-        assert selection._settle_level([1, 1], [0, 0], digits + 1, SeededSource(0)) == 1
+class Constant:
+    """A source whose bytes are all the same."""
+
+    def __init__(self, byte: bytes) -> None:
+        self._byte = byte
+
+    def draw_bytes(self, count: int) -> bytes:
+        return self._byte * count
+
+
+@pytest.mark.parametrize(
+    ("digits", "more", "level"), [(2**127 - 1, b"\x00", 0), (2**127, b"\xff", 1)]
+)
+def test_a_number_next_to_a_boundary_is_settled_by_more_digits(
+    digits: int, more: bytes, level: int
+) -> None:
+    # Two options of equal weight: the boundary is exactly one half.
+    assert selection._find_level([1, 1], [0, 0], 1, digits) is None
+    assert selection._settle_level([1, 1], [0, 0], 1, digits, Constant(more)) == level
 
 
 def test_no_level_without_options_is_drawn() -> None:
@@ -92,7 +103,7 @@ def test_no_level_without_options_is_drawn() -> None:
     assert choice.draw_level((5, 900), (3, 0), SeededSource(2)) == 0
 
 
-def flip_law(gaps: Sequence[int], rate: float) -> np.ndarray:
+def flip_law(gaps: Sequence[int], rate: float) -> Floats:
     """The law of permute-and-flip, by enumeration of all orders of the options."""
     coins = [math.exp(-gap * rate) for gap in gaps]
     law = np.zeros(len(gaps))
