@@ -35,8 +35,10 @@ plans = Table(
     Column("plan", LargeBinary, nullable=False),
     Column("accepted", Float, nullable=False),
     Column("retired", Float),
+    Column("closed_before", BigInteger, nullable=False, server_default="0"),
 )
-"""Plans that this helper has accepted; no other exists for it."""
+"""Plans that this helper has accepted; no other exists for it. The rows of slots that begin before
+``closed_before`` were removed: their reports are late for ever, also where a clock goes back."""
 
 batches = Table(
     "batches",
