@@ -209,8 +209,8 @@ class BatchRows(MergeRows):
             moved = update(Sketch).where(Sketch.sketch_id == sketch_id)
             await self._change(moved.values(batch_id=batch_id))
 
-    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> int:
-        """Take the reports of a device out of batches whose members are not fixed; count them."""
+    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
+        """Take the reports of a device out of batches whose members are not fixed."""
         of_device = Sketch.device_id == device_id, Sketch.state.in_(_LIVE)
         batch_ids = select(Sketch.batch_id).where(*of_device).distinct()
         unfixed = (
@@ -234,7 +234,6 @@ class BatchRows(MergeRows):
                     n_sketches=Study.n_sketches - n_reports, n_records=Study.n_records - n_records
                 )
             )
-        return n_reports
 
     async def repeat_check(self, batch: BatchRecord) -> None:
         """Let the helper judge all reports of a batch again, but for devices excluded since."""

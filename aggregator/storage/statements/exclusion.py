@@ -54,7 +54,10 @@ class ExclusionRows(BatchRows):
         study_id = marked.scalar_one_or_none()
         if study_id is None:
             return None
-        n_left = await self.leave_batches(device_id, study_id=study_id)
+        if await self._exists(select(Batch.batch_id).where(Batch.study_id == study_id)):
+            # The study has a secure sum: no sketch of a device is in a cell by itself.
+            await self.leave_batches(device_id, study_id=study_id)
+            return await self.count_excluded(device_id)
         # A writing transaction that sums sees all of this, or nothing.
         await self._lock_root(study_id)
         # An index alone answers both: uploads may wait meanwhile.
@@ -74,8 +77,6 @@ class ExclusionRows(BatchRows):
                     n_records=Study.n_records - int(n_records or 0),
                 )
             )
-        if n_left or await self._exists(select(Batch.batch_id).where(Batch.study_id == study_id)):
-            return await self.count_excluded(device_id)
         return ExcludedSketches(n_subtracted=n_leaving, n_kept=n_all - n_leaving)
 
     async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
