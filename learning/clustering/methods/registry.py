@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from learning.clustering.methods.contract import Method
 from learning.clustering.methods.grid import GridMethod
+from learning.clustering.methods.lloyd import LloydMethod
+from learning.clustering.methods.tree import TreeMethod
 from shared.errors import ConfigError
 
 METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {method.name: method for method in (GridMethod,)}
+    {method.name: method for method in (GridMethod, LloydMethod, TreeMethod)}
 )
 
 
