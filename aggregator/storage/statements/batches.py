@@ -191,14 +191,7 @@ class BatchRows(MergeRows):
         key
             Of this batch.
         """
-        held: list[bytes] = []
-        for some in _cut(sketch_ids):
-            waiting = select(Sketch.sketch_id).where(
-                Sketch.batch_id == batch.batch_id,
-                Sketch.sketch_id.in_(some),
-                Sketch.state == "waiting",
-            )
-            held += (await self._connection.execute(waiting)).scalars()
+        held = await self._find_waiting(batch.batch_id, sketch_ids)
         if not held:
             return
         await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
@@ -208,6 +201,32 @@ class BatchRows(MergeRows):
         for sketch_id, batch_id in zip(held, joined, strict=True):
             moved = update(Sketch).where(Sketch.sketch_id == sketch_id)
             await self._change(moved.values(batch_id=batch_id))
+
+    async def move_reports_to(
+        self, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
+    ) -> None:
+        """Put waiting reports into one later batch, made if it is missing, while it is open."""
+        await self.add_batch(target)
+        found = await self.get_batch(target.batch_id, lock=True)
+        held = await self._find_waiting(batch.batch_id, sketch_ids)
+        if found is None or found.state != "open" or not held:
+            return
+        for some in _cut(held):
+            moved = update(Sketch).where(Sketch.sketch_id.in_(some))
+            await self._change(moved.values(batch_id=target.batch_id))
+        await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
+        await self.change_batch(target.batch_id, n_reports=Batch.n_reports + len(held))
+
+    async def _find_waiting(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> list[bytes]:
+        held: list[bytes] = []
+        for some in _cut(sketch_ids):
+            waiting = select(Sketch.sketch_id).where(
+                Sketch.batch_id == batch_id,
+                Sketch.sketch_id.in_(some),
+                Sketch.state == "waiting",
+            )
+            held += (await self._connection.execute(waiting)).scalars()
+        return held
 
     async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
         """Take the reports of a device out of batches whose members are not fixed."""
