@@ -65,10 +65,14 @@ _LAWS: Final[Mapping[str, Callable[[np.random.Generator, int, int, int], Floats]
 def draw_unit_noise(plan: SketchPlan, n_draws: int, rng: np.random.Generator) -> Floats:
     """Draw the noise of single sketches, at variance 1: shape ``(n_draws, 2 r)``, stacked.
 
-    r features are those that a sketch carries.
+    r features are those that a sketch carries. The total of a batch of masked sums has two draws.
     """
-    law = _LAWS[plan.release.mechanism]
-    return law(rng, n_draws, plan.frequencies_per_sketch, int(plan.releases_count))
+    law, n_noises = _LAWS[plan.release.mechanism], plan.n_noises
+    shape = plan.frequencies_per_sketch, int(plan.releases_count)
+    noise = law(rng, n_draws, *shape)
+    for _ in range(1, n_noises):
+        noise += law(rng, n_draws, *shape)
+    return noise / np.sqrt(n_noises) if n_noises > 1 else noise
 
 
 def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Generator) -> Floats:
@@ -78,7 +82,7 @@ def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Ge
     """
     m, r = plan.n_frequencies, plan.frequencies_per_sketch
     noise = np.zeros((n_draws, 2 * m))
-    deviation = np.sqrt(plan.mechanism.variance)
+    deviation = np.sqrt(plan.released_variance)
     for block, members in enumerate(plan.blocks.members):
         places = np.concatenate([members, m + members])
         for factor in errors.factors[block].tolist():
