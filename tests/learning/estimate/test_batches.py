@@ -45,7 +45,8 @@ def test_a_batch_has_the_noise_of_two_sketches_and_the_records_of_all_its_device
         for plan in (batch, local)
     ]
 
-    assert energies[0] is not None and energies[1] is not None
+    assert energies[0] is not None
+    assert energies[1] is not None
     assert energies[0] == pytest.approx(2.0 * energies[1])
     assert batch.mechanism.variance == local.mechanism.variance
 
