@@ -6,6 +6,7 @@ import json
 import logging
 import secrets
 import time
+from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -215,7 +216,8 @@ def restored(
     from helper.serving import open_helper
 
     _, batches = open_helper(database=database, keys=keys, journal=journal)
-    dropped = batches.mark_restored()
+    with closing(batches.journal):
+        dropped = batches.mark_restored()
     typer.echo(
         f"{dropped} report(s) given up; no report of a slot that has begun is taken any more",
         err=True,

@@ -255,7 +255,7 @@ def receive(
         sketch_id=header.sketch_id,
         payload_digest=header.payload_digest,
         # Whose it is does not matter here, and the bits of a million devices would cost much.
-        device=0,
+        devices=1,
         n_records=header.n_records,
         block=header.block or 0,
         payload=found.payload,

@@ -201,7 +201,7 @@ def _measure_dimensions(plan: SketchPlan, totals: Totals) -> tuple[list[BinNoise
     noises = [
         BinNoise(
             variance=max(1.0, float(sketches[b])) * plan.released_variance,
-            n_sums=plan.n_noises * max(1, int(sketches[b])),
+            n_sums=max(1, int(sketches[b])) * plan.n_noises,
             is_gaussian=is_gaussian,
         )
         for b in block_of

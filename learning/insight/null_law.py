@@ -65,14 +65,12 @@ _LAWS: Final[Mapping[str, Callable[[np.random.Generator, int, int, int], Floats]
 def draw_unit_noise(plan: SketchPlan, n_draws: int, rng: np.random.Generator) -> Floats:
     """Draw the noise of single sketches, at variance 1: shape ``(n_draws, 2 r)``, stacked.
 
-    r features are those that a sketch carries. The total of a batch of masked sums has two draws.
+    r features are those that a sketch carries. The total of a batch has two draws of the mechanism.
     """
-    law, n_noises = _LAWS[plan.release.mechanism], plan.n_noises
-    shape = plan.frequencies_per_sketch, int(plan.releases_count)
-    noise = law(rng, n_draws, *shape)
-    for _ in range(1, n_noises):
-        noise += law(rng, n_draws, *shape)
-    return noise / np.sqrt(n_noises) if n_noises > 1 else noise
+    law = _LAWS[plan.release.mechanism]
+    r, count = plan.frequencies_per_sketch, int(plan.releases_count)
+    drawn = [law(rng, n_draws, r, count) for _ in range(plan.n_noises)]
+    return drawn[0] if len(drawn) == 1 else np.sum(drawn, axis=0) / np.sqrt(len(drawn))
 
 
 def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Generator) -> Floats:

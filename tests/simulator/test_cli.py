@@ -142,7 +142,7 @@ def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "draft.json"
-    draft = make_draft(n_frequencies=8, epsilon=Fraction(50), least_reports=10)
+    draft = make_draft(n_frequencies=8, epsilon=Fraction(8), least_reports=10)
     path.write_text(json.dumps(plan_to_json(draft)))
     arguments = ["--devices", "60", "-k", "2", "--processes", "1"]
     status, out, err = simulate(capsys, str(path), *arguments, "--json")
