@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -30,8 +31,10 @@ from helper.tables import leader_keys, open_database, write
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import RandomSource
+from shared.sharing.masks import read_masked
+from shared.sharing.seals import open_seal, seal_seed
 from shared.system import SystemSource
-from shared.wire import SketchMessage, encode_message
+from shared.wire import SketchMessage, decode_message, encode_message
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Device, change_bytes
 from tests.aggregator.serving import Server, SteppedClock, open_server
@@ -147,6 +150,29 @@ class Pair:
         assert box is not None
         header = replace(message.header, sealed=change_bytes(box, 50))
         return encode_message(header, message.payload, device.key.sign)
+
+    def change_payload(self, device: Device, report: Report, noise: bytes) -> bytes:
+        """Sign a report again with other bytes in the place of its masked words."""
+        message = decode_message(report.message)
+        blind = message.payload[-32:]
+        payload = noise[: len(message.payload) - 32] + blind
+        return self._sign(device, message, payload)
+
+    def shift(self, device: Device, report: Report, by: NDArray[np.int64]) -> bytes:
+        """Sign a report again whose masked words are moved by a vector."""
+        message, ring = decode_message(report.message), self.plan.ring
+        words = read_masked(message.payload, ring=ring, n_words=self.plan.n_coordinates)
+        moved = ring.encode(ring.add(words, ring.wrap(by)))
+        return self._sign(device, message, moved + message.payload[-32:])
+
+    def _sign(self, device: Device, message: SketchMessage, payload: bytes) -> bytes:
+        # A device that lies seals the seed again, to the header that it changed.
+        header, helper = message.header, self.plan.helper
+        private = self.helper.keys.load_plan_key(header.plan_digest)
+        seed = open_seal(header.sealed or b"", private, header.seal_context)
+        header = replace(header, payload_digest=hashlib.sha256(payload).digest())
+        header = replace(header, sealed=seal_seed(seed, helper.key, header.seal_context))
+        return encode_message(header, payload, device.key.sign)
 
     async def enrol(self, count: int, *, first: int = 0, **labels: str) -> list[Device]:
         devices = [Device(first + number, labels) for number in range(count)]

@@ -86,7 +86,9 @@ async def test_neither_order_nor_silence_changes_the_sum_of_the_rest(tmp_path: P
         await pair.work()
 
         batch = await pair.only()
-        assert (pair.read_total(batch) - noises).tolist() == sum(r.sums for r in heard).tolist()
+        assert (pair.read_total(batch) - noises).tolist() == np.sum(
+            [r.sums for r in heard], axis=0
+        ).tolist()
 
 
 async def test_parts_and_labels_are_batches_that_add_up(tmp_path: Path) -> None:
@@ -107,6 +109,6 @@ async def test_parts_and_labels_are_batches_that_add_up(tmp_path: Path) -> None:
             ("south", 1),
         }
         assert {each.state for each in batches} == {"acknowledged"}
-        total = sum(pair.read_total(each) for each in batches)
+        total = np.sum([pair.read_total(each) for each in batches], axis=0)
         assert (await pair.sum_all()).sums.tolist() == total.tolist()
         assert await pair.find_faults() == []
