@@ -136,15 +136,17 @@ async def test_a_part_that_differs_leaves_the_sums_until_an_operator_decides(
     async with open_pair(tmp_path, parts=3, least_reports=2, epsilon=Fraction(200)) as pair:
         devices = await pair.enrol(15)
         reports = [pair.report(device) for device in devices]
-        # Against its own sum, so that every coordinate stays possible.
-        shift = -12 * pair.plan.amplitude * np.sign(reports[7].sums)
+        part = choose_part(bytes.fromhex(reports[7].sketch_id), 3)
+        its = [each for each in reports if choose_part(bytes.fromhex(each.sketch_id), 3) == part]
+        exact = np.sum([each.sums for each in its], axis=0)
+        # To the other side, where all its records could be.
+        shift = -exact - np.sign(exact) * int(1.9 * len(its) * pair.plan.amplitude)
         reports[7].message = pair.shift(devices[7], reports[7], shift)
         await pair.upload(*reports)
         pair.end_slot()
 
         await pair.work()
 
-        part = choose_part(bytes.fromhex(reports[7].sketch_id), 3)
         batches = await pair.batches()
         assert [each.flags for each in batches if each.part == part] == [["inconsistent"]]
         assert {each.standing for each in batches if each.part != part} == {"counted"}
