@@ -33,6 +33,7 @@ _SIZES, _QUICK_SIZES = (100_000, 1_000_000, 10_000_000), (100_000,)
 _RUNS, _QUICK_RUNS = 3, 1
 _CHUNK = 1 << 20
 _SAMPLE = 1_000_000
+_WARM = 50_000
 
 Records = NDArray[np.float32]
 Fit = Callable[[Records, int], NDArray[np.float64]]
@@ -139,7 +140,12 @@ def measure_size(n_records: int, runs: int, n_threads: int) -> Iterator[Row]:
 
     with threadpool_limits(limits=n_threads), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seconds = measure_in_turn([make_work(m) for m in methods], runs, clock=time.process_time)
+        seconds = measure_in_turn(
+            [make_work(m) for m in methods],
+            runs,
+            clock=time.process_time,
+            warm_up=lambda i: methods[i].fit(records[:_WARM], 0),
+        )
         best = find_best(records)
         errors = {
             name: float(np.median([measure_inertia(records, fit) for fit in fits])) / best
@@ -169,10 +175,15 @@ def measure_size(n_records: int, runs: int, n_threads: int) -> Iterator[Row]:
             )
 
 
-def measure(quick: bool, sizes: tuple[int, ...] | None = None, n_threads: int = 1) -> Iterator[Row]:
+def measure(
+    quick: bool,
+    sizes: tuple[int, ...] | None = None,
+    n_threads: int = 1,
+    runs: int | None = None,
+) -> Iterator[Row]:
     """Yield the rows of each number of records."""
     for n_records in sizes or (_QUICK_SIZES if quick else _SIZES):
-        yield from measure_size(n_records, _QUICK_RUNS if quick else _RUNS, n_threads)
+        yield from measure_size(n_records, runs or (_QUICK_RUNS if quick else _RUNS), n_threads)
 
 
 def main() -> None:
@@ -185,10 +196,12 @@ def main() -> None:
         metavar="N",
         help="numbers of records; default: 100000 1000000 10000000, and the first with --quick",
     )
+    parser.add_argument("--runs", type=read_count, help="default: 3, and 1 with --quick")
     parser.add_argument("--threads", type=read_count, default=1, help="default: 1")
     options = parser.parse_args()
     sizes = tuple(options.records) if options.records else None
-    print_rows(measure(options.quick, sizes, options.threads), as_json=options.json)
+    rows = measure(options.quick, sizes, options.threads, options.runs)
+    print_rows(rows, as_json=options.json)
 
 
 if __name__ == "__main__":
