@@ -47,6 +47,9 @@ _LEAST_OCTAVES_BESIDE_ZEROS = 3.0
 HEAVY_SHARE = 0.35
 """Share of the variance in far values from which a linear scale is given up: small counts have up
 to 0.3, where it is the better one."""
+_LIKELY_SHARE = 0.3
+"""Mean of the share that is seen and the share that humps predict, from which a linear scale is
+given up too: noise hides the farthest values, so what is seen is too little."""
 _FAR_SPREADS, _HARMLESS_SPREADS = 3.0, 6.0
 """Values are far from here on; heavy tails that end before the second cost k-means little."""
 CLEAR_STRENGTH = 2000.0
@@ -330,13 +333,15 @@ def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice, list[Fin
     resolution = _find_resolution(marginal, hull)
     edges = _edges_on(marginal, resolution)
     tail, _ = _measure_tail(marginal, hull, marginal.data_edges)
-    is_lighter = tail > HEAVY_SHARE and _measure_tail(marginal, hull, edges)[0] < tail / 2.0
     has_sign = _has_sign(marginal, hull)
     can_hide = marginal.strength < CLEAR_STRENGTH
-    if not is_lighter and not has_sign and not can_hide:
+    if not tail and not has_sign and not can_hide:
         return on_linear
     bent = fit(edges)
     is_better = explains_more(plain, bent, exponent)
+    likely = (tail + predict_tail(bent, resolution)) / 2.0 if tail else 0.0
+    is_heavy = tail > HEAVY_SHARE or likely > _LIKELY_SHARE
+    is_lighter = is_heavy and _measure_tail(marginal, hull, edges)[0] < tail / 2.0
     if is_lighter:
         # Far clusters on both sides of zero are no reason for octaves; long tails are.
         is_chosen = has_sign or is_better

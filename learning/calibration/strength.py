@@ -17,7 +17,7 @@ LEAST_REPORTED: Final = 200.0
 """Least x of reports: from here on ``python -m benchmarks.reported_pilots`` found all spreads
 within a factor of 2.2, or 2.5 in two bins; at 160 it was wrong by 16 once in 80 columns."""
 _SURE_STRENGTH = 500.0
-_EXCESS = ((25_000.0, 1.02), (2_000.0, 1.11), (-math.inf, 1.15))
+_EXCESS = ((5_000.0, 1.02), (2_000.0, 1.11), (-math.inf, 1.15))
 _TAIL_EXCESS = 4.0
 _LEAST_SHARE, _LARGEST_SHARE = 0.1, 0.25
 # The more noise, the fewer and wider bins: noise of a wide block grows with its number of bins.
