@@ -1,7 +1,7 @@
 """Two studies without any knowledge of the records, against one with bounds and scale known.
 
-Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--ways NAMES]
-[--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise under pure
+Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--budgets NAMES]
+[--ways NAMES] [--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise under pure
 epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main study:
 
 * ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
@@ -389,6 +389,7 @@ def main() -> int:
     parser.add_argument(
         "--ways", metavar="NAMES", help=f"beside {WAYS[0]}: of {','.join(WAYS[1:])}"
     )
+    parser.add_argument("--budgets", metavar="NAMES", help=f"of {','.join(BUDGETS)}")
     parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
     parser.add_argument("--runs", type=read_count, default=RUNS, help="seeds (default: 10)")
     options = parser.parse_args()
@@ -398,7 +399,8 @@ def main() -> int:
         names = tuple(options.sets.split(",")) if options.sets else tuple(SETS)
         seeds = range(options.first_seed, options.first_seed + options.runs)
         ways = (WAYS[0], *options.ways.split(",")) if options.ways else WAYS
-        rows = measure_sets(names, seeds, BUDGETS, ways)
+        budgets = options.budgets.split(",") if options.budgets else BUDGETS
+        rows = measure_sets(names, seeds, {words: BUDGETS[words] for words in budgets}, ways)
     print_rows(rows, as_json=options.json)
     return 0
 
