@@ -1,11 +1,12 @@
 """Two studies without any knowledge of the records, against one with bounds and scale known.
 
 Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--budgets NAMES]
-[--ways NAMES] [--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise under pure
-epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main study:
+[--ways NAMES] [--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise
+under pure epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main
+study:
 
 * ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
-* ``pilot``: a histogram of the first tenth (up to a quarter, where noise is strong) of the records
+* ``pilot``: a histogram of the first tenth to quarter of the records, by the strength of the pilot,
   with the whole epsilon, without bounds; the main study has the others, and the whole epsilon too.
 * ``share``: a histogram of all records with as large a share of epsilon; the main study has the
   rest.

@@ -16,8 +16,7 @@ from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
 from analyst.planning.pilots import describe_doubt
 from analyst.planning.spec import format_window, list_fields, quote
-from learning.calibration.columns import CLEAR_STRENGTH
-from learning.calibration.strength import bound_excess
+from learning.calibration.strength import CLEAR_STRENGTH, bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice
 from learning.planning.outline import StudyOutline

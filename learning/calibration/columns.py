@@ -11,6 +11,7 @@ import numpy as np
 
 from learning.calibration.hull import FALSE_ALARM, Hull, find_hull
 from learning.calibration.humps import Humps, fit_humps
+from learning.calibration.strength import CLEAR_STRENGTH
 from learning.estimate.histogram import Floats, Marginal, estimate_quantiles
 from learning.estimate.reports import ReportedMarginal
 from shared.core.logarithm import compress, expand
@@ -52,9 +53,6 @@ _LIKELY_SHARE = 0.3
 given up too: noise hides the farthest values, so what is seen is too little."""
 _FAR_SPREADS, _HARMLESS_SPREADS = 3.0, 6.0
 """Values are far from here on; heavy tails that end before the second cost k-means little."""
-CLEAR_STRENGTH = 2000.0
-"""x of a pilot that shows long tails: those of ``pareto`` in ``python -m benchmarks.calibration``
-show at 3,300, and stay hidden at 670."""
 _HIDDEN_SHARE = 0.25
 """Share of the variance in expected far values from which a weaker pilot is doubted."""
 _TAIL_PARTS = 4000

@@ -17,9 +17,12 @@ LEAST_REPORTED: Final = 200.0
 """Least x of reports: from here on ``python -m benchmarks.reported_pilots`` found all spreads
 within a factor of 2.2, or 2.5 in two bins; at 160 it was wrong by 16 once in 80 columns."""
 _SURE_STRENGTH = 500.0
+CLEAR_STRENGTH: Final = 2000.0
+"""x of a pilot that shows long tails: those of ``pareto`` in ``python -m benchmarks.calibration``
+show at 3,300, and stay hidden at 670."""
 _EXCESS = ((5_000.0, 1.02), (2_000.0, 1.11), (-math.inf, 1.15))
 _TAIL_EXCESS = 4.0
-_LEAST_SHARE, _LARGEST_SHARE = 0.1, 0.25
+_LEAST_SHARE, _CHEAP_SHARE, _LARGEST_SHARE = 0.1, 0.2, 0.25
 # The more noise, the fewer and wider bins: noise of a wide block grows with its number of bins.
 _BINS_LOG2 = ((1000.0, 10), (300.0, 9), (0.0, 8))
 
@@ -148,7 +151,10 @@ def choose_share(whole: float) -> float:
     """Choose the pilot's share of the records, or of epsilon, by the strength of all of them.
 
     The share that brings the pilot to x = 500, from 10 to 25 %: what is taken from the main study
-    costs it little, and a weaker pilot can fail.
+    costs it little, and a weaker pilot can fail. Where up to 20 % bring it to x = 2000, it is that
+    share, because long tails show from there on.
     """
+    if _CHEAP_SHARE * whole >= CLEAR_STRENGTH:
+        return max(_LEAST_SHARE, CLEAR_STRENGTH / whole)
     wanted = _SURE_STRENGTH / whole if whole > 0 else math.inf
     return min(_LARGEST_SHARE, max(_LEAST_SHARE, wanted))
