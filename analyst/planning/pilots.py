@@ -11,6 +11,7 @@ from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
 from analyst.planning.spec import format_dimension, format_window, quote
 from learning.calibration.strength import (
+    CLEAR_STRENGTH,
     LEAST_REPORTED,
     LEAST_STRENGTH,
     Refusal,
@@ -169,6 +170,13 @@ class Pilot:
                 f"a sketch carries {carried} of {len(spec.dimensions)} dimensions, because "
                 f"{outline.n_sketches:,} sketches would otherwise add as much noise each"
             )
+        has_log = any(each.transform is not None for each in spec.dimensions)
+        if has_log and self.least_strength <= self.strength < CLEAR_STRENGTH:
+            needed = round_up(math.ceil(outline.n_records * CLEAR_STRENGTH / self.strength))
+            yield (
+                f"values far from the others may hide in its noise: from strength "
+                f"{CLEAR_STRENGTH:,.0f} on they show, for which {needed:,} records would do"
+            )
         yield from self._describe_reach()
         if outline.delta and not spec.delta:
             yield f"{spec.mechanism} noise is better here without the delta: it is left out"
@@ -232,8 +240,8 @@ def describe_doubt(window: WindowRule) -> str:
 def plan_pilot(outline: PilotOutline) -> Pilot:
     """Plan a pilot: bins, dimensions in a sketch, and noise by its strength.
 
-    On the same records it takes the share of epsilon that brings its strength to 500, from 10 to
-    25 %. It is not refused here: see :meth:`Pilot.require_strength`.
+    On the same records it takes the share of epsilon of
+    :func:`learning.calibration.strength.choose_share`. It is not refused here: see :meth:`Pilot.require_strength`.
 
     Raises
     ------

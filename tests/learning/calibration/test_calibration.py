@@ -120,6 +120,12 @@ def test_long_tails_go_on_the_logarithmic_scale_whether_counts_were_declared_or_
         assert column.lower >= 0.0
 
 
+def test_a_tail_that_noise_hides_in_part_is_judged_by_what_it_leads_to_expect() -> None:
+    sizes = np.ceil(8.0 * np.exp(0.9 * NORMAL))
+    marginal = draw_marginal(sizes, strength=2700.0, seed=0, resolution=1.0)
+    assert calibrate_column(marginal).resolution == 1.0
+
+
 def test_long_tails_on_both_sides_of_zero_go_on_a_scale_that_is_linear_amid_them() -> None:
     values = 40.0 * RNG.pareto(1.3, N) * np.where(RNG.random(N) < 0.5, -1.0, 1.0)
     column = calibrate_values(values, strength=30_000.0, seed=0)
@@ -149,6 +155,7 @@ def test_long_tails_that_stay_on_the_linear_scale_are_named() -> None:
     assert rare.codes == {"tail"}
     assert not calibrate_within(NORMAL, resolution=None, bounds=(-50.0, 50.0)).codes
     assert bound_excess(3000.0, has_tail=True) > 3.0 * bound_excess(3000.0)
+    assert bound_excess(1000.0) > bound_excess(3000.0) > bound_excess(6000.0)
 
 
 def test_tails_that_a_weak_pilot_cannot_exclude_are_named() -> None:
