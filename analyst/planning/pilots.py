@@ -241,7 +241,8 @@ def plan_pilot(outline: PilotOutline) -> Pilot:
     """Plan a pilot: bins, dimensions in a sketch, and noise by its strength.
 
     On the same records it takes the share of epsilon of
-    :func:`learning.calibration.strength.choose_share`. It is not refused here: see :meth:`Pilot.require_strength`.
+    :func:`learning.calibration.strength.choose_share`. It is not refused here: see
+    :meth:`Pilot.require_strength`.
 
     Raises
     ------

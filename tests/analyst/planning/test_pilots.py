@@ -243,7 +243,7 @@ def test_columns_alone_lead_to_centroids_within_the_budget(
     assert command.main(["sketch", *made, "-o", "third.sketch"]) == 2
     capsys.readouterr()
     decode = ["decode", "file", "main.sketch", "--plan", "main.toml", "-k", "2", "--json"]
-    # At epsilon 0.9, with fresh noise and frequencies, all of 300 runs were sound, and the largest error was 1.5 %.
+    # At epsilon 0.9 and with fresh noise all of 300 runs were sound, the largest error 1.5 %.
     assert command.main([*decode, "--within", "main.box.toml"]) == 0
     found = json.loads(capsys.readouterr().out)
     centroids = np.array(sorted(found["centroids"]))
