@@ -19,6 +19,7 @@ from learning.calibration.strength import (
     choose_share,
     judge_reports,
     judge_strength,
+    round_up_level,
 )
 from learning.estimate.reports import measure_reports
 from learning.planning.outline import HEADROOM, SECRET_HEADROOM
@@ -146,7 +147,7 @@ class Pilot:
         needed = f"{round_up(math.ceil(number * refusal.factor)):,} {counted}"
         ways = f"This would do: {needed}"
         if math.isfinite(refusal.epsilon_factor):
-            epsilon = _round_up(float(outline.epsilon) * refusal.epsilon_factor)
+            epsilon = round_up_level(float(outline.epsilon) * refusal.epsilon_factor)
             ways = f"Either of these would do: {needed}, or epsilon {epsilon:g}"
         raise PlanError(
             "Do not run this: the noise would hide the records of a dimension (strength "
@@ -382,9 +383,3 @@ def format_pilot(pilot: Pilot) -> str:
 
 def _or(chosen: int | None, default: int) -> int:
     return default if chosen is None else chosen
-
-
-def _round_up(value: float) -> float:
-    """Round up to two digits."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / step) * step:.2g}")

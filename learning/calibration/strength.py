@@ -158,3 +158,11 @@ def choose_share(whole: float) -> float:
         return max(_LEAST_SHARE, CLEAR_STRENGTH / whole)
     wanted = _SURE_STRENGTH / whole if whole > 0 else math.inf
     return min(_LARGEST_SHARE, max(_LEAST_SHARE, wanted))
+
+
+def round_up_level(value: float) -> float:
+    """Round a positive number up to two digits, for what would do; infinity stays."""
+    if math.isinf(value):
+        return value
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")

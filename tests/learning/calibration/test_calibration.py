@@ -241,7 +241,8 @@ def test_a_pilot_that_is_too_weak_is_refused_with_what_would_do() -> None:
     assert calibration.refusal is not None
     assert calibration.refusal.factor == pytest.approx(4.0)
     assert calibration.strength == pytest.approx(25.0)
-    assert "4 times" in describe_refusal(calibration.refusal)
+    words = describe_refusal(calibration.refusal, n_records=1000, epsilon=0.5)
+    assert "4,000 records or epsilon 2 would do" in words
     strong = draw_marginals(NORMAL[:, None], strength=101.0, seed=0)
     assert calibrate(strong, n_clusters=5).refusal is None
 
