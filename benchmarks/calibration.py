@@ -71,6 +71,8 @@ WAYS = ("oracle", "pilot", "share", "x4", "/4")
 _REFERENCE = "kmeans++ n_init=10"
 _TARGET_SSE = 1.1
 _OCTAVES = 40.0
+_DOUBTED = frozenset(("tail", "hidden", "unplaced", "narrow", "weak"))
+"""Findings for which ``sfumato plan refine`` widens its band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +208,7 @@ def _run_pilot(
     full = np.tile([column.centre for column in found.columns], (records.n_clusters, 1))
     full[:, study.columns] = _decode(study, others, records.n_clusters, left, seed)
     band = _advise(len(others), len(study.columns), records.n_clusters, left).band
-    has_tail = any(column.codes & {"tail", "hidden", "unplaced"} for column in found.kept)
+    has_tail = any(column.codes & _DOUBTED for column in found.kept)
     highest = band.high * bound_excess(found.strength, has_tail=has_tail)
     rarest = records.smallest_share
     is_rare = rarest is not None and found.unseen_share > rarest

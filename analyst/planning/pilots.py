@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from analyst.planning.catalogue import find_narrow_range
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
 from analyst.planning.spec import format_dimension, format_window, quote
@@ -209,6 +210,13 @@ class Pilot:
                 reach.setdefault(each.upper, []).append(each.name)
         for upper, names in reach.items():
             yield f"sees values up to {upper:.3g} on both sides of zero: {', '.join(names)}"
+        for each in self.spec.dimensions:
+            usual = None if each.is_categorical else find_narrow_range(each.name, each.unit)
+            if usual is not None and each.transform is None and each.bounds == usual:
+                yield (
+                    f"sees {each.name} from {usual[0]:g} to {usual[1]:g}, around the usual range "
+                    f"of such a sensor: for another, write {each.name}:{each.unit}:LOWER..UPPER"
+                )
         if reach:
             yield (
                 "where values are larger, or large and close together such as times, give bounds: "

@@ -153,7 +153,7 @@ class Refinement:
     def band(self) -> QualityBand:
         """The expected quality; wider than with known bounds, for a pilot errs."""
         band = self.candidate.band
-        has_tail = bool(self.tails or self.hidden_tails)
+        has_tail = bool(self.tails or self.hidden_tails or self.guesses)
         excess = bound_excess(self.calibration.strength, has_tail=has_tail)
         return replace(band, high=band.high * excess)
 
@@ -166,6 +166,11 @@ class Refinement:
     def hidden_tails(self) -> tuple[str, ...]:
         """The kept numbers of which the pilot cannot exclude harmful far values."""
         return self._list_found("hidden", "unplaced")
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """The kept numbers whose spread the pilot does not show."""
+        return self._list_found("narrow", "weak")
 
     def _list_found(self, *codes: str) -> tuple[str, ...]:
         return tuple(
@@ -228,7 +233,7 @@ class Refinement:
             f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
             "allows for the errors of the pilot."
         )
-        if not self.meets_target and not self.tails and not self.hidden_tails:
+        if not (self.meets_target or self.tails or self.hidden_tails or self.guesses):
             yield (
                 f"Doubt: relative SSE {self.main.target_sse:g} is not assured; more records, a "
                 "larger epsilon or fewer clusters would do."
@@ -268,6 +273,14 @@ class Refinement:
                 f"of them. To have it, {fix}."
             )
 
+        for column in self.calibration.columns:
+            if column.name in self.guesses:
+                code = "narrow" if "narrow" in column.codes else "weak"
+                yield (
+                    f"Doubt: relative SSE {self.main.target_sse:g} is not assured, because the "
+                    f"scale of {column.name} is a guess: "
+                    f"{column.findings[column.codes.index(code)]}."
+                )
         if self.hidden_tails:
             factor = CLEAR_STRENGTH / self.calibration.strength
             yield (

@@ -27,6 +27,8 @@ to 0.3, where it is the better one."""
 _LIKELY_SHARE = 0.3
 """Mean of the share that is seen and the share that humps predict, from which a linear scale is
 given up too: noise hides the farthest values, so what is seen is too little."""
+_SHARP_STRENGTH = 5000.0
+"""x of a pilot that shows tails as they are: what is seen of them is then enough."""
 _FAR_SPREADS, _HARMLESS_SPREADS = 3.0, 6.0
 """Values are far from here on; heavy tails that end before the second cost k-means little."""
 _HIDDEN_SHARE = 0.25
@@ -100,7 +102,8 @@ def choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice, float]:
         return on_linear
     bent = fit(edges)
     is_better = explains_more(plain, bent, exponent)
-    likely = (tail + _predict_tail(bent, resolution)) / 2.0 if tail else 0.0
+    can_be_longer = tail > 0.0 and marginal.strength < _SHARP_STRENGTH
+    likely = (tail + _predict_tail(bent, resolution)) / 2.0 if can_be_longer else 0.0
     is_heavy = tail > _HEAVY_SHARE or likely > _LIKELY_SHARE
     is_lighter = is_heavy and _measure_tail(marginal, hull, edges)[0] < tail / 2.0
     if is_lighter:

@@ -21,7 +21,8 @@ _SENTENCES = {
     "outside": "{share:.0%} of the values lie outside the pilot's bounds, where it "
     "cannot tell them apart: run a pilot with bounds that hold them, NAME:UNIT:LOWER..UPPER",
     "beyond": "{share:.0%} of the values lie outside the pilot's bounds",
-    "constant": "all values lie between {lower:.4g} and {upper:.4g}: left out as a constant",
+    "constant": "all values lie between {lower:.4g} and {upper:.4g}, which this pilot cannot tell "
+    "apart: left out as a constant (if they vary, a pilot with these bounds would show it)",
     "narrow": "nearly all values lie in one or two bins, so the spread is a guess: a second pilot "
     "with bounds {lower:.4g} and {upper:.4g} would show it",
     "flag": "two values, near {lower:.4g} and {upper:.4g}, hold nearly all records, {share:.0%} of "

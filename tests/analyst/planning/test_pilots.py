@@ -94,6 +94,17 @@ def test_a_column_far_from_zero_is_counted_between_its_bounds() -> None:
     assert (taken.unit, taken.bounds, taken.transform) == ("s", (-1.5e9, 2e9), None)
 
 
+def test_a_sensor_that_is_known_to_vary_little_is_counted_around_its_usual_range() -> None:
+    pressure, inside, other = parse_columns(["pressure:hPa,room temperature:K,load:hPa"])
+    assert (pressure.bounds, pressure.transform) == ((-90.0, 1680.0), None)
+    assert inside.transform is None
+    assert other.transform is not None
+    planned = plan_pilot(outline(dimensions=(pressure,)))
+    assert any("sees pressure from -90 to 1680, around" in text for text in planned.describe())
+    (bounded,) = parse_columns(["pressure:hPa:900..1100"])
+    assert bounded.bounds == (900.0, 1100.0)
+
+
 @pytest.mark.parametrize(
     "text", ["", ":kW", "a:b:c", "a:b:count:d", "a,a", "a:b:1..x", "a:b:1..2..3", "a:levels=x:1..2"]
 )
@@ -380,6 +391,9 @@ def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file
     hidden, wide = refine_with("hidden")
     assert "far values of load may hide in the pilot's noise" in hidden
     assert "4 times the records or the epsilon" in hidden
+    assert wide == pytest.approx(4.0 * high)
+    narrow, wide = refine_with("narrow")
+    assert "is not assured, because the scale of load is a guess: far values." in narrow
     assert wide == pytest.approx(4.0 * high)
     bent, _ = refine_with("log", resolution=1.0)
     assert "On the logarithmic scale: load. The relative SSE is meant on that scale" in bent
