@@ -83,7 +83,7 @@ def test_a_weak_pilot_is_refused_and_told_what_would_do() -> None:
     assert found.refusal is not None
     assert found.refusal.are_reports
     words = describe_refusal(found.refusal, n_records=4000, epsilon=1.0)
-    assert "9,200 reports or epsilon 2 would do" in words
+    assert "9,400 reports or epsilon 2 would do" in words
     # Both are true, and little less is not enough.
     strength, reach = found.strength, predict_reach(1.0)
     assert strength * math.sqrt(found.refusal.factor) == pytest.approx(LEAST_REPORTED)
