@@ -252,6 +252,13 @@ class Refinement:
                     "and no cluster is searched for there: to see them, run a pilot with bounds "
                     "that hold them, NAME:UNIT:LOWER..UPPER."
                 )
+            if column.is_kept and "apart" in column.codes:
+                yield (
+                    f"Warning: in {column.name} {column.findings[column.codes.index('apart')]}. If "
+                    "they stand for missing values, or a device has made them up, the main study "
+                    "needs another scale: clean the records, exclude the device, or run a pilot "
+                    "with bounds that leave them out, NAME:UNIT:LOWER..UPPER."
+                )
         yield from self._describe_missing()
         yield self.describe_cost()
 

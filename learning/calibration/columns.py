@@ -34,6 +34,7 @@ FindingCode = Literal[
     "tail",
     "hidden",
     "unplaced",
+    "apart",
 ]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
 
@@ -42,6 +43,8 @@ _UNPLACED_SHARE = 0.05
 _HUMP_REACH = 4.0
 _NARROW_SPREADS = 6.0
 _FLAG_SHARE = 0.03
+_APART_SHARE, _APART_WITHIN = 0.2, 0.02
+"""Largest share of values far from all others, and of the variance that the two groups have."""
 _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
 _ONE_SIGN = 0.01
@@ -136,7 +139,7 @@ def calibrate_column(marginal: Marginal) -> Column:
         moments = _spread_evenly(view, unplaced)
     is_constant = is_narrow and not unplaced and marginal.deviation < _CONSTANT_DEVIATION
     if not is_narrow and not hull.is_weak:
-        findings += _find_flag(marginal, hull)
+        findings += _find_flag(marginal, hull) or _find_apart(marginal, view, hull)
     return make_column(
         marginal,
         view,
@@ -253,6 +256,32 @@ def _find_flag(marginal: Marginal, hull: Hull) -> list[Finding]:
         has_zero = edges[heavy] <= 0.0 <= edges[heavy + 1]
         ends.append(0.0 if has_zero else float(edges[heavy] + edges[heavy + 1]) / 2.0)
     return [Finding(code="flag", share=share, lower=ends[0], upper=ends[1])]
+
+
+def _find_apart(marginal: Marginal, view: View, hull: Hull) -> list[Finding]:
+    """Find a group of values so far from the others that these look like one value beside it."""
+    shares = marginal.bins[hull.first : hull.stop] / marginal.n_present
+    edges = edges_on(marginal, view.resolution)[hull.first : hull.stop + 1]
+    centres = (edges[1:] + edges[:-1]) / 2.0
+    total, mean = float(shares.sum()), float(shares @ centres) / float(shares.sum())
+    variance = float(shares @ (centres - mean) ** 2) / total
+    left = np.cumsum(shares)[:-1] / total
+    noise = SEEN * marginal.deviation * np.sqrt(np.arange(1, shares.size)) / total
+    is_split = (left > noise) & (1.0 - left > noise[::-1])
+    if variance <= 0.0 or not is_split.any():
+        return []
+    moved = np.cumsum(shares * (centres - mean))[:-1] / total
+    between = np.where(is_split, moved**2 / np.where(is_split, left * (1.0 - left), 1.0), 0.0)
+    split = int(np.argmax(between))
+    share = float(min(left[split], 1.0 - left[split]))
+    if share > _APART_SHARE or between[split] < (1.0 - _APART_WITHIN) * variance:
+        return []
+    stop = hull.first + split + 1
+    is_low = left[split] < 1.0 / 2.0
+    group = slice(hull.first, stop) if is_low else slice(stop, hull.stop)
+    heavy = group.start + int(np.argmax(marginal.bins[group]))
+    ends = marginal.data_edges[[heavy, heavy + 1]]
+    return [Finding(code="apart", share=share, lower=float(ends[0]), upper=float(ends[1]))]
 
 
 def _describe_tail(marginal: Marginal, view: View, hull: Hull, hidden: float) -> list[Finding]:

@@ -33,6 +33,8 @@ _SENTENCES = {
     "tail": "few far values, within {lower:.4g} and {upper:.4g}, hold {share:.0%} of the variance",
     "hidden": "far values may hide in the pilot's noise: long tails fit what it shows as well as "
     "none, and would hold about {share:.0%} of the variance",
+    "apart": "{share:.0%} of the values, many of them between {lower:.4g} and {upper:.4g}, lie so "
+    "far from the others that these look like one value",
     "unplaced": "{share:.0%} of the values lie where the pilot's noise hides them, so bounds and "
     "scale are a guess: more records or epsilon for the pilot would show them",
 }

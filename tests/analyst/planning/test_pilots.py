@@ -392,6 +392,9 @@ def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file
     assert "far values of load may hide in the pilot's noise" in hidden
     assert "4 times the records or the epsilon" in hidden
     assert wide == pytest.approx(4.0 * high)
+    apart, wide = refine_with("apart")
+    assert "Warning: in load far values. If they stand for missing values" in apart
+    assert wide == pytest.approx(high)
     narrow, wide = refine_with("narrow")
     assert "is not assured, because the scale of load is a guess: far values." in narrow
     assert wide == pytest.approx(4.0 * high)

@@ -227,6 +227,27 @@ def test_records_outside_linear_bounds_are_named_and_the_column_left_out() -> No
     assert "beyond" in calibrate_column(half).codes
 
 
+@pytest.mark.parametrize("strength", [3000.0, 30_000.0])
+@pytest.mark.parametrize("far", [-9999.0, 1e6])
+def test_codes_for_missing_values_and_lies_of_a_device_are_named(
+    far: float, strength: float
+) -> None:
+    """One device of twenty lies, or a twentieth of the values are codes."""
+    values = np.where(np.arange(N) % 20 == 0, far, 20.0 + 5.0 * NORMAL)
+    (finding,) = (
+        each
+        for each in calibrate_values(values, strength=strength).findings
+        if each.code == "apart"
+    )
+    assert finding.share == pytest.approx(0.05, abs=0.02)
+    assert finding.lower is not None
+    assert finding.upper is not None
+    assert finding.lower <= far <= finding.upper
+    assert "look like one value" in describe_finding(finding)
+    for plain in (NORMAL, np.where(np.arange(N) % 20 == 0, NORMAL + 15.0, NORMAL)):
+        assert "apart" not in calibrate_values(plain, strength=strength).codes
+
+
 def test_missing_values_are_named_and_do_not_count() -> None:
     values = np.where(RNG.random(N) < 0.2, np.nan, NORMAL)
     column = calibrate_values(values)
