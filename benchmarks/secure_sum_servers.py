@@ -38,7 +38,7 @@ from shared.plan import (
 from shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
 from shared.sharing.masks import read_masked
 from shared.system import SystemSource
-from shared.wire import decode_message, device_id_of
+from shared.wire import decode_message, decode_payload, device_id_of
 from shared.wire.message import encode_header
 from shared.wire.summing import MOST_HEADERS, CommitRequest, ReportsRequest, SumAnswer
 from simulator.batches import make_local_twin
@@ -290,7 +290,11 @@ def _measure_error(database: Path, plan: SketchPlan, sent: FleetReport) -> float
     """
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT sums FROM batches WHERE sums IS NOT NULL").fetchall()
-    total = np.sum([np.frombuffer(row[0], dtype="<i8") for row in rows], axis=0)
+    sums = [
+        decode_payload(row[0], width=plan.payload_width, n_coordinates=plan.n_coordinates)
+        for row in rows
+    ]
+    total = np.sum(sums, axis=0)
     error = (total - np.array(sent.sums)).astype(np.float64)
     return float(np.sqrt(np.mean(error**2) / (len(rows) * plan.released_variance)))
 

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-import helper.batches
 from helper.app import create_app, hash_key
 from helper.tables import leader_keys, write
 from shared.privacy import RandomSource
 from shared.sharing.batches import compute_members, compute_report
+from shared.sharing.masks import expand_mask
 from shared.system import SystemSource
 from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest
 from tests.helper.conftest import World
@@ -36,16 +36,13 @@ def test_noise_is_drawn_before_any_mask_is_expanded(
 ) -> None:
     """Else the time of a draw could tell something of the masks."""
     notes: list[str] = []
-    expand = helper.batches.expand_mask
 
     def note(*arguments: Any, **options: Any) -> Any:
         notes.append("mask")
-        return expand(*arguments, **options)
+        return expand_mask(*arguments, **options)
 
-    monkeypatch.setattr(helper.batches, "expand_mask", note)
-    world = World(
-        folder=tmp_path, address=str(tmp_path / "helper.db"), source=WatchedSource(notes)
-    )
+    monkeypatch.setattr("helper.batches.expand_mask", note)
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"), source=WatchedSource(notes))
     reports = world.reports(3)
     world.check(reports)
     notes.clear()
