@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from aggregator.api import (
+    advice,
     alarms,
     analyses,
     decodes,
@@ -70,6 +71,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         sketches,
         studies,
         plans,
+        advice,
         tokens,
         devices,
         snapshots,
