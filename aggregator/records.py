@@ -46,6 +46,9 @@ AuditAction = Literal[
     "alarm.remove",
     "device.exclude",
     "device.revoke",
+    "batch.open",
+    "batch.admit",
+    "batch.set-aside",
 ]
 LOCAL_ACTOR = "local"
 """The actor of a command on the database itself, without a key."""
@@ -286,6 +289,9 @@ class SketchRecord:
         The block of features in the payload; 0 where a sketch carries all of them.
     header, signature
         The signed bytes and the device's signature, so that a second party can verify them.
+    state, batch_id
+        Under a secure sum: a :class:`~aggregator.batch_records.ReportState`, and its batch.
+        Otherwise ``stored`` or ``excluded``, and None.
     """
 
     sketch_id: bytes
@@ -302,6 +308,7 @@ class SketchRecord:
     received: float
     block: int = 0
     state: str = "stored"
+    batch_id: bytes | None = None
 
     @classmethod
     def of(cls, message: SketchMessage, *, received: float) -> SketchRecord:
@@ -426,6 +433,9 @@ class SnapshotRecord:
         As in :class:`SketchTotals`, int64, little-endian.
     devices
         As in :class:`SketchTotals`.
+    batches, n_waiting
+        Under a secure sum: the identities of its batches, 32 bytes each, and the number of batches
+        of the selection that were not counted.
     """
 
     snapshot_id: bytes
@@ -448,6 +458,8 @@ class SnapshotRecord:
     created: float
     n_records_error: float = 0.0
     devices: bytes = b""
+    batches: bytes = b""
+    n_waiting: int = 0
 
     @property
     def totals(self) -> Totals:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from analyst.planning.bands import UNIT_WORDS
+from analyst.planning.trust import Fleet
 from learning.planning.candidates import Candidate
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import Advice
@@ -39,6 +40,8 @@ class Answers:
         Whether the outline's number of clusters is an answer, not a guess.
     usual_spreads
         The spread of all records, by the name of each dimension whose scale follows from it.
+    fleet
+        The batches of a secure sum; None where each device adds its noise.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -49,9 +52,12 @@ class Answers:
     n_windows: int = 1
     knows_clusters: bool = True
     usual_spreads: Mapping[str, float] = field(default_factory=dict)
+    fleet: Fleet | None = None
 
 
-def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -> dict[str, str]:
+def list_fields(
+    outline: StudyOutline, best: Candidate, *, n_windows: int = 1, fleet: Fleet | None = None
+) -> dict[str, str]:
     """List the fields that a candidate decides: names, and values as TOML.
 
     Fields that its kind of release forbids, or whose default it needs, are left out.
@@ -62,9 +68,17 @@ def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -
         The study, and the candidate.
     n_windows
         The sketches of one device.
+    fleet
+        The batches of a secure sum.
     """
     decided = list_decided(outline, best, n_windows=n_windows)
-    return {name: _format_value(value) for name, value in decided.items()}
+    fields = {name: _format_value(value) for name, value in decided.items()}
+    if best.is_summed and fleet is not None:
+        release = {"release": fields.pop("release"), "parts": str(fleet.parts)}
+        least = fleet.choose_least_reports(outline)
+        release |= {} if least is None else {"least_reports": str(least)}
+        fields = release | fields
+    return fields
 
 
 def format_spec(answers: Answers, advice: Advice) -> str:
@@ -79,7 +93,9 @@ def format_spec(answers: Answers, advice: Advice) -> str:
     beside = {
         "n_frequencies": advice.cluster_range.describe(),
         "epsilon": f"for {UNIT_WORDS[best.unit]}",
-        "release": "a noisy phase of the first record of each window",
+        "release": "a masked sum, to whose total two servers add noise"
+        if best.is_summed
+        else "a noisy phase of the first record of each window",
     }
     if not answers.knows_clusters:
         beside["most_clusters"] = "unknown; the most of the usual numbers that the target allows"
@@ -88,7 +104,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "",
         f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
     ]
-    for name, value in list_fields(answers.outline, best, n_windows=answers.n_windows).items():
+    fields = list_fields(answers.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
+    for name, value in fields.items():
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [

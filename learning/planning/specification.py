@@ -25,7 +25,7 @@ def list_decided(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) 
         The sketches of one device.
     """
     fields: dict[str, Any] = {}
-    if best.reports_phases:
+    if best.reports_phases or best.is_summed:
         fields["release"] = best.release
     if best.unit == "device":
         fields["unit"] = best.unit
@@ -55,7 +55,7 @@ def list_sizes(outline: StudyOutline, best: Candidate) -> dict[str, Any]:
     if best.reports_phases:
         return sizes
     if best.unit == "record":
-        if not outline.hides_presence:
+        if not (outline.hides_presence or best.is_summed):
             sizes["least_records"] = max(1, outline.n_records // outline.n_sketches // 10)
         sizes["max_records_per_person"] = "unknown"
     return sizes | {"most_records": outline.most_records}

@@ -84,6 +84,12 @@ class AnalysisService(Service):
                     request, accepted_slots=sorted(each["first_slot"] for each in accepted)
                 )
         plan = await self._plans.get(study)
+        if kind.needs_devices and plan.sum_release is not None:
+            raise DecodingError(
+                "cannot look at single devices: with a secure sum no server has the sums of one",
+                field="kind",
+                fix="see `sfumato batch suspects` for parts that differ from the rest",
+            )
         selections = kind.select(plan, request, slots)
         frozen = await self._snapshots.freeze(
             study_id, selections, unshared=kind.find_shared(request)

@@ -420,7 +420,7 @@ function show(study, signal) {
         ]),
       ),
       h("p", { class: "note" }, "The height is the size of the difference from the windows since the last change: by how many of the plan's scales every record would have to shift to look like this. Hold the pointer over a bar, or open the table at the end, for the figures."),
-      h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result, study, signal), result.change_points.length > 0 && h("p", { class: "note" }, "Accept a change that is known, such as a season or a new filter: it is no alarm any more, and later windows are compared with what came with it, for everybody and in scheduled timelines.")),
+      h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result, study, signal), result.change_points.length > 0 && h("p", { class: "note how-to" }, "Accept a change that is known, such as a season or a new filter: it is no alarm any more, and later windows are compared with what came with it, for everybody and in scheduled timelines.")),
       windows.length > 1 && brush.node,
       h("h3", {}, "The clusters, window by window"),
       h("p", { class: "note" }, "Bands are one standard error. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows where noise forbids an estimate are left out."),

@@ -69,7 +69,7 @@ function show(found, asked, fill) {
       "div",
       { class: `verdict ${tone}`, role: "status" },
       h("p", { class: "headline" }, `${words}: ${found.band.statement}.`),
-      h("p", {}, `1 is k-means on the raw records. ${found.clusters[0].toUpperCase()}${found.clusters.slice(1)}. Signal to noise of all sketches together: ${rounded(found.snr)}. A sketch has ${whole(found.sketch_bytes)} bytes.`),
+      h("p", {}, `1 is k-means on the raw records. It supports ${found.clusters}. Signal to noise of all sketches together: ${rounded(found.snr)}. A sketch has ${whole(found.sketch_bytes)} bytes.`),
     ),
     remedies.length > 0 && [h("h3", {}, "What would help, each by itself"), h("ul", {}, remedies.map((each) => h("li", {}, each)))],
     found.remedies && !remedies.length && h("p", {}, "None of more records, devices, epsilon or fewer clusters alone would help."),
