@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from aggregator.batch_records import BatchRecord, BatchState
 from aggregator.logs import describe_cause
@@ -194,6 +195,10 @@ class BatchOpener(Service):
         except SketchError as error:
             log.error("batch cannot go on", batch=name, reason=str(error))
             return error
+        except Exception as error:
+            # Or the worker would end, and with it all decodes.
+            log.error("batch failed", batch=name, exc_info=error)
+            return SketchError("the batch could not be opened", fix="see the worker's log")
         log.info("batch left", batch=name, state=state)
         return None
 
@@ -406,9 +411,7 @@ class BatchOpener(Service):
         if masked is None:
             total = plan.ring.centre(half)
         else:
-            zeros = np.zeros(plan.n_coordinates, dtype=np.int64)
-            noise = plan.mechanism.add_noise(zeros, self.source)
-            total = open_total(masked, half, noise, ring=plan.ring)
+            total = open_total(masked, half, self._draw_noise(plan), ring=plan.ring)
         await transaction.open_batch(
             leased.batch_id,
             sums=encode_payload(total, plan.payload_width),
@@ -416,6 +419,9 @@ class BatchOpener(Service):
             answer=_read_statement(data),
             now=self._clock.now(),
         )
+
+    def _draw_noise(self, plan: SketchPlan) -> NDArray[np.int64]:
+        return plan.mechanism.add_noise(np.zeros(plan.n_coordinates, dtype=np.int64), self.source)
 
     async def _sum_payloads(self, leased: Leased) -> Words:
         """Add up the masked words of a batch; its members are fixed, so they do not change."""

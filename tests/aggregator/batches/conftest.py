@@ -119,6 +119,7 @@ class Pair:
     helper: HelperWorld
     plan: SketchPlan
     study: bytes = b""
+    devices: list[Device] = field(default_factory=list)
 
     @property
     def clock(self) -> SteppedClock:
