@@ -30,8 +30,10 @@ from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
+    BatchError,
     HelperError,
     NotFoundError,
+    PlanNotAcceptedError,
     SketchError,
     StudyWithdrawnError,
     TransportError,
@@ -182,7 +184,7 @@ class BatchOpener(Service):
                 if state == "void":
                     state = await self._recover_or_void(leased, helper)
                 if state == "closing":
-                    state = await self._open(leased, helper)
+                    state = await self._open_or_void(leased, helper)
                 if state == "opened":
                     state = await self._acknowledge(leased, helper)
         except StudyWithdrawnError:
@@ -262,6 +264,15 @@ class BatchOpener(Service):
         return "opened"
 
     # Opening: the helper judges the reports, and answers for those that it accepts.
+
+    async def _open_or_void(self, leased: Leased, helper: HelperClient) -> BatchState:
+        """Open a batch; one that the helper never can answer for is void when it is too late."""
+        try:
+            return await self._open(leased, helper)
+        except (BatchError, NotFoundError, PlanNotAcceptedError):
+            if self._clock.now() < leased.batch.expires:
+                raise
+        return await self._recover_or_void(leased, helper)
 
     async def _open(self, leased: Leased, helper: HelperClient) -> BatchState:
         for is_last in (False, True):
