@@ -3,9 +3,18 @@
 They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
 """
 
+from analyst.estimators.candidates import CandidateKMeans
+from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.mixture import CompressiveMixture
 from analyst.estimators.pca import PrivatePCA
 
-__all__ = ["CompressiveKMeans", "CompressiveMixture", "GridKMeans", "PrivatePCA"]
+__all__ = [
+    "CandidateKMeans",
+    "CompressiveKMeans",
+    "CompressiveMixture",
+    "CoverKMeans",
+    "GridKMeans",
+    "PrivatePCA",
+]

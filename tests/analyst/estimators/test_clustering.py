@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 from analyst import estimators
-from analyst.estimators import GridKMeans
+from analyst.estimators import CandidateKMeans, CoverKMeans, GridKMeans
 from analyst.estimators.clustering import ClusteringEstimator
 from learning.clustering.methods.release import ClusterRelease
 from shared.errors import BudgetExceededError, ConfigError, PrivacyError, RecordError, SketchError
@@ -33,6 +33,9 @@ ESTIMATORS: dict[str, Any] = {
     "grid": GridKMeans,
     "grid alone": lambda *k, **given: GridKMeans(*k, n_rounds=0, **given),
     "grid published": GridKMeans.published,
+    "candidates": CandidateKMeans,
+    "candidates published": lambda *k, **given: CandidateKMeans.published(*k, n_swaps=2, **given),
+    "cover": lambda *k, **given: CoverKMeans(*k, **{"relation": "replace-one", **given}),
 }
 each = pytest.mark.parametrize("name", ESTIMATORS)
 
