@@ -167,7 +167,8 @@ def run_lloyd(recipe: Recipe, case: CoverCase) -> Floats:
 def run_one(recipe: Recipe, case: CoverCase) -> Floats:
     """One centre for all: the mean of the records."""
     del case
-    return recipe.records.mean(axis=0, keepdims=True)
+    mean: Floats = recipe.records.mean(axis=0, keepdims=True)
+    return mean
 
 
 METHODS: Mapping[str, Method] = {

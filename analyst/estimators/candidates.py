@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from analyst.estimators.clustering import ClusteringEstimator
+from analyst.estimators.clustering import ClusteringEstimator, Floats
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_whole
 from learning.clustering.methods.candidates import CandidateMethod
@@ -117,7 +117,8 @@ class CandidateKMeans(ClusteringEstimator):
         """Return the local search of Balcan et al., for comparison."""
         return cls(n_clusters, n_swaps=n_swaps, **parameters)
 
-    def _make_method(self) -> CandidateMethod:
+    def _make_method(self, lower: Floats, upper: Floats) -> CandidateMethod:
+        del lower, upper
         depth = (
             -1
             if self.depth is None

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from analyst.estimators.columns import Bounds, read_box, read_scales
-from analyst.estimators.contract import PrivateEstimator, absent
+from analyst.estimators.contract import PrivateEstimator, absent, describe_level
 from analyst.estimators.reading import (
     find_names,
     list_names,
@@ -96,7 +96,7 @@ class ClusteringEstimator(
         }
     )
 
-    def _make_method(self) -> Method:
+    def _make_method(self, lower: Floats, upper: Floats) -> Method:
         raise NotImplementedError
 
     # ---- fitting ----
@@ -268,7 +268,7 @@ class ClusteringEstimator(
     def _plan(self, n_records: int, names: Sequence[str]) -> _Plan:
         lower, upper = read_box(self.bounds, names)
         epsilon, delta = self._read_level()
-        method = self._make_method()
+        method = self._make_method(lower, upper)
         task = Task(
             n_records=self._count(n_records),
             n_dimensions=len(names),
@@ -337,6 +337,23 @@ class ClusteringEstimator(
         with np.errstate(over="ignore", invalid="ignore"):
             scaled: Floats = rows / self.metric_
         return scaled
+
+
+def describe_release(release: ClusterRelease) -> str:
+    """Describe in words what a release protects, and in how many rounds it was made."""
+    task = release.task
+    guarantee = PrivacyGuarantee(epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation)
+    changed = (
+        "in the values of one record; the number of records is public"
+        if task.is_counted
+        else "by the presence of one record; the number of records is secret"
+    )
+    n_rounds = len(release.answers)
+    return (
+        f"The release is {describe_level(guarantee)} differentially private: this compares two "
+        f"sets of records that differ {changed}. Method {release.method.name}, "
+        f"{n_rounds} {'round' if n_rounds == 1 else 'rounds'}."
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from analyst.estimators.clustering import ClusteringEstimator
+import numpy as np
+
+from analyst.estimators.clustering import ClusteringEstimator, Floats
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_number, read_whole
 from learning.clustering.methods.cover import CoverMethod
@@ -36,9 +39,9 @@ class CoverKMeans(ClusteringEstimator):
     scale
         Not used: the averages are of whole records.
     radius
-        Longest distance of a record from the centre of the bounds, in half widths of the bounds;
-        records further away are shortened. Public knowledge: the noise is in proportion to it.
-        None for the corner of the bounds, ``sqrt(d)``.
+        Longest distance of a record from the centre of the bounds, data units, where all columns
+        have equally wide bounds; records further away are shortened. Public knowledge: the noise is
+        in proportion to it. None for the corner of the bounds.
     n_projected
         Dimensions of the cover; None for half the logarithm of the number of records.
     cover_share, votes_share
@@ -132,14 +135,19 @@ class CoverKMeans(ClusteringEstimator):
         """Return the algorithm with its authors' constants, for comparison."""
         return cls(n_clusters, is_published=True, **parameters)
 
-    def _make_method(self) -> CoverMethod:
+    def _make_method(self, lower: Floats, upper: Floats) -> CoverMethod:
         radius = 0
         if self.radius is not None:
-            radius = int(read_number(self.radius, "radius") * STEPS)
-            if radius < 1:
+            half = (upper - lower) / 2.0
+            stated = float(read_number(self.radius, "radius"))
+            if not np.all(half == half[0]) or not stated > 0.0:
                 raise ConfigError(
-                    "must be a positive number of half widths", field="radius", fix="leave it out"
+                    "must be positive, and the bounds of all columns equally wide",
+                    field="radius",
+                    fix="leave it out, or state wider bounds for some columns",
                 )
+            corner = math.isqrt(half.size * STEPS * STEPS)
+            radius = min(max(1, math.floor(stated / float(half[0]) * STEPS)), corner)
         n_projected = 0
         if self.n_projected is not None:
             n_projected = read_whole(self.n_projected, "n_projected", most=64, fix="leave it out")

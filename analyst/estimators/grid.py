@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from analyst.estimators.clustering import ClusteringEstimator
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_whole
 from learning.clustering.methods.grid import GridMethod
+
+Floats = NDArray[np.float64]
 
 
 class GridKMeans(ClusteringEstimator):
@@ -121,7 +126,8 @@ class GridKMeans(ClusteringEstimator):
         """
         return cls(n_clusters, n_rounds=n_rounds, is_published=True, **parameters)
 
-    def _make_method(self) -> GridMethod:
+    def _make_method(self, lower: Floats, upper: Floats) -> GridMethod:
+        del lower, upper
         n_rounds = read_whole(self.n_rounds, "n_rounds", least=0, most=10, fix="use 1")
         if self.is_published:
             return GridMethod.published(n_rounds=n_rounds)

@@ -113,7 +113,9 @@ class CandidateMethod:
                 task, histogram, answer, task.n_clusters, make_rng(task, "votes")
             )
         if projection.is_identity:
-            radius = STEPS if self.n_swaps else choose_radius(task.scale or scale)
+            radius = (
+                STEPS if self.n_swaps else choose_radius(task.scale or scale, curator.next_round)
+            )
             ask_sums(records, task, curator, centres, self._law, radius)
             return
         around = np.rint(centres).astype(np.int64)
@@ -149,7 +151,9 @@ class CandidateMethod:
             )
         centroids = cluster_weighted(points, weights, n_clusters, rng)
         labels, _ = assign_weighted(points, weights, centroids)
-        return Clusters.of(centroids, np.bincount(labels, weights, minlength=n_clusters))
+        return Clusters.of(
+            centroids, np.bincount(labels, weights, minlength=n_clusters).astype(float)
+        )
 
     @property
     def _law(self) -> str:
@@ -158,9 +162,8 @@ class CandidateMethod:
     def _discover(self, places: Integers, half: int, task: Task, curator: Curator) -> Integers:
         """Ask for the cells of all levels; return the centres of live ones: shape ``(c, d')``."""
         depth = sum(each.name == "cells" for each in curator.rounds)
-        tree = _Quadtree(
-            half=half, shift=make_rng(task, "shift").integers(2 * half + 1, size=places.shape[1])
-        )
+        shift = make_rng(task, "shift").integers(2 * half + 1, size=places.shape[1])
+        tree = _Quadtree(half=half, shift=np.asarray(shift, dtype=np.int64))
         parents = np.zeros((1, places.shape[1]), dtype=np.int64)
         inside = np.zeros(len(places), dtype=np.int64)
         found: list[Integers] = []
@@ -242,12 +245,14 @@ class _Quadtree:
         d = places.shape[1]
         cells = (places + self.half + self.shift) * (1 << level) // self.width
         number = inside * (1 << d) + (cells & 1) @ (1 << np.arange(d))
-        return np.where(inside >= 0, number, -1)
+        child: Integers = np.where(inside >= 0, number, -1)
+        return child
 
     def find_centres(self, cells: Integers, level: int) -> Integers:
         """Return centres of cells, inside the cube of the places: shape ``(c, d)``."""
         centres = (2 * cells + 1) * self.width // (2 << level) - self.half - self.shift
-        return np.clip(centres, -self.half, self.half)
+        inside: Integers = np.clip(centres, -self.half, self.half)
+        return inside
 
 
 def _keep_live(counts: Integers, limit: float, n_dimensions: int) -> Integers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -392,15 +393,22 @@ def divide_concentrated(task: Task, name: str, n_rounds: int) -> tuple[Round, ..
             field="delta",
             fix='use less than one over the number of records, such as "1e-9", or noise="cube"',
         )
-    low, high = Fraction(0), task.epsilon + 1
-    for _ in range(60):
-        middle = (low + high) / 2
-        if convert_concentrated(middle, task.delta) <= task.epsilon:
-            low = middle
-        else:
-            high = middle
+    low = _find_concentrated(task.epsilon, task.delta)
     # Few digits, so that a design is short; rounded down.
     part = Fraction(int(low / n_rounds * (1 << 80)), 1 << 80)
     delta = task.delta / n_rounds
     epsilon = min(convert_concentrated(part, delta), task.epsilon)
     return (Round(name=name, epsilon=epsilon, delta=delta, rho=part),) * n_rounds
+
+
+@lru_cache(maxsize=64)
+def _find_concentrated(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Find the largest rho that converts to at most epsilon at delta, by bisection."""
+    low, high = Fraction(0), epsilon + 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        if convert_concentrated(middle, delta) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low

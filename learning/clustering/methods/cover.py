@@ -125,7 +125,7 @@ class CoverMethod:
         merged = cluster_weighted(found.centroids, found.shares, n_clusters, rng)
         squares = np.sum((found.centroids[:, None] - merged[None]) ** 2, axis=2)
         shares = np.bincount(np.argmin(squares, axis=1), found.shares, minlength=n_clusters)
-        return Clusters.of(merged, shares)
+        return Clusters.of(merged, shares.astype(np.float64))
 
     def _read(self, task: Task, values: Integers) -> tuple[Floats, Floats]:
         """Return centroids and masses from all that was released."""

@@ -41,6 +41,7 @@ from learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
+    make_noise,
     read_sums,
 )
 from learning.clustering.thinning import keep_cells, keep_mass
@@ -105,11 +106,17 @@ class GridMethod:
                 field="n_dimensions",
                 fix="use fewer columns, or the method tree or compressive",
             )
-        if not self.n_rounds:
-            return (Round(name="counts", epsilon=task.epsilon),)
-        rest = (1 - self.grid_share) / self.n_rounds
-        names = ["counts", *["sums"] * self.n_rounds]
-        return divide_pure(task, names, [self.grid_share, *[rest] * self.n_rounds])
+        rounds = self._divide(task)
+        _, sizes = self._design(task)
+        if task.n_clusters > math.prod(sizes):
+            raise ConfigError(
+                f"must be at most {math.prod(sizes)}, the cells that this noise leaves room for",
+                field="n_clusters",
+                fix="ask for fewer clusters, or use more records or a larger epsilon",
+            )
+        for planned in rounds[1:]:
+            make_noise(self.noise, planned, task, STEPS)
+        return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
@@ -122,8 +129,10 @@ class GridMethod:
             return
         found = self._cluster(task, answer, task.n_clusters, make_rng(task, self.name))
         centroids = found.centroids
-        radius = STEPS if self.is_published else choose_radius(task.scale or found.scale)
-        for planned in self.plan_rounds(task)[1:]:
+        radius = STEPS
+        if not self.is_published:
+            radius = choose_radius(task.scale or found.scale, curator.next_round)
+        for planned in self._divide(task)[1:]:
             answer = ask_sums(records, task, curator, centroids, self.noise, radius)
             centroids = self._read(task, planned, answer).centroids
 
@@ -132,7 +141,7 @@ class GridMethod:
     ) -> Clusters:
         """See ``Method``; another k than the task's is clustered from the grid alone."""
         if n_clusters == task.n_clusters and len(answers) > 1:
-            moved = self._read(task, self.plan_rounds(task)[len(answers) - 1], answers[-1])
+            moved = self._read(task, self._divide(task)[len(answers) - 1], answers[-1])
             return Clusters.of(moved.centroids, moved.masses)
         if not 1 <= n_clusters <= answers[0].values.size - 1:
             raise ConfigError(
@@ -143,12 +152,19 @@ class GridMethod:
         found = self._cluster(task, answers[0], n_clusters, rng)
         return Clusters.of(found.centroids, found.masses)
 
+    def _divide(self, task: Task) -> tuple[Round, ...]:
+        if not self.n_rounds:
+            return (Round(name="counts", epsilon=task.epsilon),)
+        rest = (1 - self.grid_share) / self.n_rounds
+        names = ["counts", *["sums"] * self.n_rounds]
+        return divide_pure(task, names, [self.grid_share, *[rest] * self.n_rounds])
+
     def _read(self, task: Task, planned: Round, answer: Answer) -> NoisyClusters:
         return read_sums(task, planned, answer, self.noise, is_shrunk=not self.is_published)
 
     def _design(self, task: Task) -> tuple[NoisyHistogram, tuple[int, ...]]:
         """Choose the cells, and calibrate the noise of their counts."""
-        planned = self.plan_rounds(task)[0]
+        planned = self._divide(task)[0]
         n_moved = count_records_moved(task.relation)
         base = task.n_records * float(planned.epsilon) / n_moved
         d = task.n_dimensions

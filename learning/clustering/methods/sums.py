@@ -27,7 +27,7 @@ from shared.core.quantise import STEPS
 from shared.errors import ConfigError
 from shared.privacy.cluster_sums import ClusterSums
 from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.mechanisms.cube import DiscreteCube
+from shared.privacy.mechanisms.cube import LEAST_SCALE, DiscreteCube
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 from shared.privacy.mechanisms.laplace import DiscreteLaplace
 from shared.privacy.samplers import RandomSource
@@ -145,11 +145,20 @@ def require_law(law: str) -> None:
         )
 
 
-def choose_radius(scale: float | None) -> int:
-    """Return where residuals are clipped: four spreads inside a cluster, at most half the box."""
+def choose_radius(scale: float | None, planned: Round) -> int:
+    """Return where residuals are clipped: four spreads inside a cluster, at most half the box.
+
+    Parameters
+    ----------
+    scale
+        Spread over half a width of the box; None for no clipping.
+    planned
+        The round that pays: below ten epsilon the grid of its noise would be too coarse.
+    """
     if scale is None:
         return STEPS
-    return max(1, min(STEPS, math.floor(_WIDTHS * scale * STEPS)))
+    least = math.ceil(LEAST_SCALE * planned.epsilon)
+    return min(STEPS, max(least, math.floor(_WIDTHS * scale * STEPS)))
 
 
 def find_nearest(steps: NDArray[np.int16], centroids: Integers) -> NDArray[np.intp]:

@@ -81,7 +81,9 @@ class KVariatesMethod:
     def find_local(self, task: Task) -> Fraction:
         """Return e0, rounded down: ``ln(1 + n tau (exp(epsilon / k) - 1))``."""
         pick = float(task.epsilon) / task.n_clusters
-        local = math.log1p(task.n_records * float(self.spread) * math.expm1(pick))
+        share = task.n_records * float(self.spread)
+        # Beyond a loss of 100 the missing 1 is less than the rounding down.
+        local = math.log1p(share * math.expm1(pick)) if pick < 100 else pick + math.log(share)
         return Fraction(local * (1 - 1e-12))
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:

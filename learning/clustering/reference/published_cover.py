@@ -212,9 +212,11 @@ def draw_noisy_average(
         direction = rng.normal(size=d)
         length = plan.projection.radius * rng.random() ** (1 / d)
         point = direction / np.linalg.norm(direction) * length
-        return np.rint(np.clip(point, -STEPS, STEPS) * FRACTION).astype(np.int64)
+        placed: Integers = np.rint(np.clip(point, -STEPS, STEPS) * FRACTION).astype(np.int64)
+        return placed
     mean = total * FRACTION // max(n_members, 1)
     moved = diameter * FRACTION / least + math.sqrt(d)
     sigma = math.ceil(1.25 / float(epsilon) * moved * math.sqrt(2 * math.log(3.5 / delta)))
     noise = draw_gaussian(source, min(sigma, LARGEST_SIGMA), d)
-    return np.clip(mean + noise, -STEPS * FRACTION, STEPS * FRACTION)
+    released: Integers = np.clip(mean + noise, -STEPS * FRACTION, STEPS * FRACTION)
+    return released

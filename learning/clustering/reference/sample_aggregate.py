@@ -105,7 +105,7 @@ class SampleAggregateMethod:
 
 def count_blocks(n_records: int) -> int:
     """Return ``l = n^0.4``, rounded, at least 1."""
-    return max(1, round(n_records**_POWER))
+    return max(1, round(float(n_records) ** _POWER))
 
 
 def _cluster(steps: Floats, k: int, d: int, rng: np.random.Generator) -> Floats:

@@ -26,9 +26,9 @@ def measure(steps: np.ndarray, centroids: np.ndarray) -> float:
     ("method", "epsilon", "share"),
     [
         (PrivGeneMethod(n_candidates=60, n_survivors=6), 1000, 0.8),
-        (SampleAggregateMethod(), 20_000, 0.7),
-        (SampleAggregateMethod.published(), 20_000, 0.9),
-        (KVariatesMethod(spread=Fraction(1, 20)), 20_000, 0.8),
+        (SampleAggregateMethod(), 5000, 0.7),
+        (SampleAggregateMethod.published(), 5000, 0.9),
+        (KVariatesMethod(spread=Fraction(1, 20)), 9000, 0.8),
     ],
 )
 def test_with_much_epsilon_something_is_found(method: Method, epsilon: int, share: float) -> None:
@@ -41,7 +41,7 @@ def test_with_much_epsilon_something_is_found(method: Method, epsilon: int, shar
 
 def test_a_record_is_in_one_block_that_its_place_decides() -> None:
     steps = draw_steps(3, n=500)
-    task = make_task("replace-one", n_records=500, epsilon=Fraction(10**4))
+    task = make_task("replace-one", n_records=500, epsilon=Fraction(5000))
     whole = play(SampleAggregateMethod(), task, QuantisedRecords(steps=steps)).exact[0]
     places = np.delete(np.arange(500), 7)
     missing = QuantisedRecords(steps=steps[places], n_missing=1, places=places)
