@@ -75,6 +75,7 @@ class KVariatesMethod:
                 field="relation",
                 fix="use replace-one, or another method",
             )
+        self._make_noise(task)
         k = task.n_clusters
         return divide_pure(task, ["pick"] * k, [Fraction(1, k)] * k)
 
@@ -86,14 +87,17 @@ class KVariatesMethod:
         local = math.log1p(share * math.expm1(pick)) if pick < 100 else pick + math.log(share)
         return Fraction(local * (1 - 1e-12))
 
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        """See ``Method``."""
-        noise = DiscreteCube.calibrate(
+    def _make_noise(self, task: Task) -> DiscreteCube:
+        return DiscreteCube.calibrate(
             n_coordinates=task.n_dimensions,
             norm_sensitivity=2 * STEPS,
             epsilon=self.find_local(task),
             neighbouring=task.relation,
         )
+
+    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
+        """See ``Method``."""
+        noise = self._make_noise(task)
         # A record with a missing value counts as the centre of the box.
         missing = np.zeros((records.n_missing, task.n_dimensions), dtype=np.int64)
         steps = np.concatenate([records.steps.astype(np.int64), missing])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.clustering.methods.contract import Curator, Floats, Integers
+from learning.clustering.methods.contract import Curator, Floats, Integers, Round
 from learning.coverage.averaging import find_nearest
 from learning.coverage.projection import EXACT
 from shared.errors import ConfigError
@@ -89,6 +89,21 @@ def compute_swap_costs(
     return costs
 
 
+def make_choice(n_dimensions: int, half: int, planned: Round, relation: str) -> PermuteAndFlip:
+    """Make the choice by cost that a planned round pays for.
+
+    Raises
+    ------
+    PrivacyError
+        Epsilon is too small.
+    """
+    return PermuteAndFlip.calibrate(
+        sensitivity=bound_cost(n_dimensions, half),
+        epsilon=planned.epsilon,
+        neighbouring=relation,
+    )
+
+
 def bound_cost(n_dimensions: int, half: int) -> int:
     """Bound the cost of one record, and with it the change of a cost: ``d (2 Z)^2``."""
     return n_dimensions * (2 * half) ** 2
@@ -108,11 +123,7 @@ def _ask(
     relation: str,
     candidates: Integers,
 ) -> int:
-    choice = PermuteAndFlip.calibrate(
-        sensitivity=bound_cost(n_dimensions, half),
-        epsilon=curator.next_round.epsilon,
-        neighbouring=relation,
-    )
+    choice = make_choice(n_dimensions, half, curator.next_round, relation)
     scores = [-int(cost) for cost in costs.tolist()]
     answer = curator.draw(
         choice.guarantee,

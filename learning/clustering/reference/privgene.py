@@ -28,7 +28,7 @@ from learning.clustering.methods.contract import (
     divide_pure,
 )
 from learning.clustering.methods.starts import make_rng
-from learning.clustering.reference.local_search import compute_cost
+from learning.clustering.reference.local_search import bound_cost, compute_cost
 from shared.core.quantise import STEPS
 from shared.errors import ConfigError
 from shared.privacy.selection import PermuteAndFlip
@@ -77,7 +77,9 @@ class PrivGeneMethod:
         n_choices = (n_rounds - 1) * m
         names = ["survivor"] * n_choices + ["best"]
         shares = [Fraction(1, n_rounds * m)] * n_choices + [Fraction(1, n_rounds)]
-        return divide_pure(task, names, shares)
+        rounds = divide_pure(task, names, shares)
+        _make_choice(task, rounds[0])
+        return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
@@ -111,17 +113,21 @@ class PrivGeneMethod:
 
 def _ask(curator: Curator, task: Task, scores: list[int], sets: Integers) -> int:
     """Ask for one of some sets: its number."""
-    choice = PermuteAndFlip.calibrate(
-        sensitivity=task.n_dimensions * (2 * STEPS) ** 2,
-        epsilon=curator.next_round.epsilon,
-        neighbouring=task.relation,
-    )
+    choice = _make_choice(task, curator.next_round)
     is_last = len(curator.answers) + 1 == len(curator.rounds)
     asked = {"sets": sets.copy()} if is_last else {}
     answer = curator.draw(
         choice.guarantee, lambda source: np.array([choice.choose(scores, source)]), **asked
     )
     return int(answer.values[0])
+
+
+def _make_choice(task: Task, planned: Round) -> PermuteAndFlip:
+    return PermuteAndFlip.calibrate(
+        sensitivity=bound_cost(task.n_dimensions, STEPS),
+        epsilon=planned.epsilon,
+        neighbouring=task.relation,
+    )
 
 
 def _breed(

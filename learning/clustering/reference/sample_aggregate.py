@@ -10,6 +10,7 @@ blocks. Averages of differently ordered centroids are the real error, and noise 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Self
@@ -66,7 +67,9 @@ class SampleAggregateMethod:
                 field="relation",
                 fix="use replace-one, or another method",
             )
-        return (Round(name="centroids", epsilon=task.epsilon),)
+        planned = Round(name="centroids", epsilon=task.epsilon)
+        _make_noise(task, planned)
+        return (planned,)
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
@@ -82,13 +85,7 @@ class SampleAggregateMethod:
             found = _cluster(steps, k, d, make_rng(task, "starts"))
             ordered = _order(found, None if self.is_published else anchors)
             total[0] += np.rint(np.clip(ordered, -STEPS, STEPS)).astype(np.int64).ravel()
-        noise = DiscreteCube.calibrate(
-            n_coordinates=k * d,
-            norm_sensitivity=2 * STEPS,
-            epsilon=curator.next_round.epsilon,
-            neighbouring=task.relation,
-        )
-        curator.ask(noise, total)
+        curator.ask(_make_noise(task, curator.next_round), total)
 
     def recover(
         self, task: Task, answers: Sequence[Answer], *, n_clusters: int, rng: np.random.Generator
@@ -103,9 +100,19 @@ class SampleAggregateMethod:
         return Clusters.of(centroids, np.ones(n_clusters))
 
 
+def _make_noise(task: Task, planned: Round) -> DiscreteCube:
+    """Make the noise of one body of k d integers."""
+    return DiscreteCube.calibrate(
+        n_coordinates=task.n_clusters * task.n_dimensions,
+        norm_sensitivity=2 * STEPS,
+        epsilon=planned.epsilon,
+        neighbouring=task.relation,
+    )
+
+
 def count_blocks(n_records: int) -> int:
     """Return ``l = n^0.4``, rounded, at least 1."""
-    return max(1, round(float(n_records) ** _POWER))
+    return max(1, round(math.pow(n_records, _POWER)))
 
 
 def _cluster(steps: Floats, k: int, d: int, rng: np.random.Generator) -> Floats:
