@@ -37,7 +37,7 @@ from learning.clustering.methods.sums import (
     read_sums,
     sum_bodies,
 )
-from learning.clustering.reference.local_search import ask_best_set, ask_swap
+from learning.clustering.reference.local_search import ask_best_set, ask_swap, make_choice
 from learning.clustering.weighted_points import assign_weighted, cluster_weighted
 from learning.coverage.averaging import find_nearest
 from learning.coverage.projection import SignProjection
@@ -94,7 +94,15 @@ class CandidateMethod:
         chosen = ["swap"] * self.n_swaps + ["best"] if self.n_swaps else ["votes"]
         names = ["cells"] * depth + chosen + ["sums"]
         shares = [_THIRD / depth] * depth + [_THIRD / len(chosen)] * len(chosen) + [_THIRD]
-        return divide_pure(task, names, shares)
+        rounds = divide_pure(task, names, shares)
+        # What cannot be drawn is refused before anything is spent.
+        _count_votes(task, rounds[0], 1)
+        make_noise(self._law, rounds[-1], task, STEPS)
+        if self.n_swaps:
+            make_choice(
+                _project(task).n_projected, _project(task).half, rounds[depth], task.relation
+            )
+        return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
