@@ -390,22 +390,22 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
     for row in rows:
         case, _, name = row.case.rpartition(" ")
         source, _, n_epsilon = case.partition(" n_eps=")
-        lines = found.setdefault(source, {}).setdefault(name, {})
-        lines.setdefault(float(n_epsilon), {})[row.figure] = row.value
+        points = found.setdefault(source, {}).setdefault(name, {})
+        points.setdefault(float(n_epsilon), {})[row.figure] = row.value
     across = min(3, len(found))
     down = -(-len(found) // across)
     figure = Figure(figsize=(4.2 * across, 3.4 * down + 1.0), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, (source, lines) in zip(panels, sorted(found.items()), strict=False):
         for i, name in enumerate(CONTENDERS):
-            points = sorted(lines.get(name, {}).items())
-            if not points:
+            drawn = sorted(lines.get(name, {}).items())
+            if not drawn:
                 continue
-            x = [n for n, _ in points]
+            x = [n for n, _ in drawn]
             style = "--" if "published" in name else "-"
             color = "black" if name == SKETCH else f"C{(i - 1) % 10}"
-            medians = [max(each["median_relative_sse"], 1.0) for _, each in points]
-            high = [max(each["p90_relative_sse"], 1.0) for _, each in points]
+            medians = [max(each["median_relative_sse"], 1.0) for _, each in drawn]
+            high = [max(each["p90_relative_sse"], 1.0) for _, each in drawn]
             axes.plot(x, medians, style, color=color, marker=".", label=name)
             axes.plot(x, high, style, color=color, linewidth=0.5, alpha=0.5)
         axes.axhline(1.2, color="grey", linewidth=0.5)

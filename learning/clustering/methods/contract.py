@@ -397,7 +397,7 @@ def divide_concentrated(task: Task, name: str, n_rounds: int) -> tuple[Round, ..
     # Few digits, so that a design is short; rounded down.
     part = Fraction(int(low / n_rounds * (1 << 80)), 1 << 80)
     delta = task.delta / n_rounds
-    epsilon = min(convert_concentrated(part, delta), task.epsilon)
+    epsilon = convert_concentrated(part, delta)
     return (Round(name=name, epsilon=epsilon, delta=delta, rho=part),) * n_rounds
 
 

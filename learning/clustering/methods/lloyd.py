@@ -155,7 +155,8 @@ class LloydMethod:
     def _start(self, task: Task) -> Floats:
         k, d, rng = task.n_clusters, task.n_dimensions, make_rng(task, self.name)
         if self.start == "given":
-            return np.clip(np.array(self.centroids) * STEPS, -STEPS, STEPS)
+            given: Floats = np.clip(np.array(self.centroids) * STEPS, -STEPS, STEPS)
+            return given
         if self.start == "uniform":
             return place_uniformly(k, d, rng)
         return pack_spheres(k, d, rng)
