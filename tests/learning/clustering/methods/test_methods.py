@@ -37,6 +37,7 @@ from shared.errors import ConfigError, MalformedMessageError, PrivacyError
 from shared.privacy.histogram import NoisyHistogram
 from shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import (
+    Drawn,
     compare_neighbours,
     draw_steps,
     make_neighbours,
@@ -202,7 +203,10 @@ def test_no_number_of_clusters_beyond_what_was_released_is_made_up(name: str) ->
             release.recover(n_clusters, rng=np.random.default_rng(0))
 
 
-@each_method
+# Sample and aggregate has one body with one radius, too few for this: see the tests of the cube.
+@pytest.mark.parametrize(
+    "name", [name for name in VARIANTS if name not in DRAWN and not name.startswith("sample")]
+)
 def test_the_noise_of_every_round_has_the_stated_variance_and_no_other(name: str) -> None:
     method, task = VARIANTS[name](), make_task("replace-one", delta=delta_of(name))
     records = QuantisedRecords(steps=draw_steps(5))
@@ -212,6 +216,8 @@ def test_the_noise_of_every_round_has_the_stated_variance_and_no_other(name: str
         for noise, exact, answer in zip(
             curator.noises, curator.exact, curator.answers, strict=True
         ):
+            if isinstance(noise, Drawn):
+                continue
             assert isinstance(noise, NoisyHistogram | SumsNoise)
             drawn = (answer.values - exact).astype(np.float64).ravel()
             ratios += (drawn**2 / noise.mechanism.variance).tolist()
