@@ -10,6 +10,7 @@ from fractions import Fraction
 from analyst.planning.catalogue import find_narrow_range
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
+from analyst.planning.pilot_columns import OCTAVES
 from analyst.planning.spec import format_dimension, format_window, quote
 from learning.calibration.strength import (
     CLEAR_STRENGTH,
@@ -219,8 +220,9 @@ class Pilot:
                 )
         if reach:
             yield (
-                "where values are larger, or large and close together such as times, give bounds: "
-                "NAME:UNIT:LOWER..UPPER"
+                f"where whole numbers are larger, write NAME:UNIT:count, which sees up to "
+                f"{2.0**OCTAVES:.2g}; where numbers are large and close together such as times, "
+                "give bounds: NAME:UNIT:LOWER..UPPER"
             )
 
     def _describe_cost(self, cost: str) -> Iterator[str]:

@@ -249,8 +249,9 @@ class Refinement:
             if column.is_kept and "beyond" in column.codes:
                 yield (
                     f"Warning: in {column.name} {column.findings[column.codes.index('beyond')]}, "
-                    "and no cluster is searched for there: to see them, run a pilot with bounds "
-                    "that hold them, NAME:UNIT:LOWER..UPPER."
+                    "and no cluster is searched for there: to see them, run a pilot with "
+                    "NAME:UNIT:count, if they are whole numbers, or with bounds that hold them, "
+                    "NAME:UNIT:LOWER..UPPER."
                 )
             if column.is_kept and "apart" in column.codes:
                 yield (

@@ -51,8 +51,20 @@ class Aggregator:
     log: Path
 
     @classmethod
-    def start(cls, folder: Path, *, port: int | None = None) -> Aggregator:
-        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port."""
+    def start(
+        cls,
+        folder: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Aggregator:
+        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port.
+
+        Parameters
+        ----------
+        settings
+            Environment variables besides those of this process.
+        """
         database = str(folder / "aggregator.sqlite")
         created = run_command(
             "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
@@ -64,6 +76,7 @@ class Aggregator:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **(settings or {})},
             )
         aggregator = cls(
             process=process,
