@@ -74,7 +74,8 @@ class Shape:
     def name(self) -> str:
         """The name of its cases."""
         kind = "" if self.kind == "round" else f" {self.kind}"
-        return f"d={self.n_dimensions} k={self.n_clusters}{kind}"
+        many = "" if self.n_records == _RECORDS else f" n={self.n_records:.0e}"
+        return f"d={self.n_dimensions} k={self.n_clusters}{kind}{many}"
 
     def load(self, seed: int) -> Dataset:
         """Draw the records of one seed."""
@@ -105,7 +106,7 @@ def _draw(shape: Shape, seed: int) -> Dataset:
     records = means[labels] + spreads[labels] * rng.normal(size=(shape.n_records, d))
     half_width = 25.0 if d < 5 else 10.0
     return Dataset(
-        name=f"{shape.name} n={shape.n_records} seed={seed}",
+        name=f"{shape.name} of {shape.n_records}, seed={seed}",
         records=np.clip(records, -half_width, half_width),
         lower=-half_width,
         upper=half_width,
