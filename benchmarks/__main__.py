@@ -8,6 +8,7 @@ from benchmarks import (
     agent,
     calibration,
     components,
+    cover,
     decoding,
     estimator,
     fleets,
