@@ -231,7 +231,7 @@ def _judge_on_plan(records: UnknownSet, study: MainStudy, centroids: Floats) -> 
         return np.stack(
             [
                 (x if each.transform is None else compress(x, each.transform.resolution))
-                / each.scale
+                / (each.scale or 1.0)
                 for each, x in columns
             ],
             axis=1,

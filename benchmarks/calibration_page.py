@@ -37,8 +37,8 @@ same epsilon whose bounds and scales were known: median and worst of {runs} runs
 
 In brackets: the share of runs that were *told* before the main study that a relative SSE of 1.1 is
 not assured or that a cluster as rare cannot show; *above* is the share of runs whose relative SSE,
-on the scales that the plan chose, was above the band of `sfumato plan refine`. `python -m benchmarks.calibration_page` writes this
-section from the rows.
+on the scales that the plan chose, was above the band of `sfumato plan refine`.
+`python -m benchmarks.calibration_page` writes this section from the rows.
 
 *units* differ by 10^4 between columns; *constants* has two constant columns and a flag; *rare* has
 clusters of 0.7 % and 0.3 % forty spreads away, which a pilot cannot see below n epsilon = 1e6;
