@@ -118,6 +118,7 @@ class BatchService(Service):
         _, plan = await self._get_plan(study_id)
         layout = Layout.of(plan)
         async with self._store.begin(write=True) as transaction:
+            await transaction.lock_cells(study_id)
             batch = await _require_batch(transaction, study_id, batch_id, lock=True)
             if batch.standing is None:
                 raise StoreError(
