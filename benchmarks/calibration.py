@@ -15,7 +15,8 @@ study:
 Relative SSE is that of the centroids over that of k-means on all records. ``over_oracle`` is its
 ratio to the oracle's, seed by seed. ``told`` is the share of runs in which a person is told
 before the main study: that a relative SSE of 1.1 is not assured, or for sets with rare clusters,
-that one as rare cannot show. ``above_band`` is the share of runs above the stated band.
+that one as rare cannot show. ``above_band`` is the share of runs above the stated band, which is
+meant on the scales that the plan chose.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from learning.planning.laws import LAW_CHOICES
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import advise
 from shared.core import RadiusLaw, SketchAccumulator
-from shared.core.logarithm import expand
+from shared.core.logarithm import compress, expand
 from shared.plan import (
     Dimension,
     HistogramPart,
@@ -79,12 +80,12 @@ _DOUBTED = frozenset(("tail", "hidden", "unplaced", "narrow", "weak"))
 class Outcome:
     """One main study: the relative SSE of its answer, and what the pilot's reader was told.
 
-    ``highest`` is the upper end of the stated band.
+    ``is_above`` is true if the relative SSE on the plan's scales is above the stated band.
     """
 
     relative_sse: float
     is_told: bool = False
-    highest: float = math.inf
+    is_above: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,7 +207,8 @@ def _run_pilot(
     found = calibrate_by_pilot(records, first, spent, seed)
     study = adopt(found)
     full = np.tile([column.centre for column in found.columns], (records.n_clusters, 1))
-    full[:, study.columns] = _decode(study, others, records.n_clusters, left, seed)
+    centroids = _decode(study, others, records.n_clusters, left, seed)
+    full[:, study.columns] = centroids
     band = _advise(len(others), len(study.columns), records.n_clusters, left).band
     has_tail = any(column.codes & _DOUBTED for column in found.kept)
     highest = band.high * bound_excess(found.strength, has_tail=has_tail)
@@ -215,8 +217,29 @@ def _run_pilot(
     return Outcome(
         relative_sse=_judge(records, reference, full),
         is_told=is_rare or highest > _TARGET_SSE or found.refusal is not None,
-        highest=highest,
+        is_above=_judge_on_plan(records, study, centroids) > highest,
     )
+
+
+def _judge_on_plan(records: UnknownSet, study: MainStudy, centroids: Floats) -> float:
+    """Return the relative SSE on the scales that the plan chose."""
+    # Imported here, because it loads scikit-learn.
+    from sklearn.cluster import KMeans  # noqa: PLC0415
+
+    def place(points: Floats) -> Floats:
+        columns = zip(study.dimensions, points.T, strict=True)
+        return np.stack(
+            [
+                (x if each.transform is None else compress(x, each.transform.resolution))
+                / (each.scale or 1.0)
+                for each, x in columns
+            ],
+            axis=1,
+        )
+
+    points = place(records.records[:, study.columns])
+    best = KMeans(records.n_clusters, n_init=10, random_state=0).fit(points).inertia_
+    return compute_sse(points, place(centroids)) / float(best)
 
 
 def calibrate_by_pilot(
@@ -371,7 +394,7 @@ def _summarise(case: str, outcomes: dict[str, list[Outcome]]) -> Iterator[Row]:
             ]
         if way in ("pilot", "share"):
             told = np.mean([outcome.is_told for outcome in outcomes[way]])
-            above = np.mean([outcome.relative_sse > outcome.highest for outcome in outcomes[way]])
+            above = np.mean([outcome.is_above for outcome in outcomes[way]])
             figures += [("told", told, "none"), ("above_band", above, "none")]
         for figure, value, baseline in figures:
             yield Row(

@@ -36,16 +36,16 @@ same epsilon whose bounds and scales were known: median and worst of {runs} runs
 {table}
 
 In brackets: the share of runs that were *told* before the main study that a relative SSE of 1.1 is
-not assured or that a cluster as rare cannot show; *above* is the share of runs whose relative SSE
-was above the band of `sfumato plan refine`. `python -m benchmarks.calibration_page` writes this
-section from the rows.
+not assured or that a cluster as rare cannot show; *above* is the share of runs whose relative SSE,
+on the scales that the plan chose, was above the band of `sfumato plan refine`.
+`python -m benchmarks.calibration_page` writes this section from the rows.
 
 *units* differ by 10^4 between columns; *constants* has two constant columns and a flag; *rare* has
 clusters of 0.7 % and 0.3 % forty spreads away, which a pilot cannot see below n epsilon = 1e6;
 *functions* are the sizes of functions in Python's standard library. Distances on *lognormal*,
 *functions* and *pareto* are on logarithms, on all others in the unit of the records. Where
-the pilot chooses the other scale for a column, the answer is judged on a scale that it was not made
-for: some columns of *counts*, and the arguments of *functions*.
+the pilot chooses the other scale for a column, the table judges the answer on a scale that it was
+not made for: some columns of *counts*, and the arguments of *functions*.
 {end}"""
 
 

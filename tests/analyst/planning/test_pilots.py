@@ -387,17 +387,17 @@ def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file
     tail, wide = refine_with("tail")
     assert "cannot be had with load as it is: far values, and the sketch sees little" in tail
     assert "narrow the bounds of load in the plan" in tail
-    assert wide == pytest.approx(4.0 * high)
+    assert wide == pytest.approx(8.0 * high)
     hidden, wide = refine_with("hidden")
     assert "far values of load may hide in the pilot's noise" in hidden
     assert "4 times the records or the epsilon" in hidden
-    assert wide == pytest.approx(4.0 * high)
+    assert wide == pytest.approx(8.0 * high)
     apart, wide = refine_with("apart")
     assert "Warning: in load far values. If they stand for missing values" in apart
     assert wide == pytest.approx(high)
     narrow, wide = refine_with("narrow")
     assert "is not assured, because the scale of load is a guess: far values." in narrow
-    assert wide == pytest.approx(4.0 * high)
+    assert wide == pytest.approx(8.0 * high)
     bent, _ = refine_with("log", resolution=1.0)
     assert "On the logarithmic scale: load. The relative SSE is meant on that scale" in bent
     assert "delete its line `transform`" in bent
