@@ -80,7 +80,7 @@ class BatchService(Service):
                 )
             if batch.state == "open" and batch.n_reports < batch.least_reports:
                 raise BatchTooSmallError(
-                    f"has {batch.n_reports} reports, and the plan's least_reports is "
+                    f"has {batch.n_reports} report(s), and the plan's least_reports is "
                     f"{batch.least_reports}",
                     field="batch",
                     fix="wait for more reports",
