@@ -420,6 +420,7 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
         axes.set(xscale="log", yscale="log", title=source, xlabel="n epsilon", ylim=(0.98, 12))
         axes.set_yticks([1, 1.2, 1.5, 2, 5, 10], ["1", "1.2", "1.5", "2", "5", "10"], minor=False)
         axes.set_yticks([], minor=True)
+        axes.xaxis.set_minor_formatter("")
     panels[0].set_ylabel("SSE relative to k-means")
     for axes in panels[len(found) :]:
         axes.set_axis_off()
