@@ -51,16 +51,33 @@ class Aggregator:
     log: Path
 
     @classmethod
-    def start(cls, folder: Path, *, port: int | None = None) -> Aggregator:
-        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port."""
+    def start(
+        cls, folder: Path, *, port: int | None = None, key: str | None = None, worker: bool = True
+    ) -> Aggregator:
+        """Start an aggregator on the loopback address, on SQLite in ``folder``.
+
+        Parameters
+        ----------
+        port
+            Any free one by default.
+        key
+            An operator's key of its database; by default one is made.
+        worker
+            Whether it also decodes.
+        """
         database = str(folder / "aggregator.sqlite")
-        created = run_command(
-            "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
-        )  # fmt: skip
+        if key is None:
+            created = run_command(
+                "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
+            )  # fmt: skip
+            key = str(json.loads(created)["key"])
         port, log = port or find_port(), folder / "aggregator.log"
+        options = ["--database", database, "--port", str(port)]
+        if not worker:
+            options.append("--no-worker")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],
+                [BIN / "sfumato", "serve", *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -68,7 +85,7 @@ class Aggregator:
         aggregator = cls(
             process=process,
             url=f"http://127.0.0.1:{port}",
-            key=json.loads(created)["key"],
+            key=key,
             log=log,
         )
         aggregator.wait_until_ready()

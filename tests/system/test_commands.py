@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from analyst import Client, DecodeResult
-from deploy.demo.cluster import Aggregator
 from shared import command
 from shared.plan import plan_from_spec
 from shared.wire import decode_enrolment_code
 from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_daemon import SLOT_S, SPEC
 
 
@@ -58,7 +58,7 @@ class Desk:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("desk")
-    server = Aggregator.start(folder)
+    server = start_server(folder, worker=True)
     try:
         with Client(server.url, key=server.key) as client:
             study = client.create_study("desk", plan_from_spec(SPEC)).study_id
