@@ -8,6 +8,8 @@ NATIVE := $(wildcard shared/core/engines/native/*.[ch])
 VERSION_OF := -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Every process that a test or the demo starts would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
