@@ -38,6 +38,7 @@ test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wi
 soak: .venv/.stamp-soak  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
 	@$(VENV) -m pytest -n auto --dist worksteal -m soak $(ARGS)
+	@HYPOTHESIS_PROFILE=explore $(VENV) -m pytest -n auto --dist worksteal -m 'hypothesis and not soak' $(ARGS)
 
 check: .venv/.stamp-dev  ## check lint, format, types and the direction of imports; change no file
 	@echo 'check: lint, format, types, direction of imports' >&2
