@@ -44,6 +44,9 @@ AuditAction = Literal[
     "alarm.remove",
     "device.exclude",
     "device.revoke",
+    "batch.open",
+    "batch.admit",
+    "batch.set-aside",
 ]
 LOCAL_ACTOR = "local"
 """The actor of a command on the database itself, without a key."""
@@ -284,6 +287,9 @@ class SketchRecord:
         The block of features in the payload; 0 where a sketch carries all of them.
     header, signature
         The signed bytes and the device's signature, so that a second party can verify them.
+    state, batch_id
+        Under a secure sum: a :class:`~aggregator.batch_records.ReportState`, and its batch.
+        Otherwise ``stored`` or ``excluded``, and None.
     """
 
     sketch_id: bytes
@@ -300,6 +306,7 @@ class SketchRecord:
     received: float
     block: int = 0
     state: str = "stored"
+    batch_id: bytes | None = None
 
     @classmethod
     def of(cls, message: SketchMessage, *, received: float) -> SketchRecord:

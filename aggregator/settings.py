@@ -75,6 +75,9 @@ class Settings(BaseSettings):
         The same for one API key.
     stop_s
         Seconds that requests in flight have to finish when the server stops.
+    helper_url, helper_api_key, helper_ca
+        Address of the second server of secure sums, the key that its operator gave, and a PEM file
+        with the authority of its certificate where that is not a public one.
     log_format
         ``console`` for people, ``json`` for machines.
     """
@@ -103,6 +106,9 @@ class Settings(BaseSettings):
     key_rate: Annotated[float, Field(gt=0)] = 200.0
     key_burst: Annotated[int, Field(ge=1)] = 1000
     stop_s: Annotated[int, Field(ge=0, le=3600)] = 5
+    helper_url: str | None = None
+    helper_api_key: Annotated[str | None, Field(repr=False)] = None
+    helper_ca: Path | None = None
     log_format: Literal["console", "json"] = "console"
 
     @classmethod

@@ -10,8 +10,10 @@ something wrong.
 
 The truth is about the records: of centroids where k-means on them ends that starts at the answer
 (``local``) or the best of ten starts, matched to it (``best``); of questions the same figure of
-the records. ``covered`` is the share of 90 % bars that hold it, each decode counting alike; and
-``shown`` the share of decodes with bars of that kind.
+the records. ``covered`` is the share of 90 % bars that hold it, each decode counting alike;
+``median bar`` the median over decodes of their median bar, either way: of centroids, quantiles and
+means in guessed standard deviations of a column; and ``shown`` the share of decodes with bars of
+that kind.
 """
 
 from __future__ import annotations
@@ -84,8 +86,12 @@ class Errors:
 
     def cover(self, factor: float) -> float:
         """Return the share of 90 % bars of this factor that hold the truth."""
-        reach = _DEVIATIONS * np.hypot(factor * self.spreads, self.samplings)
-        return float(np.mean(self.errors <= reach + 1e-12))
+        return float(np.mean(self.errors <= self.compute_reach(factor) + 1e-12))
+
+    def compute_reach(self, factor: float) -> Floats:
+        """Return the lengths of 90 % bars of this factor, either way."""
+        reach: Floats = _DEVIATIONS * np.hypot(factor * self.spreads, self.samplings)
+        return reach
 
     def compute_needs(self) -> Floats:
         """Return the factor with which each bar would just hold the truth."""

@@ -74,16 +74,19 @@ def measure_in_turn(
     works: Sequence[Callable[[], object]],
     runs: int,
     clock: Callable[[], float] = time.thread_time,
+    *,
+    warm_up: Callable[[int], object] | None = None,
 ) -> NDArray[np.float64]:
     """Return the seconds of each of some works in each run: shape ``(works, runs)``.
 
     The works take turns, so that other load on the machine affects all of them; compute ratios run
-    by run. Each work first runs once uncounted, so that none pays for the caches that another left.
+    by run. Each work first runs once uncounted, so that none pays for the caches that another left;
+    or ``warm_up`` does with its number, for works whose data exceed all caches.
     """
     seconds = np.empty((len(works), runs))
     for run in range(runs):
         for i, work in enumerate(works):
-            work()
+            warm_up(i) if warm_up else work()
             start = clock()
             work()
             seconds[i, run] = clock() - start

@@ -166,6 +166,8 @@ def _sketch_spark(folder: Path, plan: SketchPlan) -> SketchFile:
     clusters: Any = importlib.import_module("analyst.sketching.spark")
     builder = sql.SparkSession.builder.master(f"local[{_WORKERS}]")
     settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+    # Otherwise its workers are the first Python on the path, which may have no pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = builder.config(map=settings).getOrCreate()
     try:
         sketch: SketchFile = clusters.sketch_spark(

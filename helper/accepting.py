@@ -82,6 +82,20 @@ class Plans:
             )
         return decode_plan(row.plan)
 
+    def read(self, plan_digest: bytes) -> SketchPlan:
+        """Return a plan that was accepted once, retired or not.
+
+        Raises
+        ------
+        PlanNotAcceptedError
+            It was never accepted.
+        """
+        with self.database.connect() as connection:
+            row = _find(connection, plan_digest)
+        if row is None:
+            raise _never_accepted()
+        return decode_plan(row.plan)
+
     def retire(self, plan_digest: bytes, *, now: float) -> int:
         """Destroy the key of a plan and all its seeds; return how many reports can never be opened.
 
@@ -92,11 +106,7 @@ class Plans:
         """
         with write(self.database) as connection:
             if _find(connection, plan_digest) is None:
-                raise PlanNotAcceptedError(
-                    "has not been accepted by this helper",
-                    field="plan",
-                    fix="see `sfumato helper plans`",
-                )
+                raise _never_accepted()
             of_plan = reports.c.plan_digest == plan_digest
             dropped = connection.execute(
                 reports.update()
@@ -119,3 +129,9 @@ class Plans:
 
 def _find(connection: Connection, plan_digest: bytes) -> Row[Any] | None:
     return connection.execute(plans.select().where(plans.c.digest == plan_digest)).first()
+
+
+def _never_accepted() -> PlanNotAcceptedError:
+    return PlanNotAcceptedError(
+        "has not been accepted by this helper", field="plan", fix="see `sfumato helper plans`"
+    )

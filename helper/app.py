@@ -46,6 +46,7 @@ class _Routes:
     database: Engine
     batches: Batches
     version: str
+    step_s: float
 
     async def read_reports(self, request: Request) -> Response:
         batch_id, body = _read_batch_id(request), await _read_body(request)
@@ -58,9 +59,10 @@ class _Routes:
         begun = time.monotonic()
         asked = CommitRequest.decode(body)
         answer = await run_in_threadpool(self.batches.commit, batch_id, asked)
-        # A whole number of seconds, so that the time tells little of what was added up.
+        # A whole number of steps, so that the time tells little of what was added up.
         seconds = time.monotonic() - begun
-        await asyncio.sleep(max(1, math.ceil(seconds)) - seconds)
+        n_steps = max(1, math.ceil(seconds / self.step_s))
+        await asyncio.sleep(n_steps * self.step_s - seconds)
         return _answer(answer)
 
     async def acknowledge(self, request: Request) -> Response:
@@ -112,9 +114,17 @@ class _Routes:
         return row is not None and row.revoked is None
 
 
-def create_app(database: Engine, batches: Batches, *, version: str) -> Starlette:
-    """Return the application of a helper."""
-    routes = _Routes(database=database, batches=batches, version=version)
+def create_app(
+    database: Engine, batches: Batches, *, version: str, step_s: float = 1.0
+) -> Starlette:
+    """Return the application of a helper.
+
+    Parameters
+    ----------
+    step_s
+        Answers for a batch are given after a multiple of this.
+    """
+    routes = _Routes(database=database, batches=batches, version=version, step_s=step_s)
 
     def keyed(handler: Callable[[Request], Awaitable[Response]]) -> Any:
         return partial(routes.require_leader, handler)

@@ -16,7 +16,7 @@ from sqlalchemy import Column, Connection, Engine, Row, Select, func, select
 
 from helper.accepting import Plans
 from helper.journal import Entry, Journal
-from helper.tables import batches, reports, server, write
+from helper.tables import batches, plans, reports, server, write
 from shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
@@ -125,6 +125,10 @@ class Batches:
         """
         past = [entry for entry in self.journal.entries if entry.kind == "restored"]
         generation = int(past[-1].values[0]) + 1 if past else 1
+        # The clock may be behind: no slot that was answered counts as one to come.
+        answered = [
+            int(entry.values[3]) for entry in self.journal.entries if entry.kind == "answer"
+        ]
         with write(self.database) as connection:
             own = connection.execute(select(server.c.generation)).scalar_one()
             generation = max(generation, own + 1)
@@ -138,7 +142,9 @@ class Batches:
                 server.update().values(
                     generation=generation,
                     # Batches of slots that begin so soon may have been answered already.
-                    burnt_before=self.now() + _CLOCK_SKEW_S,
+                    burnt_before=max(
+                        [self.now() + _CLOCK_SKEW_S, *(each + 1 for each in answered)]
+                    ),
                 )
             )
         with self._journal_lock:
@@ -158,18 +164,14 @@ class Batches:
         key = request.batch
         plan = self.plans.require(key.plan_digest)
         _require_batch(plan, key, batch_id)
-        with self.database.connect() as connection:
-            burnt_before = connection.execute(select(server.c.burnt_before)).scalar_one()
         # Outside of the transaction: this is most of the work.
-        judged = [self._judge(plan, key, data, burnt_before) for data in request.headers]
+        judged = [self._judge(plan, key, data) for data in request.headers]
         opened = [each for each in judged if isinstance(each, _Opened)]
         with write(self.database) as connection:
-            stored = self._store(connection, key, opened)
+            stored = self._store(connection, plan, key, opened)
         return [each if isinstance(each, str) else stored[each.report] for each in judged]
 
-    def _judge(
-        self, plan: SketchPlan, key: BatchKey, data: bytes, burnt_before: float
-    ) -> _Opened | Verdict:
+    def _judge(self, plan: SketchPlan, key: BatchKey, data: bytes) -> _Opened | Verdict:
         try:
             header = decode_header(data)
         except WireError:
@@ -182,8 +184,6 @@ class Batches:
             return "header"
         if self.now() > end + release.late_s:
             return "late"
-        if start < burnt_before:
-            return "burnt"
         try:
             private = self._load_key(key.plan_digest)
             seed = open_seal(header.sealed or b"", private, header.seal_context)
@@ -203,10 +203,13 @@ class Batches:
         return self._private[plan_digest]
 
     def _store(
-        self, connection: Connection, key: BatchKey, opened: Sequence[_Opened]
+        self, connection: Connection, plan: SketchPlan, key: BatchKey, opened: Sequence[_Opened]
     ) -> Mapping[bytes, Verdict]:
         """Store new reports of an open batch; return the verdict on each, by its digest."""
         batch_id = key.batch_id
+        refused = _find_refusal(connection, plan, key)
+        if refused is not None:
+            return {each.report: refused for each in opened}
         # Locked, so that no report joins a batch while it is answered.
         batch = _find(connection, batch_id, lock=True)
         if batch is None:
@@ -407,7 +410,14 @@ class Batches:
             last = math.floor((late - plan.window.origin) / plan.window.length_s) - 1
             if last < 0:
                 continue
+            _, end = plan.window.slot_bounds(last)
             with write(self.database) as connection:
+                # Whatever the clock says later: what is forgotten here must not come again.
+                connection.execute(
+                    plans.update()
+                    .where(plans.c.digest == row.digest, plans.c.closed_before < end)
+                    .values(closed_before=end)
+                )
                 removed += connection.execute(
                     reports.delete().where(
                         reports.c.plan_digest == row.digest, reports.c.slot <= last
@@ -421,7 +431,9 @@ class Batches:
             if self.journal.has_answer(name):
                 return
             body = hashlib.sha256(batch.body).hexdigest()
-            self.journal.append(Entry(kind="answer", values=(name, batch.members.hex(), body)))
+            start, _ = self.plans.read(batch.plan_digest).window.slot_bounds(batch.slot)
+            values = (name, batch.members.hex(), body, str(start))
+            self.journal.append(Entry(kind="answer", values=values))
 
 
 def _require_batch(plan: SketchPlan, key: BatchKey, batch_id: bytes) -> None:
@@ -443,6 +455,21 @@ def _require_batch(plan: SketchPlan, key: BatchKey, batch_id: bytes) -> None:
             field="batch",
             fix="compute its identity from the fields of the request",
         )
+
+
+def _find_refusal(connection: Connection, plan: SketchPlan, key: BatchKey) -> Verdict | None:
+    """Return why no report of a slot is taken any more: reports of it may have been forgotten."""
+    start, _ = plan.window.slot_bounds(key.slot)
+    burnt_before = connection.execute(select(server.c.burnt_before)).scalar_one()
+    # Locked, so that nothing is forgotten while it is stored.
+    closed_before = connection.execute(
+        select(plans.c.closed_before)
+        .where(plans.c.digest == key.plan_digest)
+        .with_for_update(read=True)
+    ).scalar_one()
+    if start < burnt_before:
+        return "burnt"
+    return "late" if start < closed_before else None
 
 
 def _is_of_batch(plan: SketchPlan, key: BatchKey, header: SketchHeader) -> bool:

@@ -6,6 +6,7 @@ import json
 import logging
 import secrets
 import time
+from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,12 +119,12 @@ def accept(
         raise ConfigError(
             f"cannot be read as JSON: {error}",
             field=str(draft),
-            fix="ask for the draft that `sfumato plan new --json` writes",
+            fix="ask for the draft that `sfumato plan new` writes, in a file that ends in .json",
         ) from error
     if out.exists():
         raise ConfigError("exists already", field="out", fix="choose another file")
     plan = draft_from_json(document)
-    typer.echo(describe_trust(plan), err=True)
+    typer.echo(describe_trust(plan, helper=name), err=True)
     if not yes and not typer.confirm("Accept this plan?", err=True):
         raise typer.Exit(2)
     accepted = Plans(database=open_database(database), keys=KeyFolder(keys)).accept(
@@ -215,7 +216,8 @@ def restored(
     from helper.serving import open_helper
 
     _, batches = open_helper(database=database, keys=keys, journal=journal)
-    dropped = batches.mark_restored()
+    with closing(batches.journal):
+        dropped = batches.mark_restored()
     typer.echo(
         f"{dropped} report(s) given up; no report of a slot that has begun is taken any more",
         err=True,

@@ -7,6 +7,7 @@ second noise to the same reports. The journal remembers, so that such a helper d
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 from dataclasses import dataclass, field
@@ -26,8 +27,8 @@ class Entry:
     kind
         ``answer`` or ``restored``.
     values
-        Of an answer the batch, its members and the digest of the body, hexadecimal; of a restored
-        database its generation.
+        Of an answer the batch, its members and the digest of the body, hexadecimal, and when its
+        slot begins; of a restored database its generation.
     """
 
     kind: str
@@ -47,17 +48,25 @@ class Journal:
     entries: list[Entry] = field(default_factory=list)
     _last: str = _FIRST
     _answered: set[str] = field(default_factory=set)
+    _lock_file: int | None = None
 
     @classmethod
-    def open(cls, path: Path) -> Journal:
+    def open(cls, path: Path, *, is_alone: bool = False) -> Journal:
         """Read a journal, or begin one; a last line that a crash cut off is removed.
+
+        Parameters
+        ----------
+        is_alone
+            Keep every other process that asks for this from the journal, until this one ends.
 
         Raises
         ------
         ConfigError
-            A line was altered or is missing.
+            A line was altered or is missing, or another process keeps the journal.
         """
-        journal = cls(path)
+        # Before reading: another process may be writing.
+        lock_file = _lock(path) if is_alone else None
+        journal = cls(path, _lock_file=lock_file)
         text = path.read_text("ascii", errors="replace") if path.exists() else ""
         whole, newline, cut = text.rpartition("\n")
         for number, line in enumerate(whole.split("\n") if newline else [], 1):
@@ -75,6 +84,12 @@ class Journal:
         if cut:
             os.truncate(path, len(whole) + len(newline))
         return journal
+
+    def close(self) -> None:
+        """Let other processes have the journal."""
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
 
     def append(self, entry: Entry) -> None:
         """Write a line, and wait until it is on the disk.
@@ -115,3 +130,18 @@ class Journal:
         self.entries.append(entry)
         if entry.kind == "answer":
             self._answered.add(entry.values[0])
+
+
+def _lock(path: Path) -> int:
+    """Lock a file until the process ends, however it ends; return the open file."""
+    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        raise ConfigError(
+            "is in use by another process",
+            field=str(path),
+            fix="stop the other helper first: one process serves a helper",
+        ) from error
+    return file

@@ -36,13 +36,13 @@ def open_helper(*, database: str, keys: Path, journal: Path) -> tuple[Engine, Ba
     Raises
     ------
     ConfigError, TransportError
-        One of them cannot be read.
+        One of them cannot be read, or another process serves with the journal.
     """
     engine, folder = open_database(database), KeyFolder(keys)
     return engine, Batches(
         database=engine,
         plans=Plans(database=engine, keys=folder),
-        journal=Journal.open(journal),
+        journal=Journal.open(journal, is_alone=True),
         identity=folder.load_identity(),
         source=SystemSource(),
         now=time.time,
@@ -76,23 +76,24 @@ def run_helper(
             fix="give --tls-cert and --tls-key, or keep 127.0.0.1 behind a proxy with TLS",
         )
     engine, batches = open_helper(database=database, keys=keys, journal=journal)
-    batches.require_up_to_date()
-    app = create_app(engine, batches, version=version)
-    app.router.lifespan_context = lambda each: _sweep_meanwhile(each, batches)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ssl_certfile=tls_cert,
-        ssl_keyfile=tls_key,
-    )
-    with _listen(host, port) as listener:
-        scheme = "http" if tls_cert is None else "https"
-        name = f"[{host}]" if ":" in host else host
-        typer.echo(f"The helper is listening on {scheme}://{name}:{listener.getsockname()[1]}")
-        typer.echo("Stop with Ctrl-C.")
-        uvicorn.Server(config).run(sockets=[listener])
+    with contextlib.closing(batches.journal):
+        batches.require_up_to_date()
+        app = create_app(engine, batches, version=version)
+        app.router.lifespan_context = lambda each: _sweep_meanwhile(each, batches)
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+        )
+        with _listen(host, port) as listener:
+            scheme = "http" if tls_cert is None else "https"
+            name = f"[{host}]" if ":" in host else host
+            typer.echo(f"The helper is listening on {scheme}://{name}:{listener.getsockname()[1]}")
+            typer.echo("Stop with Ctrl-C.")
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

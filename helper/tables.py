@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    inspect,
     make_url,
 )
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -35,8 +36,10 @@ plans = Table(
     Column("plan", LargeBinary, nullable=False),
     Column("accepted", Float, nullable=False),
     Column("retired", Float),
+    Column("closed_before", BigInteger, nullable=False, server_default="0"),
 )
-"""Plans that this helper has accepted; no other exists for it."""
+"""Plans that this helper has accepted; no other exists for it. The rows of slots that begin before
+``closed_before`` were removed: their reports are late for ever, also where a clock goes back."""
 
 batches = Table(
     "batches",
@@ -107,7 +110,7 @@ def open_database(address: str) -> Engine:
     Raises
     ------
     ConfigError
-        The folder does not exist, or the driver is not installed.
+        The folder does not exist, the driver is not installed, or it is an aggregator's database.
     TransportError
         The database does not answer.
     """
@@ -123,11 +126,22 @@ def open_database(address: str) -> Engine:
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
     with _mapped_errors():
+        _require_apart(engine)
         metadata.create_all(engine)
     with write(engine) as connection:
         if connection.execute(server.select()).first() is None:
             connection.execute(server.insert().values(one=1, generation=0, burnt_before=0.0))
     return engine
+
+
+def _require_apart(engine: Engine) -> None:
+    """Refuse the database of an aggregator: with both halves in one place, nothing is private."""
+    if inspect(engine).has_table("studies"):
+        raise ConfigError(
+            "is that of an aggregator",
+            field="database",
+            fix="use another database, which the aggregator's operator cannot read",
+        )
 
 
 def _read_address(address: str) -> str:

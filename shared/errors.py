@@ -23,6 +23,7 @@
     │   ├── SealError                a seal does not open, or its key hides nothing
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
     │   ├── TooEarlyError            the window has not begun by the receiver's clock
+    │   ├── WindowExpiredError       the window ended too long ago to join a batch
     │   ├── TooLargeError            the message exceeds the size limit
     │   └── MediaTypeError           the media type or encoding is not supported
     ├── StoreError                   the store's content forbids the request
@@ -42,6 +43,7 @@
     ├── AccessError                  a key or token is missing, unknown, used up or revoked
     │   └── ForbiddenError           the key is valid, but does not permit this
     ├── TransportError               the server did not answer, or refused
+    │   ├── HelperError              the second server of a secure sum cannot be used
     │   ├── OverloadedError          too many requests in all, or from one sender
     │   └── SlowRequestError         a request did not arrive in time
     └── DecodingError                a decoding problem is ill-posed
@@ -169,6 +171,10 @@ class TooEarlyError(WireError):
     """A window has not begun by the receiver's clock."""
 
 
+class WindowExpiredError(WireError):
+    """A window ended so long ago that its masked sum joins no batch any more."""
+
+
 class TooLargeError(WireError):
     """The message exceeds the size limit; the rest was not read."""
 
@@ -243,6 +249,10 @@ class ForbiddenError(AccessError):
 
 class TransportError(SketchError):
     """The server did not answer, or refused."""
+
+
+class HelperError(TransportError):
+    """The second server of a secure sum cannot be reached, or is not the plan's."""
 
 
 class OverloadedError(TransportError):

@@ -14,12 +14,14 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from aggregator.records import SketchTotals
 from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
-from analyst.planning.files import parse_epsilon, read_plan
+from analyst.planning.files import parse_epsilon, read_draft
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
-from simulator.fleet import require_sketches, run_fleet
+from simulator.batches import make_local_twin
+from simulator.fleet import Tally, require_sketches, run_fleet
 from simulator.marginals import HistogramOutcome, answer_fleet
 from simulator.outcome import Outcome, decode_fleet
 from simulator.records import FileRecords, FleetRecords, MixtureRecords
@@ -122,14 +124,15 @@ def _simulate(
     Devices and server run the same code as real ones, without a network. The records are made up,
     as round clusters of the plan's scales, or dealt from a file. Afterwards the centroids are
     compared with k-means on the raw records, which only a simulation can do. Of a histogram the
-    marginals are compared with those of the records. Nothing is stored or published. With --sweep a
-    table shows what wrong bounds, scales, m or epsilon would cost.
+    marginals are compared with those of the records. A secure sum is compared with the same plan
+    with noise by each device; the simulation stands for both its servers, so drafts can be tried
+    too. Nothing is stored or published. With --sweep a table shows what wrong bounds, scales, m or
+    epsilon would cost.
     """
     _require_sweep(sweep, {"--factors": factors, "--repeats": repeats, "--minutes": minutes})
     axes = () if sweep is None else _parse_axes(sweep)
     multipliers = _parse_factors(factors)
-    plan = read_plan(plan_path)
-    plan.require_single_sketches()
+    plan = read_draft(plan_path)
     is_histogram = plan.kind == "histogram"
     if is_histogram:
         _require_none({"--clusters": n_clusters, "--sweep": sweep, "--plot": plot})
@@ -179,40 +182,76 @@ def _simulate(
             show(part)
         return
     with _progress(quiet=as_json) as progress:
-        task = progress.add_task("devices", total=n_devices)
-        tally, totals = run_fleet(
-            plan,
-            records,
-            n_devices=n_devices,
-            n_windows=n_windows,
-            n_processes=processes,
-            on_progress=lambda done: progress.update(task, completed=done),
-        )
-        require_sketches(tally)
-        if is_histogram:
-            answer = answer_fleet(
-                plan, records, tally, totals, seed=seed, sketch_seconds=time.monotonic() - start
+
+        def run(simulated: SketchPlan) -> tuple[Tally, SketchTotals, float]:
+            begun, task = time.monotonic(), progress.add_task("devices", total=n_devices)
+            tally, totals = run_fleet(
+                simulated,
+                records,
+                n_devices=n_devices,
+                n_windows=n_windows,
+                n_processes=processes,
+                on_progress=lambda done: progress.update(task, completed=done),
             )
+            require_sketches(tally)
+            return tally, totals, time.monotonic() - begun
+
+        def decode(simulated: SketchPlan) -> Outcome:
+            tally, totals, seconds = run(simulated)
+            decoding = progress.add_task("decoding", total=100)
+            return decode_fleet(
+                simulated,
+                records,
+                tally,
+                totals,
+                n_clusters=wanted,
+                seed=seed,
+                sketch_seconds=seconds,
+                progress=lambda share: progress.update(decoding, completed=100 * share),
+            )
+
+        if is_histogram:
+            tally, totals, seconds = run(plan)
+            answer = answer_fleet(plan, records, tally, totals, seed=seed, sketch_seconds=seconds)
             _show_answer(answer, as_json=as_json)
             return
-        decoding = progress.add_task("decoding", total=100)
-        outcome = decode_fleet(
-            plan,
-            records,
-            tally,
-            totals,
-            n_clusters=wanted,
-            seed=seed,
-            sketch_seconds=time.monotonic() - start,
-            progress=lambda share: progress.update(decoding, completed=100 * share),
-        )
+        outcome = decode(plan)
+        beside = None if plan.sum_release is None else decode(make_local_twin(plan))
     if plot is not None:
         _draw(outcome, plot)
     if as_json:
-        print(json.dumps(outcome.to_json()))
+        document = outcome.to_json()
+        if beside is not None:
+            document["with_noise_by_each_device"] = beside.to_json()
+        print(json.dumps(document))
         return
     show(_tabulate_centroids(outcome))
     show(tabulate(outcome.describe()))
+    if beside is not None:
+        show(_tabulate_ways(outcome, beside))
+
+
+def _tabulate_ways(summed: Outcome, local: Outcome) -> Table:
+    """Tabulate a secure sum beside the same plan with noise by each device."""
+    table = Table(
+        "",
+        title=f"The same devices and m, epsilon = {summed.plan.release.epsilon}",
+        title_justify="left",
+    )
+    for heading in ("draws of noise", "SNR", "relative SSE", "bytes a message", "verdict"):
+        table.add_column(heading, justify="right")
+    for name, each in (("secure sum (sum.v1)", summed), ("each device (local.v1)", local)):
+        tally, verdict = each.tally, each.solution.verdict
+        draws = each.plan.n_noises * (tally.n_batches or tally.n_sketches)
+        table.add_row(
+            name,
+            f"{draws:,}",
+            f"{each.utility.snr:.3g}",
+            f"{each.relative_sse:.3f}",
+            f"{tally.message_bytes / max(1, tally.n_sketches):,.0f}",
+            "" if verdict is None else verdict.word,
+        )
+    return table
 
 
 def _require_none(given: Mapping[str, object]) -> None:

@@ -25,6 +25,14 @@ _STUDY = "simulation"
 _KEY_BYTES = 32
 
 
+def open_source(noise_seed: int | None, owner: str) -> RandomSource:
+    """Return the generator of a device or server; one of a seed protects nothing."""
+    if noise_seed is None:
+        return SystemSource()
+    text = f"simulated noise {noise_seed} of {owner}"
+    return SeededSource(int.from_bytes(sha256(text.encode()).digest()[:16]))
+
+
 @dataclass(kw_only=True)
 class DeviceMaker:
     """Makes devices of one plan.
@@ -59,7 +67,7 @@ class DeviceMaker:
         records
             Shape ``(q, d)``, in the order of time; they are divided evenly among the windows.
         """
-        source = self._open_source(ordinal)
+        source = open_source(self.noise_seed, f"device {ordinal}")
         key = Ed25519PrivateKey.from_private_bytes(source.draw_bytes(_KEY_BYTES))
         public_key = key.public_key().public_bytes_raw()
         device = device_id_of(public_key)
@@ -78,12 +86,6 @@ class DeviceMaker:
                 source=source,
             )
             yield header, message, public_key
-
-    def _open_source(self, ordinal: int) -> RandomSource:
-        if self.noise_seed is None:
-            return SystemSource()
-        text = f"simulated noise {self.noise_seed} of device {ordinal}"
-        return SeededSource(int.from_bytes(sha256(text.encode()).digest()[:16]))
 
     def _sum(
         self, ordinal: int, device: bytes, records: Floats

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
+from typing import TypeVar
 
 from aggregator.records import SketchTotals
 from aggregator.services.sketches.plausibility import require_plausible
@@ -16,13 +17,22 @@ from aggregator.storage.sums.summing import PayloadSum, Row
 from shared.errors import ConfigError, SketchError
 from shared.plan import SketchPlan, decode_plan, encode_plan
 from shared.wire import decode_message
-from simulator.devices import DeviceMaker
+from simulator.batches import (
+    BatchName,
+    BatchSum,
+    Halves,
+    SimulatedHelper,
+    list_refusals,
+    open_batches,
+)
+from simulator.devices import DeviceMaker, open_source
 from simulator.records import FleetRecords
 
 _DEVICES_AT_ONCE = 2000
 """Devices of one task: enough that starting a task costs nothing, few enough to show progress."""
 _WAITING = 4
 """Tasks for each process that are handed out at once."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +47,8 @@ class Tally:
         Bytes of all payloads, and of all messages as they are uploaded.
     refusals
         Refused sketches by the first words of the error.
+    n_batches
+        Batches that were opened, under a secure sum.
     """
 
     n_devices: int = 0
@@ -44,6 +56,7 @@ class Tally:
     payload_bytes: int = 0
     message_bytes: int = 0
     refusals: dict[str, int] = field(default_factory=dict)
+    n_batches: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         refusals = dict(self.refusals)
@@ -55,6 +68,7 @@ class Tally:
             payload_bytes=self.payload_bytes + other.payload_bytes,
             message_bytes=self.message_bytes + other.message_bytes,
             refusals=refusals,
+            n_batches=self.n_batches + other.n_batches,
         )
 
 
@@ -88,11 +102,38 @@ def run_fleet(
     tuple
         What was received, and the exact sums over all accepted sketches.
     """
+    if plan.sum_release is not None:
+        return _run_batches(
+            plan, records, n_devices, n_windows, n_processes, noise_seed, on_progress
+        )
     layout, tally, total = Layout.of(plan), Tally(), empty_cell(Layout.of(plan))
-    for one, cell in _run_parts(plan, records, n_devices, n_windows, n_processes, noise_seed):
+    run = partial(run_part, n_windows=n_windows, noise_seed=noise_seed)
+    for one, cell in _run_parts(run, plan, records, n_devices, n_processes):
         tally, total = tally + one, add_cells([total, cell], layout)
         on_progress(tally.n_devices)
     return tally, total.to_totals()
+
+
+def _run_batches(
+    plan: SketchPlan,
+    records: FleetRecords,
+    n_devices: int,
+    n_windows: int,
+    n_processes: int | None,
+    noise_seed: int | None,
+    on_progress: Callable[[int], None],
+) -> tuple[Tally, SketchTotals]:
+    """Let every device mask and seal its sum, and let two servers open the batches."""
+    leader, other = (open_source(noise_seed, name) for name in ("leader", "helper"))
+    helper, tally, parts = SimulatedHelper.of(plan, other), Tally(), []
+    run = partial(run_summed_part, key=helper.key, n_windows=n_windows, noise_seed=noise_seed)
+    for one, batches in _run_parts(run, helper.plan, records, n_devices, n_processes):
+        tally = tally + one
+        parts.append(batches)
+        on_progress(tally.n_devices)
+    totals, n_batches, n_void = open_batches(helper.plan, parts, leader=leader, helper=other)
+    refused = dict(list_refusals(n_void, plan))
+    return tally + Tally(n_batches=n_batches, refusals=refused, n_sketches=-n_void), totals
 
 
 def require_sketches(tally: Tally) -> None:
@@ -112,26 +153,25 @@ def require_sketches(tally: Tally) -> None:
 
 
 def _run_parts(
+    run: Callable[[SketchPlan, FleetRecords, int, int], T],
     plan: SketchPlan,
     records: FleetRecords,
     n_devices: int,
-    n_windows: int,
     n_processes: int | None,
-    noise_seed: int | None,
-) -> Iterator[tuple[Tally, Cell]]:
+) -> Iterator[T]:
     parts = [
         (first, min(n_devices, first + _DEVICES_AT_ONCE))
         for first in range(0, n_devices, _DEVICES_AT_ONCE)
     ]
     processes = min(len(parts), n_processes or os.cpu_count() or 1)
     if processes == 1:
-        yield from (run_part(plan, records, *part, n_windows, noise_seed) for part in parts)
+        yield from (run(plan, records, *part) for part in parts)
         return
     encoded = encode_plan(plan)
     with ProcessPoolExecutor(processes) as pool:
         waiting = set()
         for part in reversed(parts):
-            waiting.add(pool.submit(_run_encoded, encoded, records, *part, n_windows, noise_seed))
+            waiting.add(pool.submit(_run_encoded, run, encoded, records, part))
             if len(waiting) >= _WAITING * processes:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (task.result() for task in done)
@@ -139,14 +179,12 @@ def _run_parts(
 
 
 def _run_encoded(
+    run: Callable[[SketchPlan, FleetRecords, int, int], T],
     plan: bytes,
     records: FleetRecords,
-    first: int,
-    last: int,
-    n_windows: int,
-    noise_seed: int | None,
-) -> tuple[Tally, Cell]:
-    return run_part(decode_plan(plan), records, first, last, n_windows, noise_seed)
+    part: tuple[int, int],
+) -> T:
+    return run(decode_plan(plan), records, *part)
 
 
 def run_part(
@@ -170,6 +208,36 @@ def run_part(
     return reduce(Tally.__add__, tallies), running.total()
 
 
+def run_summed_part(
+    plan: SketchPlan,
+    records: FleetRecords,
+    first: int,
+    last: int,
+    key: bytes,
+    n_windows: int,
+    noise_seed: int | None = None,
+) -> tuple[Tally, dict[BatchName, Halves]]:
+    """Run devices as :func:`run_part`, under a secure sum; return both halves of each batch.
+
+    Parameters
+    ----------
+    key
+        The simulated helper's private key.
+    """
+    maker = DeviceMaker(plan=plan, n_windows=n_windows, noise_seed=noise_seed)
+    running = BatchSum(helper=SimulatedHelper(plan=plan, key=key))
+    tally = Tally(n_devices=last - first)
+    for device, own in enumerate(records.load(first, last), first):
+        for _, message, public_key in maker.sketch(device, own):
+            try:
+                n_bytes = running.add(message, public_key)
+            except SketchError as error:
+                tally += Tally(refusals={f"{error.field}: {error.rule}": 1})
+                continue
+            tally += Tally(n_sketches=1, payload_bytes=n_bytes, message_bytes=len(message))
+    return tally, running.batches
+
+
 def receive(
     plan: SketchPlan, maker: DeviceMaker, message: bytes, public_key: bytes
 ) -> tuple[Tally, list[Row]]:
@@ -187,7 +255,7 @@ def receive(
         sketch_id=header.sketch_id,
         payload_digest=header.payload_digest,
         # Whose it is does not matter here, and the bits of a million devices would cost much.
-        device=0,
+        devices=1,
         n_records=header.n_records,
         block=header.block or 0,
         payload=found.payload,

@@ -85,6 +85,8 @@ class Outcome:
             "refused": tally.refusals,
             "payload_bytes": tally.payload_bytes,
             "message_bytes": tally.message_bytes,
+            "batches": tally.n_batches,
+            "noises": self.plan.n_noises * (tally.n_batches or tally.n_sketches),
             "epsilon": str(self.plan.release.epsilon),
             "delta": str(self.plan.release.delta),
             "snr": utility.snr,
@@ -116,6 +118,13 @@ class Outcome:
             f"accepted, of {tally.payload_bytes / n:.6g} bytes, {tally.message_bytes / n:.0f} with "
             "header and signature",
         )
+        if tally.n_batches:
+            yield (
+                "batches",
+                f"{tally.n_batches:,} opened, each with a noise of both servers: "
+                f"{self.plan.n_noises * tally.n_batches:,} draws for {tally.n_sketches:,} masked "
+                "sums",
+            )
         yield (
             "global sketch",
             f"SNR {self.utility.snr:.3g}; {self.utility.n_covered:,} of "

@@ -46,6 +46,7 @@ _UPLOAD: dict[str, Any] = {
         "study-closed",
         "too-early",
         "unsupported-version",
+        "window-expired",
     )
     | {200: {"model": StoredBody}},
     openapi_extra=_UPLOAD,

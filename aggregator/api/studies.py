@@ -54,6 +54,7 @@ _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
     responses=describe_problems(
         *WITH_KEY,
         *WITH_BODY,
+        "helper-unreachable",
         "plan-invalid",
         "plan-mismatch",
         "privacy-invalid",

@@ -16,6 +16,7 @@ from aggregator.records import (
     StudyState,
 )
 from aggregator.services.audit import write_entry
+from aggregator.services.batches.helper import HelperClient
 from aggregator.services.plans import require_study
 from aggregator.services.result_keys import require_result_keys
 from aggregator.services.service import Service
@@ -68,7 +69,9 @@ class StudyService(Service):
         StoreError
             Another study has the plan, or the study exists with another search box.
         ConfigError, PlanError, PrivacyError, UnsupportedVersionError
-            The name or a field of the plan is invalid.
+            The name or a field of the plan is invalid, or the helper has not accepted it.
+        HelperError
+            The helper of a secure sum cannot be asked.
         """
         if not name.strip() or len(name) > _LONGEST_NAME:
             raise ConfigError(
@@ -79,11 +82,8 @@ class StudyService(Service):
         # In a thread: it draws all frequencies to verify them.
         plan = await asyncio.to_thread(plan_from_json, plan_json)
         if plan.sum_release is not None:
-            raise ConfigError(
-                "cannot be sum.v1 yet: this server cannot open the totals of masked sums",
-                field="plan.release",
-                fix='use release = "local.v1"',
-            )
+            async with HelperClient(self._settings) as helper:
+                await helper.require_accepted(plan)
         record = StudyRecord(
             study_id=compute_study_id(name, plan),
             name=name,
@@ -97,6 +97,8 @@ class StudyService(Service):
             is_known = await transaction.get_study(record.study_id) is not None
             if not (is_known or allow_same_plan):
                 await _require_new_plan(transaction, record)
+            if not is_known and plan.sum_release is not None:
+                await _require_new_sum(transaction, record)
             is_new = await transaction.add_study(record)
             # Before any device enrols, which pins it then.
             await require_result_keys(transaction, now=record.created)
@@ -295,6 +297,17 @@ async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> No
             field="plan",
             fix="use that study, or send allow_same_plan = true to release the same records, and "
             "spend budget on them, once more",
+        )
+
+
+async def _require_new_sum(transaction: Transaction, record: StudyRecord) -> None:
+    """Refuse a second study of one secure sum: the helper knows a batch by its plan alone."""
+    if await transaction.has_study_of_plan(record.plan_digest):
+        raise StoreError(
+            "is, or was, that of another study, and a secure sum has one",
+            field="plan",
+            fix="let the helper's operator accept the draft again, which makes a plan with a key "
+            "of its own",
         )
 
 

@@ -65,6 +65,7 @@ class Base(DeclarativeBase):
         str: Text,
         dict[str, Any]: CanonicalJson,
         list[dict[str, Any]]: CanonicalJson,
+        list[str]: CanonicalJson,
     }
 
 
@@ -154,7 +155,49 @@ class RetiredKey(Base):
     revoked: Mapped[float | None]
 
 
+class Batch(Base):
+    """Batches of masked sums: reports of one slot, label set and part; ``sums`` is their total."""
+
+    __tablename__ = "batches"
+    __table_args__ = (
+        UniqueConstraint("study_id", "slot", "labels", "part", "number"),
+        Index(None, "study_id", "created", "batch_id"),
+        # For the workers, who look for what is due.
+        Index(None, "state", "next_at"),
+    )
+
+    batch_id: Mapped[bytes] = mapped_column(primary_key=True)
+    study_id: Mapped[bytes] = mapped_column(ForeignKey("studies.study_id"))
+    slot: Mapped[int]
+    labels: Mapped[dict[str, Any]]
+    part: Mapped[int]
+    number: Mapped[int]
+    created: Mapped[float]
+    closes: Mapped[float]
+    expires: Mapped[float]
+    least_reports: Mapped[int]
+    most_reports: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    n_reports: Mapped[int]
+    is_asked: Mapped[bool]
+    members: Mapped[bytes | None]
+    n_records: Mapped[int | None]
+    answer: Mapped[bytes | None]
+    sums: Mapped[bytes | None]
+    devices: Mapped[bytes]
+    flags: Mapped[list[str]]
+    standing: Mapped[str | None] = mapped_column(String(16))
+    reason: Mapped[str | None]
+    opened: Mapped[float | None]
+    next_at: Mapped[float]
+    attempts: Mapped[int]
+    problem: Mapped[dict[str, Any] | None]
+    lease_token: Mapped[bytes | None]
+    lease_expires: Mapped[float | None]
+
+
 _HELD = text("payload IS NOT NULL")
+_IN_BATCH = text("batch_id IS NOT NULL")
 
 
 class Sketch(Base):
@@ -175,6 +218,14 @@ class Sketch(Base):
             sqlite_where=_HELD,
             postgresql_where=_HELD,
         ),
+        # Most sketches are in no batch.
+        Index(
+            "ix_sketches_of_batch",
+            "batch_id",
+            "state",
+            sqlite_where=_IN_BATCH,
+            postgresql_where=_IN_BATCH,
+        ),
     )
 
     sketch_id: Mapped[bytes] = mapped_column(primary_key=True)
@@ -192,6 +243,7 @@ class Sketch(Base):
     received: Mapped[float]
     state: Mapped[str] = mapped_column(String(16))
     payload: Mapped[bytes | None]
+    batch_id: Mapped[bytes | None] = mapped_column(ForeignKey("batches.batch_id"))
 
 
 class PendingSketch(Base):

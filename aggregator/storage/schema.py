@@ -14,6 +14,8 @@ from shared.errors import ConfigError, UnpreparedError
 LATEST_REVISION = f"0001_{digest_tables()}"
 """The schema version of this release."""
 GENERATION_BYTES = 16
+_OF_HELPER = "leader_keys"
+"""A table that only the second server of secure sums has."""
 _VERSIONS = table("alembic_version", column("version_num"))
 
 
@@ -76,14 +78,21 @@ async def require_latest(engine: AsyncEngine) -> None:
     UnpreparedError
         It has no table at all, or no file.
     ConfigError
-        It has another version, or tables of something else.
+        It has another version, or tables of something else, such as a helper's.
     """
     require_file(engine)
     async with engine.connect() as connection:
-        found, is_bare = await connection.run_sync(
-            lambda sync: (find_revision(sync), not inspect(sync).get_table_names())
+        found, names = await connection.run_sync(
+            lambda sync: (find_revision(sync), inspect(sync).get_table_names())
         )
-    if is_bare:
+    if _OF_HELPER in names:
+        raise ConfigError(
+            "holds the tables of a helper: with both halves of every sum in one place, nothing "
+            "would be private",
+            field="database",
+            fix="give the helper another database, run by another organisation",
+        )
+    if not names:
         raise UnpreparedError(
             f"has no tables yet; this release needs schema version {LATEST_REVISION}",
             field="database",

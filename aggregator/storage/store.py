@@ -17,7 +17,6 @@ from aggregator.storage.statements.devices import DeviceRows
 from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
 from aggregator.storage.statements.keys import KeyRows
-from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.publications import PublicationRows
 from aggregator.storage.statements.schedules import ScheduleRows
 from aggregator.storage.statements.sketches import SketchRows
@@ -32,7 +31,6 @@ class Transaction(
     SketchRows,
     ExclusionRows,
     DeviceSumRows,
-    MergeRows,
     SnapshotRows,
     PublicationRows,
     ScheduleRows,

@@ -42,7 +42,8 @@ async def run_worker(settings: Settings, *, parent: int | None = None) -> None:
         services = Services(store, SystemClock(), settings)
         log.info("worker started", pid=os.getpid())
         worker = Worker(services.jobs, lease_s=settings.lease_s, poll_s=settings.poll_s)
-        await worker.run(stop)
+        # Beside each other: a batch does not wait for a decode, which computes in a thread.
+        await asyncio.gather(worker.run(stop), services.opener.run(stop))
     finally:
         if watching is not None:
             watching.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,7 +36,7 @@ from analyst.planning.files import (
     parse_clusters,
     parse_delta,
     parse_epsilon,
-    read_plan,
+    read_draft,
     read_spec,
     write_text,
 )
@@ -43,6 +44,7 @@ from analyst.planning.fleets import describe_selection
 from analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
 from analyst.planning.questions import ask_for_answers
 from analyst.planning.spec import format_spec
+from analyst.planning.trust import FEW_SKETCHES, Fleet, Ways, compare_ways, sum_outline
 from learning.planning.fleets import forecast_fleets
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from learning.planning.phases import find_least_reports
@@ -50,6 +52,7 @@ from learning.planning.planner import Advice
 from shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from shared.errors import ConfigError, PlanError
 from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
+from shared.plan.rules import MOST_PARTS
 from shared.privacy.limits import find_level_cautions
 
 DEFAULT_TARGET = 1.1
@@ -130,6 +133,25 @@ def _advise(
             "phase reports."
         ),
     ] = "time",
+    release: Annotated[
+        Literal["local", "sum"],
+        typer.Option(
+            help="local: each device adds noise; sum: two servers, who must not work together, "
+            "each add noise to the sum of a fleet."
+        ),
+    ] = "local",
+    parts: Annotated[
+        int | None,
+        _count(
+            "--parts",
+            "With --release sum: batches among which the devices of a slot and label set are "
+            "divided, so that a broken one spoils only its part; default: 1.",
+        ),
+    ] = None,
+    label_sets: Annotated[
+        int | None,
+        _count("--label-sets", "With --release sum: combinations of declared labels; default: 1."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw predicted quality, .png or .svg.")] = None,
     anyway: Anyway = False,
     as_json: Json = False,
@@ -153,6 +175,9 @@ def _advise(
         unit=unit,
         by_time=windows_by == "time",
     )
+    fleet = _choose_fleet(outline, release, windows, parts, label_sets)
+    if release == "sum":
+        outline = sum_outline(outline, fleet)
     outline, advice = advise_study(
         outline,
         epsilon=budget[0],
@@ -171,7 +196,11 @@ def _advise(
         n_devices=devices,
         reports_needed=_find_need(outline, advice),
         smallest=find_epsilon(outline, budget[1], target_sse),
-        fleets=forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
+        # Masked sums have the same noise, however many there are.
+        fleets=()
+        if outline.is_summed
+        else forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
+        ways=_compare_ways(outline, advice, fleet, budget, target_sse),
         doubt=find_doubt(
             outline,
             advice.recommended.band,
@@ -193,6 +222,43 @@ def _advise(
         print_advice(create_console(), report)
     if report.doubt is not None and not anyway:
         raise typer.Exit(EXIT_REFUSED)
+
+
+def _choose_fleet(
+    outline: StudyOutline, release: str, windows: int, parts: int | None, label_sets: int | None
+) -> Fleet:
+    """Return the batches of a secure sum, wanted or not."""
+    for name, value in (("--parts", parts), ("--label-sets", label_sets)):
+        if value is not None and release != "sum":
+            raise ConfigError("needs --release sum", field=name, fix="add it, or leave this out")
+    if parts is not None and parts > MOST_PARTS:
+        raise ConfigError(
+            f"must be at most {MOST_PARTS}",
+            field="--parts",
+            fix="use 1 for devices of your own, or 16 for phones",
+        )
+    fleet = Fleet(n_groups=windows * (label_sets or 1), parts=parts or 1)
+    if release == "sum":
+        fleet.require_reports(outline)
+    return fleet
+
+
+def _compare_ways(
+    outline: StudyOutline,
+    advice: Advice,
+    fleet: Fleet,
+    budget: tuple[Fraction, Fraction],
+    target_sse: float,
+) -> Ways | None:
+    """Compare the ways of adding noise where a secure sum is wanted, or would reach the target."""
+    is_possible = outline.by_time and outline.smallest_selection is None
+    many = FEW_SKETCHES * fleet.n_groups
+    if not outline.is_summed and (
+        advice.meets_target or not is_possible or outline.n_sketches < many
+    ):
+        return None
+    ways = compare_ways(outline, fleet, epsilon=budget[0], delta=budget[1], target_sse=target_sse)
+    return ways if outline.is_summed or ways.preferred == "sum" else None
 
 
 def _find_need(outline: StudyOutline, advice: Advice) -> int | None:
@@ -239,7 +305,7 @@ def _new(
         print(text, end="")
         return
     write_text(output, text)
-    _say_next(output)
+    _say_next(output, plan)
 
 
 @app.command(
@@ -260,7 +326,7 @@ def _show(
     as_json: Json = False,
 ) -> None:
     """Explain a plan: protection, limits, costs and expected quality."""
-    plan = read_plan(path)
+    plan = read_draft(path)
     given = {"--records": n_records, "--devices": devices, "--clusters": clusters}
     missing = [name for name, value in given.items() if value is None]
     prediction = None
@@ -374,7 +440,7 @@ def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:
         print(describe_need(_find_need(outline, advice), n_windows=n_windows), file=sys.stderr)
     print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
-    _say_next(output)
+    _say_next(output, plan)
 
 
 def _plan_from_text(spec: str) -> SketchPlan:
@@ -397,5 +463,12 @@ def _warn(cautions: tuple[str, ...]) -> None:
         print(f"warning: {caution}", file=sys.stderr)
 
 
-def _say_next(output: Path) -> None:
+def _say_next(output: Path, plan: SketchPlan) -> None:
+    if plan.sum_release is not None:
+        print(
+            f"wrote {output}, a draft; send it to the helper's operator, who runs: sfumato helper "
+            f"accept {output} --name 'THEIR ORGANISATION' --out plan.json",
+            file=sys.stderr,
+        )
+        return
     print(f"wrote {output}; publish it with: sfumato study create NAME {output}", file=sys.stderr)

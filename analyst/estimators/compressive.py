@@ -511,6 +511,12 @@ class CompressiveEstimator(ReleasingEstimator):
         return [axis.name for axis in self.plan_.axes]
 
     @property
+    def n_iter_(self) -> int:
+        """Passes over the records that the centroids took: always one."""
+        self._require_fitted()
+        return 1
+
+    @property
     def n_records_seen_(self) -> int:
         """Number of records; where it is secret, an estimate from the release."""
         if "_held" not in vars(self):

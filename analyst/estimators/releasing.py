@@ -67,6 +67,8 @@ class ReleasingEstimator(SketchingEstimator):
             "feature_names_in_": "the records had no names of columns",
             "release_": "nothing was released; call release() for the sum",
             "releases_": "nothing was released",
+            "events_": "nothing was released, so nothing was spent",
+            "guarantee_": "nothing was released with noise, so nothing is promised",
             "pilot_": "there was none: bounds and scale were stated",
             "pilot_doubts_": "there was no pilot: bounds and scale were stated",
         }

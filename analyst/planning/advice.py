@@ -28,6 +28,7 @@ from analyst.planning.phases import (
     phases_to_json,
 )
 from analyst.planning.spec import list_fields
+from analyst.planning.trust import Ways
 from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
 from learning.planning.laws import describe_law
@@ -77,6 +78,8 @@ class AdviceReport:
         some number suffices.
     doubt
         Why not to run the study at all; None where there is hope.
+    ways
+        The ways of adding noise beside each other, where a secure sum is wanted, or would help.
     """
 
     outline: StudyOutline
@@ -86,6 +89,7 @@ class AdviceReport:
     fleets: tuple[FleetForecast, ...]
     reports_needed: int | None = None
     doubt: Doubt | None = None
+    ways: Ways | None = None
 
     @property
     def n_windows(self) -> int:
@@ -106,6 +110,8 @@ class AdviceReport:
     @property
     def selection(self) -> str:
         """The shortest selection that can be decoded, in words."""
+        if self.outline.is_summed:
+            return "a batch, which holds the reports of one slot, label set and part"
         return describe_selection(
             self.advice.recommended.shortest_selection,
             n_devices=self.n_devices,
@@ -192,6 +198,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
             for refusal in advice.refusals
         ],
         "fleets": fleets_to_json(report.fleets),
+        "ways": None if report.ways is None else report.ways.to_json(),
         "assumptions": report.assumptions,
     }
 
@@ -215,8 +222,14 @@ def print_advice(console: Console, report: AdviceReport) -> None:
     for paragraph in _describe(report):
         console.print()
         console.print(paragraph)
-    console.print()
-    console.print(tabulate_fleets(report.outline, report.fleets))
+    if report.ways is not None:
+        console.print()
+        console.print(report.ways.tabulate())
+        for paragraph in report.ways.describe():
+            console.print(paragraph)
+    if report.fleets:
+        console.print()
+        console.print(tabulate_fleets(report.outline, report.fleets))
     console.print()
     console.print(_describe_next(report))
 
@@ -340,7 +353,7 @@ def _describe_target(report: AdviceReport) -> str:
     if smallest is None:
         more = (
             "or gather more sketches"
-            if report.outline.protects_devices
+            if report.outline.protects_devices or report.outline.is_summed
             else "gather more records, or spread them over fewer devices and longer windows"
         )
         return f"No epsilon brings the whole band to {target}: allow more, {more}."
@@ -357,10 +370,16 @@ def _describe_carried(candidate: Candidate) -> str:
 
 def _describe_next(report: AdviceReport) -> str:
     fields = list_fields(
-        report.outline, report.advice.recommended, n_windows=report.n_windows
+        report.outline,
+        report.advice.recommended,
+        n_windows=report.n_windows,
+        fleet=None if report.ways is None else report.ways.fleet,
     ).items()
     *most, last = (f"{name} = {value}" for name, value in fields)
-    return (
+    words = (
         "Next: make a plan with `sfumato plan new`, which asks for the rest, or put "
         f"{', '.join(most)} and {last} into a specification; then `sfumato plan show` explains it."
     )
+    if not report.outline.is_summed:
+        return words
+    return f"{words} The helper's operator then accepts it with `sfumato helper accept`."

@@ -51,7 +51,7 @@ class Doubt:
 
     def describe_remedies(self) -> str:
         """Describe the changes that would do, each alone."""
-        ways = list(_list_remedies(self.remedies))
+        ways = list(_list_remedies(self.remedies, is_summed=self.outline.is_summed))
         target = f"relative SSE {self.remedies.target_sse:g}"
         if not ways:
             return f"No epsilon and no number of records reaches {target}: change several of them."
@@ -112,16 +112,16 @@ def require_hope(doubt: Doubt | None, *, anyway: bool) -> None:
         )
 
 
-def _list_remedies(remedies: Remedies) -> Iterator[str]:
+def _list_remedies(remedies: Remedies, *, is_summed: bool) -> Iterator[str]:
     if remedies.epsilon is not None:
         yield f"epsilon {show_exact(remedies.epsilon)}"
     if remedies.n_records is not None:
         yield f"{round_up(remedies.n_records):,} records in as many sketches"
     if remedies.n_sketches is not None:
-        yield (
-            f"{round_up(remedies.n_sketches):,} sketches of as many records each, from more "
-            "devices or from more windows that are decoded together"
-        )
+        where = "in as many batches, from more devices"
+        if not is_summed:
+            where = "from more devices or from more windows that are decoded together"
+        yield f"{round_up(remedies.n_sketches):,} sketches of as many records each, {where}"
     if remedies.n_clusters is not None:
         yield f"at most {_count(remedies.n_clusters, 'cluster')}"
 

@@ -17,12 +17,20 @@ from analyst.planning.statistics import (
     describe_statistic,
     statistic_to_json,
 )
+from analyst.planning.trust import Fleet
 from learning.planning.candidates import predict_mechanism
 from learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
 from learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
 from shared.core.features import PHASES
 from shared.errors import ConfigError
-from shared.plan import PhaseRelease, SketchPlan, compute_plan_digest, make_statement
+from shared.plan import (
+    PhaseRelease,
+    SketchPlan,
+    SumRelease,
+    compute_plan_digest,
+    describe_helper,
+    make_statement,
+)
 from shared.plan.statement import show_level
 from shared.privacy import get_mechanism
 from shared.privacy.group import compute_group_loss, format_upper
@@ -93,6 +101,7 @@ def predict_plan(
         There are more clusters than the frequencies of any plan allow.
     """
     _require_sizes(plan, n_records=n_records, n_sketches=n_sketches, n_windows=n_windows)
+    fleet = find_fleet(plan, n_windows=n_windows)
     outline = StudyOutline(
         n_records=n_records,
         n_sketches=n_sketches,
@@ -103,6 +112,7 @@ def predict_plan(
         devices_differ=devices_differ and plan.is_split,
         unit=plan.release.unit,
         by_time=plan.window.kind == "time",
+        n_noises=None if fleet is None else fleet.n_noises,
     )
     expected = predict_mechanism(
         outline,
@@ -138,6 +148,14 @@ def predict_plan(
             target_sse=_TARGET_SSE,
         ),
     )
+
+
+def find_fleet(plan: SketchPlan, *, n_windows: int) -> Fleet | None:
+    """Return the batches of a secure sum in so many windows; None of other plans."""
+    if plan.sum_release is None:
+        return None
+    n_label_sets = math.prod(len(label.values) for label in plan.labels)
+    return Fleet(n_groups=n_windows * n_label_sets, parts=plan.sum_release.parts)
 
 
 def find_limit_doubt(plan: SketchPlan) -> Doubt | None:
@@ -218,6 +236,8 @@ def describe_windows(plan: SketchPlan) -> str:
         )
     if plan.reports_phases:
         return f"a report of the first record of every {length} in which there were records"
+    if plan.sum_release is not None:
+        return f"a masked sum for every {length} in which there were records"
     if plan.protects_devices:
         return f"a sketch of the mean of every {length} in which there were records"
     few = f"; fewer than {plan.least_records} wait for the next" if plan.least_records > 1 else ""
@@ -251,6 +271,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
         **statistic_to_json(plan),
         "release": release.kind,
+        "helper": _helper_to_json(plan.sum_release),
         "unit": release.unit,
         "mechanism": release.mechanism,
         "neighbouring": release.neighbouring,
@@ -274,6 +295,12 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "most_records": plan.most_records,
         "prediction": None if prediction is None else _prediction_to_json(prediction),
     }
+
+
+def _helper_to_json(release: SumRelease | None) -> dict[str, str] | None:
+    if release is None or release.helper is None:
+        return None
+    return {"name": release.helper.name, "identity": release.helper.fingerprint.hex()}
 
 
 def _year_to_json(plan: SketchPlan, windows: int) -> dict[str, Any]:
@@ -313,6 +340,9 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     yield "public", "\n".join(f"- {fact.what}: {fact.detail}" for fact in statement.public)
     yield "costs", _describe_cost(plan)
     yield "windows", describe_windows(plan)
+    if plan.sum_release is not None:
+        yield "helper", describe_helper(plan.sum_release)
+        yield "batches", describe_batches(plan)
     yield "noise", _describe_noise(plan)
     yield "sketch", _describe_size(plan)
     yield "records", _describe_records(plan)
@@ -336,7 +366,25 @@ def _describe_noise(plan: SketchPlan) -> str:
             f"{plan.mechanism.gain:.3g} times the record's feature"
         )
     label = get_mechanism(release.mechanism).label
+    if plan.sum_release is not None:
+        label = f"once by each of two servers, to the total of each batch: {label}"
     return f"{label} ({release.mechanism}), scale {float(release.scale):.6g} units of the sum"
+
+
+def describe_batches(plan: SketchPlan) -> str:
+    """Describe what is opened together, and when."""
+    release = plan.sum_release
+    if release is None:
+        return "each sketch is released by itself"
+    fleet = find_fleet(plan, n_windows=1)
+    n_batches = 1 if fleet is None else fleet.n_batches
+    return (
+        f"{n_batches:,} for every window, {release.parts:,} for each label set, with two draws of "
+        f"noise each. A batch waits {release.grace_s:,} s after its window's end, and is opened "
+        f"with {release.least_reports:,} reports or more; reports are refused "
+        f"{release.late_s / 86400:g} days after it. No record is protected by the number of "
+        "reports"
+    )
 
 
 def _describe_size(plan: SketchPlan) -> str:

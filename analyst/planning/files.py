@@ -6,9 +6,10 @@ import json
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from shared.errors import ConfigError, PlanError
-from shared.plan import SketchPlan, plan_from_json, plan_from_spec
+from shared.plan import SketchPlan, draft_from_json, plan_from_json, plan_from_spec
 from shared.structure import read_exact, read_toml
 
 
@@ -21,13 +22,13 @@ def read_plan(path: str | Path) -> SketchPlan:
         The file cannot be read, is not of its format, or breaks a rule of plans.
     """
     path = Path(path)
-    if path.suffix == ".toml":
-        return read_spec(path)
-    try:
-        document = json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise PlanError(f"line {error.lineno} is not JSON", field=str(path)) from error
-    return plan_from_json(document)
+    return read_spec(path) if path.suffix == ".toml" else plan_from_json(_read_json(path))
+
+
+def read_draft(path: str | Path) -> SketchPlan:
+    """Read a plan that may be the draft of a secure sum; raises as :func:`read_plan`."""
+    path = Path(path)
+    return read_spec(path) if path.suffix == ".toml" else draft_from_json(_read_json(path))
 
 
 def read_spec(path: Path) -> SketchPlan:
@@ -129,6 +130,13 @@ def show_exact(value: Fraction) -> str:
     """Write a rational for people: a decimal where that is short and exact, else a fraction."""
     decimal = f"{float(value):.6g}"
     return decimal if Fraction(decimal) == value else str(value)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise PlanError(f"line {error.lineno} is not JSON", field=str(path)) from error
 
 
 def _read_text(path: Path) -> str:

@@ -75,6 +75,8 @@ def describe_devices(outline: StudyOutline, *, is_split: bool) -> Iterator[str]:
     """Describe what is assumed about the devices that send sums, where it matters."""
     if outline.protects_devices:
         yield COUNTS_AS_ONE
+    elif outline.is_summed:
+        return
     elif outline.devices_differ and outline.n_sketches > 1:
         yield DIFFER
     elif is_split and not outline.devices_differ:

@@ -16,6 +16,7 @@ from analyst.planning.bands import UNIT_WORDS
 from analyst.planning.catalogue import ORIGIN, UsualRange, offer_ranges
 from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from analyst.planning.spec import Answers
+from analyst.planning.trust import FEW_SKETCHES, Fleet
 from learning.planning.outline import (
     POSSIBLE_CLUSTERS,
     UNITS,
@@ -26,6 +27,7 @@ from learning.planning.outline import (
 from shared.core.logarithm import compress
 from shared.errors import ConfigError, SketchError
 from shared.plan import Dimension, LogTransform, WindowRule
+from shared.plan.rules import MOST_PARTS
 
 T = TypeVar("T")
 
@@ -94,8 +96,9 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
             "records in one window, all devices together",
             lambda text: _parse_records(text, n_devices, neighbouring),
         )
-    # Without effect on sketches that each count as one record.
-    devices_differ = (n_devices > 1 and unit == "record") and _ask(
+    fleet = _ask_for_fleet(window, n_devices, n_windows)
+    # Without effect on sketches that each count as one record, and on their masked sums.
+    devices_differ = (n_devices > 1 and unit == "record" and fleet is None) and _ask(
         "may devices hold different kinds of records, such as other places or users (yes or no)",
         _parse_yes,
         "yes",
@@ -113,6 +116,7 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
         devices_differ=devices_differ,
         unit=unit,
         by_time=window.kind == "time",
+        n_noises=None if fleet is None else fleet.n_noises,
     )
     return Answers(
         dimensions=dimensions,
@@ -125,6 +129,7 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
         usual_spreads={
             column.dimension.name: column.spread for column in columns if column.is_whole
         },
+        fleet=fleet,
     )
 
 
@@ -210,6 +215,47 @@ def _ask_for_unit(neighbouring: str, window: WindowRule) -> str:
         _parse_unit,
         "record",
     )
+
+
+def _ask_for_fleet(window: WindowRule, n_devices: int, n_windows: int) -> Fleet | None:
+    """Prompt for a secure sum, where there are enough devices for it; None without one."""
+    if window.kind != "time" or n_devices < FEW_SKETCHES:
+        return None
+    is_summed = _ask(
+        "who adds noise: each device, or two servers that never work together, whose operators all "
+        "owners then have to trust (device or servers)",
+        _parse_way,
+        "device",
+    )
+    if not is_summed:
+        return None
+    parts = _ask(
+        "  batches of a window: 1 for devices of your own, 16 for phones, so that a broken one "
+        "spoils only its batch",
+        lambda text: _parse_parts(text, n_devices),
+        "1",
+    )
+    return Fleet(n_groups=n_windows, parts=parts)
+
+
+def _parse_way(text: str) -> bool:
+    answers = {"device": False, "servers": True}
+    word = text.strip().lower()
+    if word not in answers:
+        raise ConfigError(
+            "must be device or servers",
+            field="noise",
+            fix="choose servers only if another organisation than yours runs the second one",
+        )
+    return answers[word]
+
+
+def _parse_parts(text: str, n_devices: int) -> int:
+    parts = _parse_count(text, "parts")
+    most = min(MOST_PARTS, n_devices // 2)
+    if parts > most:
+        raise ConfigError(f"must be at most {most}", field="parts", fix="use 1 or 16")
+    return parts
 
 
 def _parse_timed_window(text: str) -> WindowRule:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from analyst.planning.bands import UNIT_WORDS
+from analyst.planning.trust import Fleet
 from learning.planning.candidates import Candidate
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import Advice
@@ -38,6 +39,8 @@ class Answers:
         Whether the outline's number of clusters is an answer, not a guess.
     usual_spreads
         The spread of all records, by the name of each dimension whose scale follows from it.
+    fleet
+        The batches of a secure sum; None where each device adds its noise.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -48,9 +51,12 @@ class Answers:
     n_windows: int = 1
     knows_clusters: bool = True
     usual_spreads: Mapping[str, float] = field(default_factory=dict)
+    fleet: Fleet | None = None
 
 
-def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -> dict[str, str]:
+def list_fields(
+    outline: StudyOutline, best: Candidate, *, n_windows: int = 1, fleet: Fleet | None = None
+) -> dict[str, str]:
     """List the fields that a candidate decides: names, and values as TOML.
 
     Fields that its kind of release forbids, or whose default it needs, are left out.
@@ -61,10 +67,16 @@ def list_fields(outline: StudyOutline, best: Candidate, *, n_windows: int = 1) -
         The study, and the candidate.
     n_windows
         The sketches of one device.
+    fleet
+        The batches of a secure sum.
     """
     fields = {}
-    if best.reports_phases:
+    if best.reports_phases or best.is_summed:
         fields["release"] = quote(best.release)
+    if best.is_summed and fleet is not None:
+        fields["parts"] = str(fleet.parts)
+        least = fleet.choose_least_reports(outline)
+        fields |= {} if least is None else {"least_reports": str(least)}
     if best.unit == "device":
         fields["unit"] = quote(best.unit)
     fields["n_frequencies"] = str(best.n_frequencies)
@@ -99,7 +111,9 @@ def format_spec(answers: Answers, advice: Advice) -> str:
     beside = {
         "n_frequencies": advice.cluster_range.describe(),
         "epsilon": f"for {UNIT_WORDS[best.unit]}",
-        "release": "a noisy phase of the first record of each window",
+        "release": "a masked sum, to whose total two servers add noise"
+        if best.is_summed
+        else "a noisy phase of the first record of each window",
     }
     if not answers.knows_clusters:
         beside["most_clusters"] = "unknown; the most of the usual numbers that the target allows"
@@ -108,7 +122,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "",
         f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
     ]
-    for name, value in list_fields(answers.outline, best, n_windows=answers.n_windows).items():
+    fields = list_fields(answers.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
+    for name, value in fields.items():
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
@@ -151,7 +166,7 @@ def _format_sizes(outline: StudyOutline, best: Candidate) -> Iterator[str]:
     if best.reports_phases:
         return
     if best.unit == "record":
-        if not outline.hides_presence:
+        if not (outline.hides_presence or best.is_summed):
             yield f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"
         yield 'max_records_per_person = "unknown"'
     yield f"most_records = {outline.most_records}"

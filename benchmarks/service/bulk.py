@@ -111,7 +111,7 @@ def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
         row=Row(
             header.sketch_id,
             header.payload_digest,
-            device.number,
+            1 << device.number,
             header.n_records,
             header.block or 0,
             fleet.payloads[message.release],

@@ -48,8 +48,10 @@ from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError
 from shared.plan import (
     SketchPlan,
     compute_plan_digest,
+    describe_helper,
     describe_release,
     describe_times,
+    describe_trust,
     find_cautions,
 )
 from shared.privacy import require_within_budget
@@ -231,6 +233,9 @@ def _check_joining(
 def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
     yield Finding(text=describe_policy(settings))
     yield Finding(text=describe_budget(settings.limits))
+    if plan.sum_release is not None:
+        yield Finding(text=f"helper: {describe_helper(plan.sum_release)}")
+        yield Finding(text=f"plan: {describe_trust(plan)}")
     if times := describe_times(plan):
         yield Finding(text=f"plan: {times}")
     for caution in find_cautions(plan):

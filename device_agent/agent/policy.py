@@ -72,7 +72,7 @@ def _require_release_allowed(settings: Settings, plan: SketchPlan) -> None:
     policy, kind = settings.policy, plan.release.kind
     if kind not in policy.releases:
         raise ReleaseNotAllowedError(
-            f"do not allow {kind}, the release of the plan",
+            f"do not allow {kind}, the release of the plan: nothing is enrolled or released",
             field="policy.releases",
             fix=f"add {kind} if you agree to this: {describe_trust(plan)}",
         )
@@ -81,10 +81,11 @@ def _require_release_allowed(settings: Settings, plan: SketchPlan) -> None:
     fingerprint = plan.helper.fingerprint
     if fingerprint not in policy.helpers:
         raise ReleaseNotAllowedError(
-            f"do not name {plan.helper.name}, whose identity is {fingerprint.hex()}",
+            f"do not name {plan.helper.name}, the plan's helper, whose identity is "
+            f"{fingerprint.hex()}: nothing is enrolled or released",
             field="policy.helpers",
-            fix="ask that organisation whether this is its identity; add it if you trust it not to "
-            "work together with the server, or leave the study",
+            fix="ask that organisation itself whether this is its identity; add it if it is, and "
+            "you trust it not to work together with the server; otherwise leave the study",
         )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -12,14 +12,20 @@ from device_agent.agent.joining import find_unjoined
 from device_agent.agent.trusted import TrustedResult, load_trusted
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
-from device_agent.store.identity import Identity, load_identity, require_identity
+from device_agent.store.identity import Identity, list_plans, load_identity, require_identity
 from device_agent.store.ledger import LedgerEntry, load_entries
 from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches, list_sketches
 from device_agent.store.server_state import StudyNotice, load_notice
 from device_agent.store.streams import StreamState, list_streams, load_stream
 from device_agent.windows import format_time
 from shared.errors import SketchError
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, describe_release
+from shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    describe_release,
+    describe_trust,
+)
 from shared.privacy import (
     Budget,
     PrivacyEvent,
@@ -143,6 +149,13 @@ class BudgetReport:
     streams: tuple[StreamBudget, ...]
     entries: tuple[LedgerEntry, ...]
     limits: Budget
+    plans: Mapping[bytes, SketchPlan] = field(default_factory=dict)
+    """By digest, those that this folder's devices are enrolled for."""
+
+    @property
+    def summed(self) -> tuple[SketchPlan, ...]:
+        """The plans under which two servers add the noise."""
+        return tuple(plan for plan in self.plans.values() if plan.sum_release is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -154,7 +167,27 @@ class BudgetReport:
                 "defaults": sorted(self.limits.defaults),
             },
             "streams": [stream.to_json() for stream in self.streams],
-            "events": [_entry_to_json(entry) for entry in self.entries],
+            "events": [
+                _entry_to_json(entry) | self._describe_noise(entry.event) for entry in self.entries
+            ],
+            "secure_sums": [
+                {
+                    "plan_digest": compute_plan_digest(plan).hex(),
+                    "helper": plan.helper.name,
+                    "identity": plan.helper.fingerprint.hex(),
+                    "statement": describe_trust(plan),
+                }
+                for plan in self.summed
+            ],
+        }
+
+    def _describe_noise(self, event: PrivacyEvent) -> dict[str, str | None]:
+        """Return the kind of a release and its helper; None of plans that are not here."""
+        plan = self.plans.get(event.plan_digest)
+        is_summed = plan is not None and plan.sum_release is not None
+        return {
+            "release": None if plan is None else plan.release.kind,
+            "helper": plan.helper.name if plan is not None and is_summed else None,
         }
 
 
@@ -201,8 +234,14 @@ def report_budget(settings: Settings) -> BudgetReport:
         readers = {event.reader for event in events} | origins.keys()
         readers |= {(settings.study, name) for name in list_streams(connection)}
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
+        plans = [decode_plan(data) for data in list_plans(connection)]
     streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
-    return BudgetReport(streams=tuple(streams), entries=entries, limits=settings.limits)
+    return BudgetReport(
+        streams=tuple(streams),
+        entries=entries,
+        limits=settings.limits,
+        plans={compute_plan_digest(each): each for each in plans},
+    )
 
 
 def _report_stream(

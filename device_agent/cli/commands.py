@@ -61,7 +61,7 @@ def _init(options: SimpleNamespace) -> int:
     from device_agent.agent.enrol import enrol_device, load_settings_with_code
     from device_agent.agent.policy import describe_budget, describe_policy
     from device_agent.settings.agent_settings import find_absent
-    from shared.plan import make_statement
+    from shared.plan import describe_helper, make_statement
     from shared.wire import decode_enrolment_code, is_enrolment_code
 
     secret = options.code or options.token
@@ -87,6 +87,8 @@ def _init(options: SimpleNamespace) -> int:
     done = "was enrolled already" if report.was_enrolled else "is enrolled"
     print(f"device {report.device.hex()} {done} in study {report.study.hex()}")
     print(make_statement(report.plan).describe())
+    if report.plan.sum_release is not None:
+        print(f"helper: {describe_helper(report.plan.sum_release)}")
     print(describe_policy(settings))
     print(describe_budget(settings.limits))
     return 0

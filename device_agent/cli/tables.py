@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -133,6 +133,9 @@ def _describe_published(report: StatusReport) -> list[str]:
 
 def show_budget(report: BudgetReport) -> str:
     """Write the ledger and its losses."""
+    document = report.to_json()
+    header = ["released", "stream", "sketch", "epsilon", "delta", "by"]
+    header += ["noise by"] if report.summed else []
     studies = {stream.study for stream in report.streams}
     streams = [
         (
@@ -145,7 +148,7 @@ def show_budget(report: BudgetReport) -> str:
     ]
     people = [
         (stream["stream"], *(group[key] for key in _GROUP))
-        for stream in report.to_json()["streams"]
+        for stream in document["streams"]
         for group in stream["people"]
     ]
     events = [
@@ -156,8 +159,9 @@ def show_budget(report: BudgetReport) -> str:
             event["epsilon"],
             event["delta"],
             "another copy of this state" if event["by_a_copy"] else "",
+            *([_noise_by(event)] if report.summed else []),
         )
-        for event in report.to_json()["events"]
+        for event in document["events"]
     ]
     return "\n".join(
         [
@@ -176,9 +180,17 @@ def show_budget(report: BudgetReport) -> str:
                 people,
             ),
             "",
-            *_table(("released", "stream", "sketch", "epsilon", "delta", "by"), events),
+            *_table(header, events),
+            *(text for each in document["secure_sums"] for text in ("", each["statement"])),
         ]
     )
+
+
+def _noise_by(event: Mapping[str, object]) -> str:
+    if event["release"] is None:
+        return ""
+    helper = event["helper"]
+    return "this device" if helper is None else f"the server and {helper}"
 
 
 def show_rotation(report: RotationReport) -> str:

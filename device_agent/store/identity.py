@@ -130,6 +130,12 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
     )
 
 
+def list_plans(connection: sqlite3.Connection) -> list[bytes]:
+    """Return the plans of all studies that devices of this folder are enrolled in."""
+    rows = connection.execute("SELECT value FROM meta WHERE key = 'plan' ORDER BY study")
+    return [row["value"] for row in rows]
+
+
 def require_identity(connection: sqlite3.Connection, folder: Path) -> Identity:
     """Load the identity, or refuse with a ``ConfigError`` if the device has not enrolled."""
     identity = load_identity(connection)

@@ -36,7 +36,7 @@ def pose_grid(plan: SketchPlan, totals: Totals, *, n_clusters: int) -> GridProbl
         lower=lower,
         upper=upper,
         unit=(upper - lower) / 2.0,
-        noise=CellNoise.of(plan.mechanism, n_sums=totals.n_sketches),
+        noise=CellNoise.of(plan.mechanism, n_sums=totals.n_sketches * plan.n_noises),
         n_records=float(max(1, count_records(plan, totals).n_records)),
         n_clusters=n_clusters,
     )

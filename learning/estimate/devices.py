@@ -104,6 +104,6 @@ def _measure_energy(
     first, second = _find_sizes(plan, moments, is_known)
     n_sketches, energy = moments.floats[0, is_known], moments.floats[-1, is_known]
     r, unit = plan.frequencies_per_sketch, plan.mean_amplitude**2
-    noise = 2.0 * plan.mechanism.variance * r * n_sketches
+    noise = 2.0 * plan.released_variance * r * n_sketches
     sampling = max(0.0, 1.0 - signal) * unit * r * first
     return float(np.sum(energy - noise - sampling) / np.sum(unit * r * second))

@@ -166,7 +166,7 @@ def estimate_study_components(plan: SketchPlan, totals: Totals) -> PrincipalComp
     return estimate_components(
         totals.sums[: statistic.n_coordinates],
         statistic,
-        noise_variance=totals.n_sketches * plan.mechanism.variance,
+        noise_variance=totals.n_sketches * plan.released_variance,
         n_records=float(count.n_records),
         n_records_variance=count.standard_error**2,
     )
@@ -200,8 +200,8 @@ def _measure_dimensions(plan: SketchPlan, totals: Totals) -> tuple[list[BinNoise
     is_gaussian = plan.release.mechanism == _GAUSSIAN
     noises = [
         BinNoise(
-            variance=max(1.0, float(sketches[b])) * plan.mechanism.variance,
-            n_sums=max(1, int(sketches[b])),
+            variance=max(1.0, float(sketches[b])) * plan.released_variance,
+            n_sums=max(1, int(sketches[b])) * plan.n_noises,
             is_gaussian=is_gaussian,
         )
         for b in block_of

@@ -99,7 +99,7 @@ def measure_noise(
     return NoiseByBlock(
         energy=weights.compute_noise_energy(
             moments,
-            noise_variance=0.0 if is_exact else plan.mechanism.variance,
+            noise_variance=0.0 if is_exact else plan.released_variance,
             amplitude=plan.mean_amplitude,
             alpha=plan.alpha,
         ),
@@ -151,7 +151,7 @@ def weigh(plan: SketchPlan, totals: Totals, weighting: str) -> Weights:
     return choose_weights(
         weighting,
         totals.moments,
-        noise_variance=plan.mechanism.variance,
+        noise_variance=plan.released_variance,
         amplitude=plan.mean_amplitude,
         alpha=plan.alpha,
         # Under size weights: the best ones are not known yet, and the minimum is flat.
@@ -222,7 +222,7 @@ def _estimate_plain(plan: SketchPlan, moments: SizeMoments, count: RecordCount) 
     if not (count.is_clear and known.any()):
         return Utility.of_plain(count, moments.n_sketches, noise_energy=None, n_covered=0)
     largest = plan.value_range[1] * plan.mechanism.gain * n_records[known]
-    energies = n_sketches[known] * plan.mechanism.variance / largest**2
+    energies = n_sketches[known] * plan.released_variance / largest**2
     return Utility.of_plain(
         count,
         moments.n_sketches,

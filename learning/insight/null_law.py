@@ -65,10 +65,12 @@ _LAWS: Final[Mapping[str, Callable[[np.random.Generator, int, int, int], Floats]
 def draw_unit_noise(plan: SketchPlan, n_draws: int, rng: np.random.Generator) -> Floats:
     """Draw the noise of single sketches, at variance 1: shape ``(n_draws, 2 r)``, stacked.
 
-    r features are those that a sketch carries.
+    r features are those that a sketch carries. The total of a batch has two draws of the mechanism.
     """
     law = _LAWS[plan.release.mechanism]
-    return law(rng, n_draws, plan.frequencies_per_sketch, int(plan.releases_count))
+    r, count = plan.frequencies_per_sketch, int(plan.releases_count)
+    drawn = [law(rng, n_draws, r, count) for _ in range(plan.n_noises)]
+    return drawn[0] if len(drawn) == 1 else np.sum(drawn, axis=0) / np.sqrt(len(drawn))
 
 
 def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Generator) -> Floats:
@@ -78,7 +80,7 @@ def draw_noise(plan: SketchPlan, errors: Errors, n_draws: int, rng: np.random.Ge
     """
     m, r = plan.n_frequencies, plan.frequencies_per_sketch
     noise = np.zeros((n_draws, 2 * m))
-    deviation = np.sqrt(plan.mechanism.variance)
+    deviation = np.sqrt(plan.released_variance)
     for block, members in enumerate(plan.blocks.members):
         places = np.concatenate([members, m + members])
         for factor in errors.factors[block].tolist():

@@ -185,7 +185,7 @@ def average(
         )
     unit = plan.mean_amplitude
     energy = weights.compute_noise_energy(
-        moments, noise_variance=plan.mechanism.variance, amplitude=unit, alpha=1.0
+        moments, noise_variance=plan.released_variance, amplitude=unit, alpha=1.0
     )
     sketch = form_sketch(plan, weights, moments, sums=totals.sums, size_sums=totals.size_sums)
     is_exact = is_known & (moments.floats[0] <= most_exact)

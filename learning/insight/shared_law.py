@@ -271,7 +271,7 @@ class SharedDraws:
         self, model: StudyModel, *, rng: np.random.Generator, n_draws: int, prior: float = PRIOR
     ) -> None:
         self._model, self._rng, self._n_draws, self._prior = model, rng, n_draws, prior
-        self._deviation = math.sqrt(model.plan.mechanism.variance)
+        self._deviation = math.sqrt(model.plan.released_variance)
         self._blocks = tuple(_Block.of(model, members) for members in model.plan.blocks.members)
         self._views: OrderedDict[object, _View] = OrderedDict()
         self._components: dict[tuple[int, _Key], Singles] = {}

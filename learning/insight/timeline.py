@@ -249,7 +249,7 @@ class _FullSimulator:
         self._windows, self._rng = timeline.windows, rng
         model = timeline.model
         plan, m = model.plan, model.plan.n_frequencies
-        self._variance = plan.mechanism.variance
+        self._variance = plan.released_variance
         self._n_coordinates = 2 * m
         n_draws = max(100, min(_ENERGY_DRAWS, _MOST_NUMBERS // (2 * plan.frequencies_per_sketch)))
         unit = draw_unit_noise(plan, n_draws, rng)
@@ -294,7 +294,7 @@ class _Simulator:
         self._windows, self._rng = timeline.windows, rng
         model = timeline.model
         plan, m = model.plan, model.plan.n_frequencies
-        self._deviation = math.sqrt(plan.mechanism.variance)
+        self._deviation = math.sqrt(plan.released_variance)
         self._n_coordinates = len(projection)
         self._roots: list[Floats] = []
         self._pools: list[Floats] = []

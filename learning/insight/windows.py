@@ -400,7 +400,7 @@ def _measure_size_error(
     difference = contrasts.weights[row] @ features
     chance = float(np.sum(sigma**2))
     crossed = max(0.0, float(difference @ sigma @ difference) - chance)
-    deviation = model.plan.mechanism.variance
+    deviation = model.plan.released_variance
     fourth: float = sum(
         (square * deviation) ** 2 * float(np.sum(np.concatenate(window.errors.factors) ** 4))
         for square, window in zip(squares.tolist(), timeline.windows, strict=True)

@@ -19,6 +19,7 @@ from learning.planning.quality import QualityBand, predict_relative_sse
 from learning.planning.signal import expect_signal_energy
 from shared.core import AMPLITUDE, RadiusLaw
 from shared.errors import PrivacyError
+from shared.plan.spec import MOST_SKETCHES
 from shared.privacy import (
     FourierShape,
     Mechanism,
@@ -28,6 +29,8 @@ from shared.privacy import (
     get_mechanism,
 )
 from shared.privacy.mechanisms.phase import PHASE_REPORT
+from shared.sharing.masks import BLIND_BYTES
+from shared.sharing.ring import Ring
 
 SPLIT_MECHANISM = "discrete-knorm"
 """The one noise that is best in small sketches: the Gaussian gains nothing, Laplace is worse."""
@@ -80,6 +83,8 @@ class Candidate:
         Law, signal, SNR and quality to expect.
     sketch_bytes
         Size of the payload of one sketch.
+    is_summed
+        Whether devices send masked sums, to whose total two servers add the noise.
     """
 
     unit: str
@@ -91,6 +96,7 @@ class Candidate:
     delta: Fraction
     prediction: Prediction
     sketch_bytes: int
+    is_summed: bool = False
 
     @property
     def snr(self) -> float:
@@ -110,6 +116,8 @@ class Candidate:
     @property
     def release(self) -> str:
         """The kind of release in a plan."""
+        if self.is_summed:
+            return "sum.v1"
         return "phase.v1" if self.reports_phases else "local.v1"
 
     @property
@@ -193,7 +201,8 @@ def predict_candidate(
         epsilon=epsilon,
         delta=target.delta,
         prediction=prediction,
-        sketch_bytes=(2 * r + int(target.releases_count)) * _find_width(outline, noise),
+        sketch_bytes=_measure_payload(outline, noise, 2 * r + int(target.releases_count)),
+        is_summed=outline.is_summed,
     )
 
 
@@ -225,7 +234,7 @@ def predict_mechanism(
     def predict(signal_energy: float) -> float:
         return predict_mechanism_snr(
             mechanism,
-            n_sketches=outline.n_sketches,
+            n_sketches=outline.noises,
             n_records=outline.n_counted,
             alpha=alpha,
             signal_energy=signal_energy if outline.signal_energy is None else outline.signal_energy,
@@ -274,13 +283,19 @@ def require_carried(outline: StudyOutline, *, m: int, r: int, has_masks: bool = 
         raise PrivacyError(rule, field="frequencies_per_sketch", fix=f"leave it out for {m}")
 
 
-def _find_width(outline: StudyOutline, mechanism: Mechanism) -> int:
-    """Find the bytes of one coordinate by the plan's rule."""
+def _measure_payload(outline: StudyOutline, mechanism: Mechanism, n_coordinates: int) -> int:
+    """Return the bytes of a payload by the plan's rule."""
     most = 1 if outline.protects_devices else outline.most_records
-    bound = most * AMPLITUDE + mechanism.noise_bound
-    for width in _PAYLOAD_WIDTHS:
-        if bound < 1 << (8 * width - 1):
-            return width
+    if outline.is_summed:
+        bound = MOST_SKETCHES * most * AMPLITUDE + 2 * mechanism.noise_bound
+        width = Ring.find_width(bound)
+        blind = BLIND_BYTES
+    else:
+        bound = most * AMPLITUDE + mechanism.noise_bound
+        width = next((w for w in _PAYLOAD_WIDTHS if bound < 1 << (8 * w - 1)), None)
+        blind = 0
+    if width is not None:
+        return n_coordinates * width + blind
     raise PrivacyError(
         "gives sums that would not fit 64 bits",
         field="n_records",
@@ -314,7 +329,7 @@ def predict_splits(
     """
     best = least_snr
     for r in _list_divisors(n_frequencies):
-        if outline.selected_sketches * r < n_frequencies:
+        if outline.is_summed or outline.selected_sketches * r < n_frequencies:
             return
         if not outline.bytes_are_scarce and _limit_snr(outline, n_frequencies // r) <= best:
             return

@@ -131,7 +131,7 @@ def predict_grid(
             "must be record for a grid", field="unit", fix='use the statistic "fourier"'
         )
     mechanism = _calibrate(outline, epsilon, delta)
-    noise = CellNoise.of(mechanism, outline.n_sketches)
+    noise = CellNoise.of(mechanism, outline.noises)
     d, k, n = outline.n_dimensions, outline.n_clusters, outline.n_records
     chosen = cells or choose_cells_for_noise(n, noise.deviation, d)
     spread = 1.0 / (half_width_in_spreads * math.hypot(1.0, SEPARATION * k ** (1.0 / d)))
@@ -215,14 +215,14 @@ def is_grid_better(
     Parameters
     ----------
     outline
-        The study; one sketch under a secure sum, whose noise is added once.
+        The study.
     epsilon
         Of one sketch.
     half_width_in_spreads
         As in :func:`predict_grid`.
     """
     d, k = outline.n_dimensions, outline.n_clusters
-    if not allows_grid(outline) or d > _BETTER_DIMENSIONS or outline.n_sketches > 1:
+    if not allows_grid(outline) or d > _BETTER_DIMENSIONS or outline.noises > 1:
         return False
     strength = outline.n_records * float(epsilon) / count_records_moved(outline.neighbouring)
     return half_width_in_spreads <= _BETTER_HALF_WIDTH and strength < _BETTER_STRENGTH * k**1.5 * d

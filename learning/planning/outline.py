@@ -56,7 +56,10 @@ class StudyOutline:
         ``record``, or ``device``: all records of a window are protected together, and a sketch is
         the mean of its window, so that it counts as one record.
     by_time
-        Whether windows are by time, which phase reports and ``unit = "device"`` need.
+        Whether windows are by time, which phase reports, secure sums and ``unit = "device"`` need.
+    n_noises
+        Draws of the mechanism in the total of all records: two for each batch of a secure sum, one
+        for a curator who has all records. None where each sketch has one of its own.
 
     Raises
     ------
@@ -79,6 +82,7 @@ class StudyOutline:
     smallest_selection: int | None = None
     unit: str = "record"
     by_time: bool = True
+    n_noises: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
@@ -91,6 +95,7 @@ class StudyOutline:
         )
         require_neighbouring(self.neighbouring)
         self._require_unit()
+        self._require_summable()
         _require(
             self.n_records >= self.n_sketches or self.hides_presence,
             "n_records",
@@ -139,6 +144,34 @@ class StudyOutline:
             "leave it out",
         )
 
+    def _require_summable(self) -> None:
+        if self.n_noises is None:
+            return
+        where = "where the noise is added to the sum of many sketches"
+        _require(self.n_noises >= 1, "n_noises", "must be at least 1", "use two for each batch")
+        _require(
+            self.by_time,
+            "by_time",
+            f"must be true {where}: a batch is of one slot",
+            "use windows by time, or let each device add noise",
+        )
+        _require(
+            self.smallest_selection is None,
+            "smallest_selection",
+            f"must be left out {where}: nothing smaller than a batch is ever seen",
+            "leave it out, or let each device add noise",
+        )
+
+    @property
+    def is_summed(self) -> bool:
+        """True if noise is added to the sum of many sketches, not to each."""
+        return self.n_noises is not None
+
+    @property
+    def noises(self) -> int:
+        """Draws of the mechanism in the total of all records."""
+        return self.n_sketches if self.n_noises is None else self.n_noises
+
     @property
     def protects_devices(self) -> bool:
         """True if all records of a device's window are protected together."""
@@ -147,7 +180,7 @@ class StudyOutline:
     @property
     def allows_phases(self) -> bool:
         """True if devices may send phase reports."""
-        return self.by_time and not self.hides_presence
+        return self.by_time and not self.hides_presence and not self.is_summed
 
     @property
     def n_counted(self) -> int:

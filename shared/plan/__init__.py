@@ -21,6 +21,7 @@ from shared.plan.parts import (
 from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
 from shared.plan.statement import (
     PrivacyStatement,
+    describe_helper,
     describe_release,
     describe_times,
     describe_trust,
@@ -52,6 +53,7 @@ __all__ = [
     "compute_plan_digest",
     "create_plan",
     "decode_plan",
+    "describe_helper",
     "describe_release",
     "describe_times",
     "describe_trust",

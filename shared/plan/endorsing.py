@@ -50,11 +50,18 @@ def endorse(draft: SketchPlan, helper: Helper, sign: Callable[[bytes], bytes]) -
         The draft has no secure sum, or names a helper already.
     """
     release = draft.sum_release
-    if release is None or release.helper is not None:
+    if release is None:
         raise PlanError(
             "must be a draft of a secure sum without a helper",
             field="release",
             fix='make one with release = "sum.v1"',
+        )
+    if release.helper is not None:
+        raise PlanError(
+            f"must be a draft of a secure sum without a helper, and {release.helper.name} has "
+            "accepted it",
+            field="release",
+            fix="publish it as it is, or make a new draft with `sfumato plan new`",
         )
     signature = sign(compute_endorsed(_put_helper(draft, helper)))
     return _put_helper(draft, replace(helper, endorsement=signature))

@@ -13,6 +13,7 @@ from typing import Any
 
 from shared.plan.dimensions import Dimension
 from shared.plan.model import SketchPlan
+from shared.plan.parts import SumRelease
 from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
 from shared.privacy.limits import find_level_cautions
 
@@ -165,12 +166,18 @@ def _describe_guarantee(plan: SketchPlan) -> str:
     return f"{describe_trust(plan)} {guarantee.describe_batch(unit=plan.release.unit)}"
 
 
-def describe_trust(plan: SketchPlan) -> str:
-    """Describe whom the promise of a plan rests on; only a secure sum rests on servers."""
+def describe_trust(plan: SketchPlan, *, helper: str | None = None) -> str:
+    """Describe whom the promise of a plan rests on; only a secure sum rests on servers.
+
+    Parameters
+    ----------
+    helper
+        The name of the helper of a draft, where it is known.
+    """
     release = plan.sum_release
     if release is None:
         return "Each sketch is private by itself, whoever sees it."
-    name = "the helper" if release.helper is None else release.helper.name
+    name = helper or _name_helper(release)
     exact = "your sums exactly"
     if plan.most_records == 1:
         exact += ", and with one record in each, the record"
@@ -183,6 +190,23 @@ def describe_trust(plan: SketchPlan) -> str:
         f"they can read {exact}. The promise against each of them also rests on encryption that "
         f"stays unbroken. Both see that and when this device takes part{counts}. No promise rests "
         "on how many others take part."
+    )
+
+
+def _name_helper(release: SumRelease) -> str:
+    return "the helper" if release.helper is None else release.helper.name
+
+
+def describe_helper(release: SumRelease) -> str:
+    """Describe the second server of a secure sum: its operator, and how owners allow it."""
+    if release.helper is None:
+        return (
+            "none yet: this is a draft. Let the helper's operator accept it with `sfumato helper "
+            "accept`, and publish what comes back"
+        )
+    return (
+        f"{release.helper.name}, with the identity {release.helper.fingerprint.hex()}. A device "
+        "takes part only if its owner allows this identity: policy.helpers"
     )
 
 
@@ -473,6 +497,9 @@ def describe_release(plan: SketchPlan) -> str:
         kind = "phase" if plan.kind == "fourier" else "bin"
         what = f"a noisy {kind} of the first record of each slot"
     carried = ""
+    if plan.sum_release is not None:
+        what = what.replace(", with noise", ", masked", 1)
+        what += f"; the server and {_name_helper(plan.sum_release)} each add noise to the total"
     if plan.is_split:
         part = "dimensions" if plan.kind == "histogram" else "frequencies"
         n_parts = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies

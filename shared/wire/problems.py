@@ -137,6 +137,11 @@ The sketch covers a slot that begins more than five minutes after the server's t
 the device, or that of the server, is wrong. Nothing was stored. Send the same again after the
 seconds in Retry-After.
 
+window-expired | 410 | shelve | WindowExpiredError | The window ended too long ago
+The study has a secure sum, and the sketch covers a slot that ended longer ago than its plan's
+late_s: no batch takes it any more. Nothing was stored. A device shelves the sketch; it counts as
+spent.
+
 plan-mismatch | 422 | shelve | PlanMismatchError | The plan is not the study's
 The plan digest in the sketch is not the digest of the study's plan, or a derived field of a plan
 differs from what the server derives. Fetch the study's plan again.
@@ -211,6 +216,10 @@ cannot be compressed, so no Content-Encoding but identity is read.
 too-many-requests | 429 | retry | OverloadedError | Too much was asked at once
 More requests wait than the server holds, or this device or key has asked more often than its rate.
 Nothing was stored. Send the same again after the seconds in Retry-After.
+
+helper-unreachable | 503 | retry | HelperError | The helper cannot be used now
+The second server of the secure sum does not answer, refuses this server's key, or is not the helper
+that the plan names. Nothing is lost: batches wait. The answer says what the operator can do.
 
 unavailable | 503 | retry | TransportError | The server cannot answer now
 The server or its database is starting, stopping or overloaded. Send the same again later.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,6 +148,7 @@ def test_an_owner_must_name_secure_sums_and_the_helper(
         assert agent.run("init", "--token", TOKEN) == 3
 
         assert complaint in agent.err
+        assert "nothing is enrolled or released" in agent.err
         assert not server.devices
 
 
@@ -158,6 +160,9 @@ def test_a_device_whose_owner_named_both_sends_masked_sums_that_only_the_helper_
         agent = Agent(tmp_path, server, capsys)
         add_policy(agent, f'releases = ["sum.v1"]\nhelpers = ["{HELPER.fingerprint.hex()}"]')
         agent.init()
+        assert "helper: Patients' association, with the identity" in agent.out
+        assert agent.run("check") == 0
+        assert "if they do, they can read your sums exactly" in " ".join(agent.out.split())
         agent.append(0, lines=3)
         agent.append(1, lines=3)
 
@@ -167,3 +172,11 @@ def test_a_device_whose_owner_named_both_sends_masked_sums_that_only_the_helper_
         assert read.header.kind == "sum.v1"
         assert read.header.sealed is not None
         assert len(open_seal(read.header.sealed, KEY, read.header.seal_context)) == 32
+
+        assert agent.run("budget", "--json") == 0
+        budget = json.loads(agent.out)
+        assert {event["helper"] for event in budget["events"]} == {"Patients' association"}
+        assert {event["release"] for event in budget["events"]} == {"sum.v1"}
+        assert budget["secure_sums"][0]["identity"] == HELPER.fingerprint.hex()
+        assert agent.run("budget") == 0
+        assert "the server and Patients' association" in agent.out

@@ -231,6 +231,25 @@ def test_rows_of_a_slot_go_when_its_reports_are_late(sqlite_world: World) -> Non
     assert world.check(reports) == ["late"] * 3
 
 
+def test_forgotten_reports_stay_late_when_the_clock_goes_back(sqlite_world: World) -> None:
+    """Else a clock that was ahead once would give the same reports a second noise."""
+    world = sqlite_world
+    release = world.plan.sum_release
+    assert release is not None
+    reports = world.reports(3)
+    world.check(reports)
+    world.commit(reports)
+    today, ahead = world.time, ORIGIN + HOUR + release.late_s + 301
+
+    world.time = ahead
+    assert world.batches.forget_late() == 3
+    world.time = today
+
+    assert world.check(reports, world.key(number=1)) == ["late"] * 3
+    following = world.report(10, slots=(1, 1))
+    assert world.check([following], world.key(slot=1)) == ["accepted"]
+
+
 def test_a_batch_that_is_not_the_one_of_its_address_is_refused(sqlite_world: World) -> None:
     world = sqlite_world
     request = ReportsRequest(batch=world.key(), headers=())

@@ -13,7 +13,7 @@ from helper.journal import Entry, Journal
 from shared.errors import ConfigError, HelperRestoredError
 from tests.helper.conftest import HOUR, ORIGIN, World
 
-ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32))
+ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32, "1000000"))
 
 
 def test_a_journal_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_last_line_that_a_crash_cut_off_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     Journal.open(path).append(ENTRY)
     whole = path.read_bytes()
-    Journal.open(path).append(Entry(kind="answer", values=("01" * 32, "02" * 32, "03" * 32)))
+    Journal.open(path).append(Entry(kind="answer", values=("01" * 32, "02" * 32, "03" * 32, "5")))
     path.write_bytes(path.read_bytes()[:-7])
 
     assert Journal.open(path).entries == [ENTRY]
@@ -173,3 +173,54 @@ def test_a_restored_helper_takes_no_report_of_a_slot_that_may_have_been_answered
     world.batches.mark_restored()
 
     assert world.check([world.report(1, slots=(1, 1))], key) == ["burnt"]
+
+
+def test_a_restored_helper_whose_clock_is_behind_burns_what_it_answered(
+    sqlite_world: World,
+) -> None:
+    world = sqlite_world
+    world.close()
+    backup = world.folder / "backup.db"
+    shutil.copy(world.folder / "helper.db", backup)
+    world.restart()
+    world.time += 5 * HOUR
+    answer(world, slot=5)
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+    world.restart()
+    world.time -= 5 * HOUR
+    world.batches.mark_restored()
+    world.time += 5 * HOUR
+
+    assert world.check([world.report(500, slots=(5, 5))], world.key(slot=5)) == ["burnt"]
+    world.time += HOUR
+    assert world.check([world.report(600, slots=(6, 6))], world.key(slot=6)) == ["accepted"]
+
+
+def test_one_process_at_a_time_writes_a_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    Journal.open(path).append(ENTRY)
+    script = f"""
+from pathlib import Path
+from helper.journal import Journal
+Journal.open(Path({str(path)!r}), is_alone=True)
+print("locked", flush=True)
+input()
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"locked\n"
+
+    with pytest.raises(ConfigError, match="is in use by another process"):
+        Journal.open(path, is_alone=True)
+
+    other.kill()
+    other.communicate()
+    Journal.open(path, is_alone=True)

@@ -8,7 +8,7 @@ import pytest
 from shared.command import main
 from shared.plan import Dimension, plan_to_json
 from tests.device_agent.conftest import make_plan
-from tests.shared.sharing.samples import make_plan as make_sum_plan
+from tests.shared.sharing.samples import make_draft
 from tests.simulator.test_fleet import BINS, PHASES, PLANS
 
 HISTOGRAMS = {
@@ -138,11 +138,29 @@ def test_a_fleet_whose_sketches_never_fill_is_refused(
     assert "least_records" in err
 
 
-def test_a_fleet_of_masked_sums_is_refused(
+def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan_to_json(make_sum_plan())))
+    path = tmp_path / "draft.json"
+    draft = make_draft(n_frequencies=8, epsilon=Fraction(8), least_reports=10)
+    path.write_text(json.dumps(plan_to_json(draft)))
+    arguments = ["--devices", "60", "-k", "2", "--processes", "1"]
+    status, out, err = simulate(capsys, str(path), *arguments, "--json")
+    assert status == 0, err
+    document = json.loads(out)
+    local = document["with_noise_by_each_device"]
+    assert (document["batches"], document["noises"]) == (1, 2)
+    assert (local["batches"], local["noises"]) == (0, 60)
+    assert document["sketches"] == local["sketches"] == 60
+    # 30 times less noise; sampling is a part of the rest.
+    assert document["snr"] > 2 * local["snr"]
+
+
+def test_a_fleet_too_small_for_its_batches_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "draft.json"
+    path.write_text(json.dumps(plan_to_json(make_draft(least_reports=30))))
     status, out, err = simulate(capsys, str(path), "--devices", "20", "-k", "2")
     assert (status, out) == (2, "")
-    assert "release: cannot be sum.v1 here" in err
+    assert "has fewer than least_reports = 30 reports" in err

@@ -78,6 +78,12 @@ class AnalysisService(Service):
             study = await require_study(transaction, study_id)
             slots = await transaction.find_slots(study_id)
         plan = await self._plans.get(study)
+        if kind.needs_devices and plan.sum_release is not None:
+            raise DecodingError(
+                "cannot look at single devices: with a secure sum no server has the sums of one",
+                field="kind",
+                fix="see `sfumato batch suspects` for parts that differ from the rest",
+            )
         selections = kind.select(plan, request, slots)
         frozen = await self._snapshots.freeze(
             study_id, selections, unshared=kind.find_shared(request)

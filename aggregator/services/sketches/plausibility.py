@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from aggregator.records import SketchRecord
 from learning.estimate.histogram import BinNoise
-from shared.errors import ImplausibleSketchError, TooEarlyError
+from shared.errors import ImplausibleSketchError, TooEarlyError, WindowExpiredError
 from shared.plan import SketchPlan
 from shared.privacy.plausibility import HONEST_BITS
 from shared.wire import CLOCK_LEEWAY_S, PayloadForm, SketchHeader
@@ -30,16 +30,18 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
     _require(
         header.kind == plan.release.kind, "kind", f"must be {plan.release.kind} under this plan"
     )
+    length = PayloadForm.of(plan).length
     _require(
-        header.payload_length == plan.payload_bytes,
-        "payload",
-        f"must have {plan.payload_bytes} bytes under this plan",
+        header.payload_length == length, "payload", f"must have {length} bytes under this plan"
     )
     _require(
         header.n_public != plan.releases_count,
         "n_public",
         f"must be {str(not plan.releases_count).lower()} under {plan.release.neighbouring}",
     )
+    if plan.sum_release is not None:
+        is_single = header.slots is not None and header.slots[0] == header.slots[1]
+        _require(is_single, "slots", "must be one slot with a secure sum")
     if header.n_records is None:
         _require(
             header.slots == (header.sequence, header.sequence),
@@ -68,6 +70,8 @@ def require_plausible(header: SketchHeader, payload: bytes, plan: SketchPlan) ->
         "slots",
         f"must lie below {n_slots}: the study has an end",
     )
+    if plan.sum_release is not None:
+        return  # masked: every integer is one that an honest device may send
     (sums,) = PayloadForm.of(plan).decode(payload)
     if plan.reports_phases:
         return  # every place on the circle is one that an honest device may report
@@ -169,6 +173,26 @@ def require_disjoint(
         _require_order(below.last_slot, first, is_full=below.n_records == most_records)
     if above is not None and above.first_slot is not None:
         _require_order(last, above.first_slot, is_full=header.n_records == most_records)
+
+
+def require_in_time(header: SketchHeader, plan: SketchPlan, *, now: float) -> None:
+    """Check that a batch of a secure sum still takes the report of a slot.
+
+    Raises
+    ------
+    WindowExpiredError
+        The slot ended too long ago.
+    """
+    release = plan.sum_release
+    if release is None or header.slots is None:
+        return
+    _, end = plan.window.slot_bounds(header.slots[1])
+    if now >= end + release.late_s:
+        raise WindowExpiredError(
+            f"cannot have ended {release.late_s} s ago or before: the plan's late_s has passed",
+            field="slots",
+            fix="let the device connect more often, or publish a study with a larger late_s",
+        )
 
 
 def require_begun(header: SketchHeader, plan: SketchPlan, *, now: float) -> None:

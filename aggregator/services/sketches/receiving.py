@@ -16,7 +16,7 @@ from aggregator.services.sketches.plausibility import require_plausible
 from aggregator.services.sketches.storing import Upload, UploadWriter, require_author
 from aggregator.storage import Store
 from shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
-from shared.wire import SketchMessage, decode_message, problem_type_of
+from shared.wire import PayloadForm, SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
 """Number of bytes by which a message may be longer than its payload."""
@@ -99,7 +99,7 @@ class SketchService(Service):
             if study is None:
                 return None
             plan = await self._plans.get(study)
-            self._limits[study_id] = plan.payload_bytes + ENVELOPE_BYTES
+            self._limits[study_id] = PayloadForm.of(plan).length + ENVELOPE_BYTES
         self._limits.move_to_end(study_id)
         while len(self._limits) > _MOST_LIMITS:
             self._limits.popitem(last=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from aggregator.records import DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
 from aggregator.services.devices.keys import find_signer, require_valid
@@ -11,7 +12,11 @@ from aggregator.services.devices.signed import not_enrolled
 from aggregator.services.plans import require_present, require_study
 from aggregator.services.service import Parts, Service
 from aggregator.services.sketches.batching import Batcher
-from aggregator.services.sketches.plausibility import require_begun, require_disjoint
+from aggregator.services.sketches.plausibility import (
+    require_begun,
+    require_disjoint,
+    require_in_time,
+)
 from aggregator.storage import Transaction
 from shared.errors import (
     AccessError,
@@ -23,6 +28,7 @@ from shared.errors import (
     TransportError,
 )
 from shared.plan import SketchPlan
+from shared.sharing.batches import BatchKey, choose_part
 from shared.wire import SketchMessage
 
 _MOST = 64
@@ -125,7 +131,8 @@ class UploadWriter(Service):
             except SketchError as error:
                 judged.append(error)
         new = [u for u, verdict in zip(uploads, judged, strict=True) if verdict is True]
-        await self._write(transaction, new, studies, now)
+        labels = {identity: device.labels for identity, device in devices.items()}
+        await self._write(transaction, new, studies, labels, now)
         return judged
 
     async def _judge(
@@ -156,6 +163,7 @@ class UploadWriter(Service):
         plan = await self._plans.get(study)
         await _require_share(transaction, device, plan, is_first=neighbours == (None, None))
         require_disjoint(message.header, *neighbours, plan)
+        require_in_time(message.header, plan, now=now)
         # Last: the device sends again after this refusal, and not after those before.
         require_begun(message.header, plan, now=now)
         return True
@@ -165,14 +173,19 @@ class UploadWriter(Service):
         transaction: Transaction,
         uploads: Sequence[Upload],
         studies: Mapping[bytes, StudyRecord],
+        labels: Mapping[bytes, Mapping[str, str]],
         now: float,
     ) -> None:
         if not uploads:
             return
+        joined = await self._join_batches(transaction, uploads, studies, labels, now)
         await transaction.add_sketches(
             [
-                (SketchRecord.of(upload.message, received=now), upload.message.payload)
-                for upload in uploads
+                (
+                    replace(SketchRecord.of(upload.message, received=now), **more),
+                    upload.message.payload,
+                )
+                for upload, more in zip(uploads, joined, strict=True)
             ]
         )
         devices = [upload.device_id for upload in uploads]
@@ -185,6 +198,44 @@ class UploadWriter(Service):
                 if upload.message.header.study == study_id
             ]
             await self._count(transaction, studies[study_id], sizes, now)
+
+    async def _join_batches(
+        self,
+        transaction: Transaction,
+        uploads: Sequence[Upload],
+        studies: Mapping[bytes, StudyRecord],
+        labels: Mapping[bytes, Mapping[str, str]],
+        now: float,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Find the batches of masked sums; return the columns of each upload that say so."""
+        groups: dict[bytes, tuple[BatchKey, list[int]]] = {}
+        for position, upload in enumerate(uploads):
+            header = upload.message.header
+            plan = await self._plans.get(studies[header.study])
+            if plan.sum_release is None or header.slots is None:
+                continue
+            key = BatchKey(
+                plan_digest=header.plan_digest,
+                slot=header.slots[0],
+                labels=labels[upload.device_id],
+                part=choose_part(header.sketch_id, plan.sum_release.parts),
+                number=0,
+            )
+            groups.setdefault(key.batch_id, (key, []))[1].append(position)
+        joined: list[Mapping[str, Any]] = [{} for _ in uploads]
+        # In one order everywhere, because each batch stays locked.
+        for _, (key, positions) in sorted(groups.items()):
+            study = studies[uploads[positions[0]].message.header.study]
+            batch_ids = await transaction.join_batches(
+                await self._plans.get(study),
+                key,
+                study_id=study.study_id,
+                n_reports=len(positions),
+                now=now,
+            )
+            for position, batch_id in zip(positions, batch_ids, strict=True):
+                joined[position] = {"state": "waiting", "batch_id": batch_id}
+        return joined
 
     async def _count(
         self, transaction: Transaction, study: StudyRecord, sizes: Sequence[int], now: float

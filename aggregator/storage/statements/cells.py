@@ -13,8 +13,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
 
+from aggregator.batch_records import BatchRecord
 from aggregator.records import Selection, SketchTotals
-from aggregator.storage.models import CellRoot, CellSum, Device, PendingSketch, Sketch
+from aggregator.storage.models import Batch, CellRoot, CellSum, Device, PendingSketch, Sketch
 from aggregator.storage.statements.entries import (
     EntryRows,
     order_of,
@@ -22,7 +23,8 @@ from aggregator.storage.statements.entries import (
     select_pending,
     to_entry,
 )
-from aggregator.storage.statements.rows import follows
+from aggregator.storage.statements.rows import follows, select_records
+from aggregator.storage.sums.batches import to_batch_entry
 from aggregator.storage.sums.cells import (
     Cell,
     add_cells,
@@ -139,9 +141,21 @@ class CellRows(EntryRows):
                 wrong.append(describe_key((_to_node(row), row.labels)))
         return wrong
 
+    async def _list_counted(self, study_id: bytes, after: tuple[int, bytes] | None) -> list[Entry]:
+        statement = (
+            select_records(Batch, BatchRecord)
+            .where(Batch.study_id == study_id, Batch.standing == "counted")
+            .where(*follows(Batch.slot, Batch.batch_id, after))
+            .order_by(Batch.slot, Batch.batch_id)
+            .limit(_CHECKED_AT_ONCE)
+        )
+        return [to_batch_entry(batch) for batch in await self._list(statement, BatchRecord)]
+
     async def _list_merged(
         self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
     ) -> list[Entry]:
+        if layout.is_batched:
+            return await self._list_counted(study_id, after)
         order = func.coalesce(Sketch.first_slot, order_of(None))
         waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
         # The page is found without payloads: the database sorts every remaining sketch.

@@ -146,7 +146,7 @@ def to_entry(row: Row[Any], *, dropped: bytes = b"") -> Entry:
         row=SketchRow(
             row.sketch_id,
             row.payload_digest,
-            row.ordinal,
+            1 << row.ordinal,
             row.n_records,
             row.block,
             row.payload or dropped,

@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Select, Table, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Select, Table, and_, delete, func, insert, or_, select, tuple_, update
 
 from aggregator.records import ExcludedSketches
-from aggregator.storage.models import Base, Device, LeavingDevice, PendingSketch, Sketch, Study
-from aggregator.storage.statements.cells import CellRows, to_root
+from aggregator.storage.models import (
+    Base,
+    Batch,
+    Device,
+    LeavingDevice,
+    PendingSketch,
+    Sketch,
+    Study,
+)
+from aggregator.storage.statements.batches import BatchRows
+from aggregator.storage.statements.cells import to_root
 from aggregator.storage.statements.entries import in_turns, leaves, select_leaving, stays, to_entry
 from aggregator.storage.sums.cells import has_device
 from aggregator.storage.sums.layout import Layout
@@ -24,7 +33,7 @@ _HELD = [
 ]
 
 
-class ExclusionRows(CellRows):
+class ExclusionRows(BatchRows):
     """Statements that take data out."""
 
     async def exclude_device(
@@ -45,6 +54,10 @@ class ExclusionRows(CellRows):
         study_id = marked.scalar_one_or_none()
         if study_id is None:
             return None
+        if await self._exists(select(Batch.batch_id).where(Batch.study_id == study_id)):
+            # The study has a secure sum: no sketch of a device is in a cell by itself.
+            await self.leave_batches(device_id, study_id=study_id)
+            return await self.count_excluded(device_id)
         # A writing transaction that sums sees all of this, or nothing.
         await self._lock_root(study_id)
         # An index alone answers both: uploads may wait meanwhile.
@@ -69,9 +82,12 @@ class ExclusionRows(CellRows):
     async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
         """Count the sketches of an excluded device that were taken out, and that stay."""
         of_device = select(Sketch).where(Sketch.device_id == device_id)
-        n_kept = await self._count_rows(of_device.where(*stays()))
+        opened = Sketch.state.in_(("opened", "accepted"))
+        n_kept = await self._count_rows(of_device.where(or_(and_(*stays()), opened)))
+        # Void and refused reports were in no sum.
+        counted = of_device.where(Sketch.state.in_(("stored", "excluded", "opened", "accepted")))
         return ExcludedSketches(
-            n_subtracted=await self._count_rows(of_device) - n_kept, n_kept=n_kept
+            n_subtracted=await self._count_rows(counted) - n_kept, n_kept=n_kept
         )
 
     async def _count_rows(self, rows: Select[Any]) -> int:
@@ -158,6 +174,8 @@ class ExclusionRows(CellRows):
             .join(Device, Device.device_id == Sketch.device_id)
             .where(Sketch.received < received_before, Sketch.payload.is_not(None))
             .where(Sketch.sketch_id.not_in(waits))
+            # A batch drops its payloads itself, when it is opened or void.
+            .where(Sketch.batch_id.is_(None))
             .where(or_(Device.excluded.is_(None), Sketch.state != "stored"))
             .limit(most)
             # The device too: one excluded between finding its payloads and dropping them would

@@ -12,6 +12,7 @@ from aggregator.records import list_columns
 from aggregator.storage.models import (
     Analysis,
     Base,
+    Batch,
     CellRoot,
     Decode,
     Device,
@@ -104,8 +105,11 @@ class InspectionRows(Rows):
     async def find_count_faults(self) -> AsyncIterator[str]:
         """Compare the counters of studies and devices with the rows."""
         # Leaving sketches are still in cells, and no longer counted.
-        counts = and_(
-            Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
+        counts = or_(
+            and_(
+                Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
+            ),
+            and_(Sketch.batch_id.is_not(None), Sketch.state != "excluded"),
         )
         stored = case((counts, 1), else_=0)
         sizes = case((counts, func.coalesce(Sketch.n_records, 0)), else_=0)
@@ -187,6 +191,46 @@ class InspectionRows(Rows):
                 .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
                 .where(CellRoot.study_id.is_(None), Study.state != "withdrawn"),
                 "study {}: has no root, so nothing is ever merged",
+            ),
+            (
+                select(Batch.batch_id).where(
+                    Batch.state.in_(("opened", "acknowledged")) != Batch.sums.is_not(None)
+                ),
+                "batch {}: its state and its total contradict each other",
+            ),
+            (
+                select(Batch.batch_id).where(
+                    (Batch.state == "acknowledged") != Batch.standing.is_not(None)
+                ),
+                "batch {}: its state and its place in the sums contradict each other",
+            ),
+            (
+                select(Sketch.sketch_id)
+                .join(Batch, Batch.batch_id == Sketch.batch_id)
+                .where(
+                    or_(
+                        (Sketch.state == "opened") & Batch.state.not_in(("opened", "acknowledged")),
+                        Sketch.state.in_(("waiting", "accepted"))
+                        & Batch.state.not_in(("open", "closing")),
+                        Sketch.state.in_(("waiting", "accepted")) != Sketch.payload.is_not(None),
+                    )
+                ),
+                "sketch {}: its state contradicts that of its batch",
+            ),
+            (
+                select(Batch.batch_id)
+                .outerjoin(
+                    Sketch,
+                    and_(
+                        Sketch.batch_id == Batch.batch_id,
+                        Sketch.state.in_(("waiting", "accepted", "opened", "void")),
+                    ),
+                )
+                .join(Study, Study.study_id == Batch.study_id)
+                .where(Study.state != "withdrawn")
+                .group_by(Batch.batch_id, Batch.n_reports)
+                .having(func.count(Sketch.sketch_id) != Batch.n_reports),
+                "batch {}: its number of reports is not that of its rows",
             ),
             (
                 select(Decode.decode_id).where(

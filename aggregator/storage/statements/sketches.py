@@ -40,7 +40,7 @@ class SketchRows(Rows):
     """Statements on sketches."""
 
     async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
-        """Store sketches with their payloads.
+        """Store sketches with their payloads; reports of a batch are never merged one by one.
 
         Raises
         ------
@@ -53,10 +53,15 @@ class SketchRows(Rows):
             for record, payload in sketches
         ]
         added = await self._connection.execute(_add_many(self._connection.dialect.name), rows)
-        waiting = [dict(row._mapping) for row in added]
+        stored = added.all()
+        waiting = [
+            {"sketch_id": row.sketch_id, "study_id": row.study_id}
+            for row in stored
+            if row.batch_id is None
+        ]
         if waiting:
             await self._connection.execute(_ADD_PENDING, waiting)
-        if len(waiting) != len(sketches):
+        if len(stored) != len(sketches):
             raise StoreError("is stored already", field="sequence")
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
@@ -140,7 +145,7 @@ class SketchRows(Rows):
 @cache
 def _add_many(dialect: str) -> Any:
     statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
-    return statement.returning(Sketch.sketch_id, Sketch.study_id)
+    return statement.returning(Sketch.sketch_id, Sketch.study_id, Sketch.batch_id)
 
 
 @cache

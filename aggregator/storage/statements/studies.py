@@ -50,6 +50,10 @@ class StudyRows(Rows):
         )
         return await self._list(statement, StudyRecord)
 
+    async def has_study_of_plan(self, plan_digest: bytes) -> bool:
+        """Return whether a study has a plan, or a withdrawn one had it."""
+        return await self._exists(select(Study.study_id).where(Study.plan_digest == plan_digest))
+
     async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
         """Return studies that are not withdrawn in the order of creation."""
         order, is_kept = (Study.created, Study.study_id), Study.state != "withdrawn"

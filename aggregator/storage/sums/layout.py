@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from shared.wire import PayloadForm
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """The layout that a plan gives.
+    """The layout that a plan gives to what is added to the cells: sketches, or totals of batches.
 
     Parameters
     ----------
@@ -24,11 +24,14 @@ class Layout:
         Coordinates of a payload that are features; a noised number of records may follow.
     places
         Where the coordinates of each block's payload are added: shape ``(B, n_coordinates)``.
+    is_batched
+        Whether totals of batches are added, and no single sketch.
     """
 
     form: PayloadForm
     n_features: int
     places: NDArray[np.int64]
+    is_batched: bool = False
 
     @classmethod
     def of(cls, plan: SketchPlan) -> Layout:
@@ -41,7 +44,14 @@ class Layout:
         if plan.releases_count:
             counts = places.size + np.arange(len(places))
             places = np.concatenate([places, counts[:, None]], axis=1)
-        return cls(form=PayloadForm.of(plan), n_features=plan.n_features, places=places)
+        # The total of a batch is clear: only single reports of a secure sum are masked.
+        form = replace(PayloadForm.of(plan), is_masked=False)
+        return cls(
+            form=form,
+            n_features=plan.n_features,
+            places=places,
+            is_batched=plan.sum_release is not None,
+        )
 
     @property
     def n_coordinates(self) -> int:

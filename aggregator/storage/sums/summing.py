@@ -25,11 +25,11 @@ _HALF = (1 << _HALF_BITS) - 1
 
 
 class Row(NamedTuple):
-    """A sketch: identity, payload digest, ordinal of its device, size, block, payload."""
+    """A sketch: identity, payload digest, its devices as bits, size, block, payload."""
 
     sketch_id: bytes
     payload_digest: bytes
-    device: int
+    devices: int
     n_records: int | None
     block: int
     payload: bytes
@@ -84,7 +84,7 @@ class PayloadSum:
                 self._moments[power][row.block] += n**power
             if self._moments[N_POWERS - 1][row.block] >= _LARGEST:
                 raise too_large()
-            self._devices |= 1 << row.device
+            self._devices |= row.devices
         self._members += digest_members((row.sketch_id, row.payload_digest) for row in rows)
 
     def _add_energies(self, rows: Sequence[Row], together: NDArray[np.int64]) -> None:

@@ -215,7 +215,7 @@ class Study:
                 row = Row(
                     record.sketch_id,
                     record.payload_digest,
-                    upload.device,
+                    1 << upload.device,
                     record.n_records,
                     record.block,
                     payload,

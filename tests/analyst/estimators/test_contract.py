@@ -150,8 +150,15 @@ def test_what_would_tell_of_the_records_is_not_there_and_says_why() -> None:
     for name in ("labels_", "inertia_", "score", "fit_predict", "fit_transform"):
         with pytest.raises(AttributeError, match=f"with epsilon has no attribute '{name}': "):
             getattr(found, name)
+    assert found.n_iter_ == 1
+    exact = make_exact().fit(make_records(500))
+    for name in ("events_", "guarantee_"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': nothing was released"):
+            getattr(exact, name)
     with pytest.raises(AttributeError, match="call fit first"):
         make_private().predict(np.zeros((1, D)))
+    with pytest.raises(AttributeError, match="call fit first"):
+        make_private().n_iter_  # noqa: B018 - asking is the test
     with pytest.raises(AttributeError, match="call fit first"):
         make_exact().cluster_centers_  # noqa: B018 - asking is the test
 

@@ -4,17 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
 
 from analyst.estimators import CompressiveKMeans, PrivatePCA
 from analyst.estimators.turns import take_turn
 from shared.errors import BudgetExceededError, ConfigError
 from shared.ledger import OwnersLedger
 from shared.privacy import Budget
+from tests.analyst.estimators.killing import read_kept
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = np.random.default_rng(0).normal(size=(500, 2))
@@ -63,6 +69,67 @@ def test_a_fit_that_is_killed_at_each_call_is_finished_by_the_next(
     found = kill_everywhere(kind, tmp_path, step=1)
     assert found["killed"] > 50
     assert 0 < found["same"] < found["killed"]
+
+
+CELL = """
+import json
+from pathlib import Path
+import numpy as np
+from analyst.estimators import CompressiveKMeans
+
+records = np.random.default_rng(0).normal(size=(20_000, 2))
+private = CompressiveKMeans(
+    3, epsilon="0.6", bounds=(-5, 5), scale=1.0, ledger="ledger.db", source="records.csv"
+).fit(records)
+Path("sums.json").write_text(json.dumps(private.release_.sums.tolist()))
+"""
+
+
+@contextmanager
+def start_kernel(folder: Path) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    """Start a notebook's kernel that works in a folder, and kill it at the end."""
+    kernel = KernelManager(kernel_name="python3")
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    kernel.start_kernel(cwd=str(folder), env=os.environ | {"PYTHONPATH": paths})
+    client = kernel.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=600)
+        yield kernel, client
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+
+
+def wait_until(holds: Any) -> None:
+    """Wait until something holds, ten minutes at most."""
+    end = time.monotonic() + 600.0
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.soak  # kernels start slowly; forks are killed in the quick form above
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_a_kernel_that_is_killed_has_released_nothing_or_the_next_one_releases_the_same(
+    is_drawn: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "records.csv").write_text("a,b\n")
+    with start_kernel(tmp_path) as (kernel, client):
+        client.execute(CELL)
+        # As soon as the fit has begun, or while it decodes what it has drawn.
+        wait_until(lambda: read_kept(tmp_path) if is_drawn else list(tmp_path.glob("*.fit")))
+        kernel.shutdown_kernel(now=True)
+    kept = read_kept(tmp_path)
+    assert len(list(tmp_path.glob("*.fit"))) == 1
+    assert not (tmp_path / "sums.json").exists()
+    assert len(kept) == 1 or not is_drawn
+    with start_kernel(tmp_path) as (_, client):
+        done = client.execute_interactive(CELL, timeout=600)
+    assert done["content"]["status"] == "ok"
+    assert kept in ([], [json.loads((tmp_path / "sums.json").read_text())])
+    assert count_releases(tmp_path) == 1
+    assert not list(tmp_path.glob("*.fit"))
 
 
 def test_the_ledger_counts_releases_of_all_estimators_and_refuses_beyond_the_budget(

@@ -15,7 +15,7 @@ ANSWERS = [
     *("temperature", "°F", "0", "-10", "110", "8"),
     *("wind speed", "mph", "0", "0", "50", "4"),
     "",  # no more dimensions
-    *("5", "values", "7d", "record", "40", "200000", "yes", "1/2", "0"),
+    *("5", "values", "7d", "record", "40", "200000", "device", "yes", "1/2", "0"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
 ) -> None:
     carried = {}
     for answer in ("yes", "no"):
-        type_in([*ANSWERS[:17], "400", "200000", answer, "1/10", "0"], monkeypatch)
+        type_in([*ANSWERS[:17], "400", "200000", "device", answer, "1/10", "0"], monkeypatch)
         output = tmp_path / f"{answer}.json"
         assert command.main(["plan", "new", "-o", str(output)]) == 0
         plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -144,7 +144,7 @@ def test_answers_for_phones_make_a_plan_of_phase_reports(
 ) -> None:
     # Where the unit is a device, nobody is asked whether devices differ.
     differ = ["yes"] if not unit else []
-    type_in([*ANSWERS[:16], unit, devices, records, *differ, "1", "0"], monkeypatch)
+    type_in([*ANSWERS[:16], unit, devices, records, "device", *differ, "1", "0"], monkeypatch)
     output = tmp_path / "plan.json"
     assert command.main(["plan", "new", "-o", str(output)]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
@@ -200,7 +200,10 @@ def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
-    type_in([*ANSWERS[:13], "5", "presence", *windows, "40", "30", "no", "1/2", "0"], monkeypatch)
+    type_in(
+        [*ANSWERS[:13], "5", "presence", *windows, "40", "30", "device", "no", "1/2", "0"],
+        monkeypatch,
+    )
     output = tmp_path / "plan.json"
     assert command.main(["plan", "new", "-o", str(output), "--anyway"]) == 0
     plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,14 @@ def test_partitions_of_dask_add_up(
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     sql = pytest.importorskip("pyspark.sql")
-    builder = sql.SparkSession.builder.master("local[2]").appName("sfumato")
-    session = builder.config("spark.ui.enabled", "false").getOrCreate()
-    yield session
-    session.stop()
+    # Two workers, and three attempts of each task.
+    builder = sql.SparkSession.builder.master("local[2,3]").appName("sfumato")
+    with pytest.MonkeyPatch.context() as patch:
+        # Otherwise its workers are the first Python on the path, which may have no pyarrow.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+        yield session
+        session.stop()
 
 
 @pytest.mark.soak  # a Java machine and half a gigabyte of packages
@@ -104,3 +109,28 @@ def test_partitions_of_spark_add_up(folder: Path, truth: list[int], spark: Any) 
 
     frame = spark.read.parquet(str(folder)).repartition(7)
     assert sketch_spark(frame, PLAN, exact=True).sums.tolist() == truth
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("default")
+def test_a_task_that_spark_runs_again_counts_once(
+    folder: Path, truth: list[int], tmp_path: Path, spark: Any
+) -> None:
+    from pyspark import TaskContext
+
+    from analyst.sketching.spark import sketch_spark
+
+    def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        for batch in batches:
+            yield batch
+            # After some records were passed on, and perhaps summed.
+            if context.partitionId() == 2 and not context.attemptNumber():
+                (tmp_path / "failed").touch()
+                raise RuntimeError("a worker was lost")
+
+    frame = spark.read.parquet(str(folder)).repartition(5)
+    failing = frame.mapInArrow(fail_once, frame.schema)
+    assert sketch_spark(failing, PLAN, exact=True).sums.tolist() == truth
+    assert (tmp_path / "failed").exists()

@@ -1,0 +1,1 @@
+"""Batches of masked sums: joined by reports, closed, opened with the helper, checked, counted."""

@@ -1,0 +1,389 @@
+"""Take batches from their closing to the cells, together with the helper.
+
+Each step ends in one transaction, or is a call that may be repeated; so a step that was cut off is
+done again, with the same effect. The order is binding: nothing is said about a total, and no check
+of it is made, before this server's noise was added to it and stored; and it is used only when the
+helper has it too, so that no backup, restored later, can give another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+import structlog
+
+from aggregator.batch_records import BatchRecord, BatchState
+from aggregator.logs import describe_cause
+from aggregator.records import wait_for_stop
+from aggregator.services.batches.checking import find_inconsistent, is_plausible
+from aggregator.services.batches.helper import HelperClient
+from aggregator.services.plans import require_study
+from aggregator.services.service import Parts, Service
+from aggregator.storage import Layout, Transaction
+from shared.cbor import decode_deterministic, encode_deterministic
+from shared.errors import (
+    BatchDiffersError,
+    HelperError,
+    NotFoundError,
+    SketchError,
+    StudyWithdrawnError,
+    TransportError,
+)
+from shared.plan import SketchPlan
+from shared.privacy import RandomSource
+from shared.sharing.batches import BatchKey, open_total
+from shared.sharing.masks import read_masked
+from shared.sharing.ring import Words
+from shared.system import SystemSource
+from shared.wire import encode_payload, problem_document
+from shared.wire.summing import MOST_HEADERS, CommitRequest, SumAnswer
+
+_TOKEN_BYTES = 16
+_PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+"""Pauses after failures; the last one repeats."""
+_PERIOD_S = 1.0
+
+log = structlog.get_logger("aggregator.batches")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leased:
+    """A batch that this worker has leased, with its plan."""
+
+    batch: BatchRecord
+    token: bytes
+    plan: SketchPlan
+    key: BatchKey
+
+    @property
+    def batch_id(self) -> bytes:
+        """The identity of the batch."""
+        return self.batch.batch_id
+
+
+class BatchOpener(Service):
+    """Opens batches that are due, one at a time.
+
+    Parameters
+    ----------
+    parts
+        Of all services.
+    source
+        The generator of this server's noise.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        source: RandomSource | None = None,
+    ) -> None:
+        super().__init__(parts)
+        self.source = source or SystemSource()
+        self._lease_s = parts.settings.lease_s
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Open batches when they are due until ``stop``."""
+        while not stop.is_set():
+            try:
+                worked = await self.run_once()
+            except TransportError as error:
+                log.warning("batches wait for the database", reason=describe_cause(error))
+                worked = False
+            if not worked:
+                await wait_for_stop(stop, _PERIOD_S)
+
+    async def run_due(self) -> int:
+        """Work until no batch is due; return how many were taken up."""
+        n_taken = 0
+        while await self.run_once():
+            n_taken += 1
+        return n_taken
+
+    async def run_once(self) -> bool:
+        """Take up the batch that has been due for longest, as far as it goes; false if none is.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        leased = await self._take()
+        if leased is None:
+            return False
+        async with self._renew_meanwhile(leased):
+            failure = await self._advance(leased)
+        await self._leave(leased, failure)
+        return True
+
+    async def _take(self) -> Leased | None:
+        now = self._clock.now()
+        async with self._store.begin() as transaction:
+            # Workers look often: without the lock of a writer first.
+            if not await transaction.has_due_batch(now=now):
+                return None
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        async with self._store.begin(write=True) as transaction:
+            batch = await transaction.lease_batch(token=token, now=now, expires=now + self._lease_s)
+            if batch is None:
+                return None
+            study = await require_study(transaction, batch.study_id)
+        plan = await self._plans.get(study)
+        return Leased(batch=batch, token=token, plan=plan, key=batch.key_of(study.plan_digest))
+
+    @asynccontextmanager
+    async def _renew_meanwhile(self, leased: Leased) -> AsyncIterator[None]:
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(self._lease_s / 3.0)
+                with suppress(TransportError):
+                    async with self._store.begin(write=True) as transaction:
+                        await transaction.renew_batch(
+                            leased.batch_id,
+                            leased.token,
+                            expires=self._clock.now() + self._lease_s,
+                        )
+
+        task = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _leave(self, leased: Leased, failure: SketchError | None) -> None:
+        """End the lease; after a failure with the reason, and a pause."""
+        now, batch = self._clock.now(), leased.batch
+        values: dict[str, object] = {"problem": None, "attempts": 0, "next_at": now}
+        if failure is not None:
+            pause = _PAUSES_S[min(batch.attempts, len(_PAUSES_S) - 1)]
+            values = {
+                "problem": problem_document(failure),
+                "attempts": batch.attempts + 1,
+                "next_at": now + pause,
+            }
+        async with self._store.begin(write=True) as transaction:
+            await transaction.release_batch(leased.batch_id, leased.token, **values)
+
+    async def _advance(self, leased: Leased) -> SketchError | None:
+        """Take a batch as far as it goes; return what stopped it, if something did."""
+        name = leased.batch_id.hex()
+        try:
+            async with HelperClient(self._settings) as helper:
+                state = await self._close(leased)
+                if state == "closing":
+                    state = await self._open(leased, helper)
+                if state == "opened":
+                    state = await self._acknowledge(leased, helper)
+        except StudyWithdrawnError:
+            return None
+        except HelperError as error:
+            log.warning("batch waits for the helper", batch=name, reason=error.rule)
+            return error
+        except TransportError:
+            raise
+        except SketchError as error:
+            log.error("batch cannot go on", batch=name, reason=str(error))
+            return error
+        log.info("batch left", batch=name, state=state)
+        return None
+
+    # Closing: from here on the batch takes no reports.
+
+    async def _close(self, leased: Leased) -> BatchState:
+        """Close a batch that has enough reports; void one that never will have."""
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state != "open":
+                return batch.state
+            study = await require_study(transaction, batch.study_id)
+            is_over = not study.accepts_sketches(now)
+            if batch.n_reports >= batch.least_reports and (batch.should_close(now) or is_over):
+                await transaction.change_batch(leased.batch_id, state="closing", is_asked=False)
+                return "closing"
+            if batch.expires <= now or is_over:
+                await transaction.void_batch(leased.batch_id)
+                return "void"
+        return "open"
+
+    # Opening: the helper judges the reports, and answers for those that it accepts.
+
+    async def _open(self, leased: Leased, helper: HelperClient) -> BatchState:
+        for is_last in (False, True):
+            await self._forward(leased, helper)
+            request = await self._fix_members(leased)
+            if request is None:
+                return await self._wait_for_more(leased)
+            try:
+                answer = await self._commit(leased, helper, request)
+            except (BatchDiffersError, NotFoundError):
+                # The helper has forgotten reports: it judges all of them again.
+                await self._repeat(leased)
+                if is_last:
+                    raise
+                continue
+            return await self._store_total(leased, answer)
+        raise AssertionError
+
+    async def _forward(self, leased: Leased, helper: HelperClient) -> None:
+        """Let the helper judge the reports that it has not judged yet."""
+        while True:
+            async with self._store.begin() as transaction:
+                waiting = await transaction.list_waiting_reports(leased.batch_id, most=MOST_HEADERS)
+            if not waiting:
+                return
+            verdicts = await helper.check(leased.key, [header for _, header in waiting])
+            by_verdict: dict[str, list[bytes]] = {}
+            for (sketch_id, _), verdict in zip(waiting, verdicts, strict=True):
+                by_verdict.setdefault(verdict, []).append(sketch_id)
+            await self._note_verdicts(leased, by_verdict)
+
+    async def _note_verdicts(self, leased: Leased, by_verdict: dict[str, list[bytes]]) -> None:
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            await self._require(transaction, leased)
+            for verdict, sketch_ids in by_verdict.items():
+                if verdict == "closed":
+                    await transaction.move_reports(
+                        leased.plan, leased.batch, leased.key, sketch_ids, now=now
+                    )
+                    continue
+                state = "accepted" if verdict == "accepted" else f"refused-{verdict}"
+                await transaction.mark_reports(leased.batch_id, sketch_ids, state=state)
+
+    async def _fix_members(self, leased: Leased) -> CommitRequest | None:
+        """Fix whom the batch consists of; None if too few are left."""
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            members, count, _ = await transaction.compute_batch_members(leased.batch_id)
+            if batch.members is None:
+                if count < batch.least_reports:
+                    return None
+                await transaction.change_batch(leased.batch_id, members=members)
+            left_out = await transaction.list_left_out(leased.batch_id)
+        return CommitRequest(members=members, count=count, without=tuple(left_out))
+
+    async def _wait_for_more(self, leased: Leased) -> BatchState:
+        """Open a batch to reports again, after refusals or exclusions left too few."""
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state == "closing":
+                await transaction.change_batch(leased.batch_id, state="open")
+        return "open"
+
+    async def _commit(
+        self, leased: Leased, helper: HelperClient, request: CommitRequest
+    ) -> tuple[SumAnswer, bytes]:
+        """Ask the helper for its answer, and verify that it is the one asked for."""
+        data = await helper.commit(leased.batch_id, request)
+        answer = SumAnswer.decode(data, leased.plan.helper.identity)
+        if (answer.batch_id, answer.members, answer.count) != (
+            leased.batch_id,
+            request.members,
+            request.count,
+        ):
+            raise HelperError(
+                "answered for another batch, or for other reports than it was asked for",
+                field="helper",
+                fix="ask the helper's operator; its signed answer is in this server's log",
+            )
+        return answer, data
+
+    async def _repeat(self, leased: Leased) -> None:
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state == "closing":
+                await transaction.repeat_check(batch)
+
+    async def _store_total(self, leased: Leased, answered: tuple[SumAnswer, bytes]) -> BatchState:
+        """Add up both halves and this server's noise, and store the total in one transaction."""
+        answer, data = answered
+        plan = leased.plan
+        masked = None
+        if answer.state == "answered":
+            masked = await self._sum_payloads(leased)
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state != "closing" or batch.members != answer.members:
+                return batch.state
+            _, _, n_records = await transaction.compute_batch_members(leased.batch_id)
+            if answer.n_records != n_records:
+                raise HelperError(
+                    f"counts {answer.n_records} records, and this server {n_records}",
+                    field="helper",
+                    fix="ask the helper's operator; one of the two servers does not keep to the "
+                    "protocol",
+                )
+            half = plan.ring.decode(answer.body, n_words=plan.n_coordinates)
+            if masked is None:
+                # This server was restored from a backup: its total is drawn, and stays.
+                total = plan.ring.centre(half)
+            else:
+                zeros = np.zeros(plan.n_coordinates, dtype=np.int64)
+                noise = plan.mechanism.add_noise(zeros, self.source)
+                total = open_total(masked, half, noise, ring=plan.ring)
+            await transaction.open_batch(
+                leased.batch_id,
+                sums=encode_payload(total, plan.payload_width),
+                n_records=n_records,
+                answer=_read_statement(data),
+                now=self._clock.now(),
+            )
+        return "opened"
+
+    async def _sum_payloads(self, leased: Leased) -> Words:
+        """Add up the masked words of a batch; its members are fixed, so they do not change."""
+        plan, n_words = leased.plan, leased.plan.n_coordinates
+        total = np.zeros(n_words, dtype=np.uint64)
+        async with self._store.begin() as transaction:
+            async for payloads in transaction.stream_payloads(leased.batch_id):
+                for payload in payloads:
+                    total += read_masked(payload, ring=plan.ring, n_words=n_words)
+        return total
+
+    # Acknowledging: the helper gets the total before anybody else.
+
+    async def _acknowledge(self, leased: Leased, helper: HelperClient) -> BatchState:
+        async with self._store.begin() as transaction:
+            batch = await self._require(transaction, leased)
+        await helper.acknowledge(leased.batch_id, batch.sums or b"")
+        await self._count(leased)
+        return "acknowledged"
+
+    async def _count(self, leased: Leased) -> None:
+        """Note that the helper has the total, check it, and count it in."""
+        layout = Layout.of(leased.plan)
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state != "opened":
+                return
+            await transaction.change_batch(leased.batch_id, state="acknowledged")
+            flags = [] if is_plausible(leased.plan, batch) else ["implausible"]
+            standing = "flagged" if flags else "counted"
+            await transaction.change_batch(leased.batch_id, flags=flags, standing=standing)
+            if not flags:
+                await transaction.count_in(batch, layout=layout)
+            for part in find_inconsistent(leased.plan, await transaction.list_parts(batch)):
+                await transaction.change_batch(
+                    part.batch_id, flags=[*part.flags, "inconsistent"], standing="flagged"
+                )
+                await transaction.count_out(part, layout=layout)
+
+    async def _require(self, transaction: Transaction, leased: Leased) -> BatchRecord:
+        """Return the batch as it is now, locked in a writing transaction."""
+        await require_study(transaction, leased.batch.study_id)
+        found = await transaction.get_batch(leased.batch_id, lock=True)
+        if found is None:
+            raise NotFoundError("is gone", field="batch", fix="its study was withdrawn")
+        return found
+
+
+def _read_statement(data: bytes) -> bytes:
+    """Return what the helper signed, without the body: its digest is in the statement."""
+    envelope, _ = decode_deterministic(data, what="answer")
+    return encode_deterministic(envelope)

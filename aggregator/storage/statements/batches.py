@@ -1,0 +1,363 @@
+"""Batches of masked sums: their reports, their totals, and the leases of workers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import and_, func, or_, select, update
+
+from aggregator.batch_records import BatchRecord
+from aggregator.records import PageKey
+from aggregator.storage.models import Batch, Device, Sketch, Study
+from aggregator.storage.statements.merging import MergeRows
+from aggregator.storage.statements.rows import select_records, to_record
+from aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
+from aggregator.storage.sums.layout import Layout
+from aggregator.storage.sums.merging import sum_up
+from shared.errors import StoreError
+from shared.plan import SketchPlan
+from shared.sharing.batches import BatchKey, compute_members, compute_report
+
+_LIVE = ("waiting", "accepted")
+_AT_ONCE = 500
+_STREAMED = 64
+
+
+class BatchRows(MergeRows):
+    """Statements on batches."""
+
+    async def join_batches(
+        self, plan: SketchPlan, key: BatchKey, *, study_id: bytes, n_reports: int, now: float
+    ) -> list[bytes]:
+        """Make room for reports; return the batch of each.
+
+        The batch of the lowest number that is open and has room takes them; its row stays locked
+        until this transaction ends, so that it cannot close meanwhile.
+
+        Parameters
+        ----------
+        key
+            Of the batches; its number does not matter.
+        """
+        is_its = (
+            Batch.study_id == study_id,
+            Batch.slot == key.slot,
+            Batch.labels == dict(key.labels),
+            Batch.part == key.part,
+        )
+        has_room = (*is_its, Batch.state == "open", Batch.n_reports < Batch.most_reports)
+        first = select_records(Batch, BatchRecord).where(*has_room).order_by(Batch.number).limit(1)
+        joined: list[bytes] = []
+        while len(joined) < n_reports:
+            found = await self._connection.execute(first.with_for_update())
+            batch = to_record(BatchRecord, found.first())
+            if batch is None:
+                last = await self._scalar(select(func.max(Batch.number)).where(*is_its))
+                number = 0 if last is None else int(last) + 1
+                new = BatchKey(**{**vars(key), "number": number})
+                await self.add_batch(BatchRecord.of(plan, new, study_id=study_id, now=now))
+                continue
+            n_taken = min(n_reports - len(joined), batch.most_reports - batch.n_reports)
+            await self.change_batch(batch.batch_id, n_reports=Batch.n_reports + n_taken)
+            joined += [batch.batch_id] * n_taken
+        return joined
+
+    async def add_batch(self, record: BatchRecord) -> bool:
+        """Store a batch."""
+        return await self._add(Batch, record)
+
+    async def get_batch(self, batch_id: bytes, *, lock: bool = False) -> BatchRecord | None:
+        """Return a batch; ``lock`` keeps its state and its reports as they are."""
+        return await self._find(Batch, BatchRecord, Batch.batch_id == batch_id, lock=lock)
+
+    async def change_batch(self, batch_id: bytes, **values: Any) -> None:
+        """Change columns of a batch."""
+        await self._change(update(Batch).where(Batch.batch_id == batch_id).values(**values))
+
+    async def list_batches(
+        self, study_id: bytes, *, after: PageKey | None, limit: int
+    ) -> Sequence[BatchRecord]:
+        """Return the batches of a study, the newest first."""
+        order, is_its = (Batch.created, Batch.batch_id), Batch.study_id == study_id
+        return await self._list_page(
+            Batch, BatchRecord, order, is_its, after=after, limit=limit, newest_first=True
+        )
+
+    async def list_parts(self, batch: BatchRecord) -> Sequence[BatchRecord]:
+        """Return the acknowledged batches of the same slot, labels and number, by part."""
+        statement = (
+            select_records(Batch, BatchRecord)
+            .where(
+                Batch.study_id == batch.study_id,
+                Batch.slot == batch.slot,
+                Batch.labels == dict(batch.labels),
+                Batch.number == batch.number,
+                Batch.state == "acknowledged",
+            )
+            .order_by(Batch.part)
+        )
+        return await self._list(statement, BatchRecord)
+
+    async def count_reports(self, batch_id: bytes) -> Mapping[str, int]:
+        """Count the reports of a batch by state."""
+        statement = (
+            select(Sketch.state, func.count())
+            .where(Sketch.batch_id == batch_id)
+            .group_by(Sketch.state)
+        )
+        return {row[0]: int(row[1]) for row in await self._connection.execute(statement)}
+
+    async def has_due_batch(self, *, now: float) -> bool:
+        """Return whether a batch waits for a worker."""
+        return await self._exists(_select_due(now))
+
+    async def lease_batch(self, *, token: bytes, now: float, expires: float) -> BatchRecord | None:
+        """Lease the batch that has been due for longest."""
+        due = _select_due(now).order_by(Batch.next_at, Batch.batch_id).limit(1)
+        first = due.with_for_update(skip_locked=True, of=Batch).scalar_subquery()
+        columns = select_records(Batch, BatchRecord).selected_columns
+        statement = (
+            update(Batch)
+            .where(Batch.batch_id == first)
+            .values(lease_token=token, lease_expires=expires)
+            .returning(*columns)
+        )
+        return to_record(BatchRecord, (await self._connection.execute(statement)).first())
+
+    async def renew_batch(self, batch_id: bytes, token: bytes, *, expires: float) -> bool:
+        """Prolong a lease; false if it is lost."""
+        held = update(Batch).where(Batch.batch_id == batch_id, Batch.lease_token == token)
+        return await self._change(held.values(lease_expires=expires)) > 0
+
+    async def release_batch(self, batch_id: bytes, token: bytes, **values: Any) -> bool:
+        """End a lease, and change columns with it; false if it is lost."""
+        held = update(Batch).where(Batch.batch_id == batch_id, Batch.lease_token == token)
+        return await self._change(held.values(lease_token=None, lease_expires=None, **values)) > 0
+
+    async def list_waiting_reports(
+        self, batch_id: bytes, *, most: int
+    ) -> Sequence[tuple[bytes, bytes]]:
+        """Return identity and header of reports that the helper has not judged yet."""
+        statement = (
+            select(Sketch.sketch_id, Sketch.header)
+            .where(Sketch.batch_id == batch_id, Sketch.state == "waiting")
+            .order_by(Sketch.sketch_id)
+            .limit(most)
+        )
+        return [(row[0], row[1]) for row in await self._connection.execute(statement)]
+
+    async def list_left_out(self, batch_id: bytes) -> Sequence[bytes]:
+        """Return the reports of a batch whose devices were excluded."""
+        statement = select(Sketch.sketch_id).where(
+            Sketch.batch_id == batch_id, Sketch.state == "excluded"
+        )
+        return list((await self._connection.execute(statement)).scalars())
+
+    async def mark_reports(
+        self, batch_id: bytes, sketch_ids: Sequence[bytes], *, state: str
+    ) -> int:
+        """Note the helper's verdict on waiting reports; return how many there were.
+
+        A refused report loses its payload, and leaves the batch's number.
+        """
+        n_marked = 0
+        values: dict[str, Any] = {"state": state}
+        if state != "accepted":
+            values["payload"] = None
+        for some in _cut(sketch_ids):
+            waiting = update(Sketch).where(
+                Sketch.batch_id == batch_id, Sketch.sketch_id.in_(some), Sketch.state == "waiting"
+            )
+            n_marked += await self._change(waiting.values(**values))
+        if state != "accepted" and n_marked:
+            await self.change_batch(batch_id, n_reports=Batch.n_reports - n_marked)
+        return n_marked
+
+    async def move_reports(
+        self,
+        plan: SketchPlan,
+        batch: BatchRecord,
+        key: BatchKey,
+        sketch_ids: Sequence[bytes],
+        *,
+        now: float,
+    ) -> None:
+        """Put waiting reports into later batches: the helper has answered for this one.
+
+        Parameters
+        ----------
+        key
+            Of this batch.
+        """
+        held: list[bytes] = []
+        for some in _cut(sketch_ids):
+            waiting = select(Sketch.sketch_id).where(
+                Sketch.batch_id == batch.batch_id,
+                Sketch.sketch_id.in_(some),
+                Sketch.state == "waiting",
+            )
+            held += (await self._connection.execute(waiting)).scalars()
+        if not held:
+            return
+        await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
+        joined = await self.join_batches(
+            plan, key, study_id=batch.study_id, n_reports=len(held), now=now
+        )
+        for sketch_id, batch_id in zip(held, joined, strict=True):
+            moved = update(Sketch).where(Sketch.sketch_id == sketch_id)
+            await self._change(moved.values(batch_id=batch_id))
+
+    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
+        """Take the reports of a device out of batches whose members are not fixed."""
+        of_device = Sketch.device_id == device_id, Sketch.state.in_(_LIVE)
+        batch_ids = select(Sketch.batch_id).where(*of_device).distinct()
+        unfixed = (
+            select(Batch.batch_id)
+            .where(Batch.batch_id.in_(batch_ids), Batch.members.is_(None))
+            .order_by(Batch.batch_id)
+            .with_for_update()
+        )
+        n_reports = n_records = 0
+        for batch_id in (await self._connection.execute(unfixed)).scalars().all():
+            its = (*of_device, Sketch.batch_id == batch_id)
+            counted = select(func.count(), func.sum(Sketch.n_records)).where(*its)
+            n, records = (await self._connection.execute(counted)).one()
+            await self._change(update(Sketch).where(*its).values(state="excluded", payload=None))
+            await self.change_batch(batch_id, n_reports=Batch.n_reports - n)
+            n_reports, n_records = n_reports + n, n_records + int(records or 0)
+        if n_reports:
+            fewer = update(Study).where(Study.study_id == study_id)
+            await self._change(
+                fewer.values(
+                    n_sketches=Study.n_sketches - n_reports, n_records=Study.n_records - n_records
+                )
+            )
+
+    async def repeat_check(self, batch: BatchRecord) -> None:
+        """Let the helper judge all reports of a batch again, but for devices excluded since."""
+        batch_id = batch.batch_id
+        accepted = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state == "accepted")
+        await self._change(accepted.values(state="waiting"))
+        await self.change_batch(batch_id, members=None)
+        excluded = (
+            select(Sketch.device_id)
+            .join(Device, Device.device_id == Sketch.device_id)
+            .where(Sketch.batch_id == batch_id, Sketch.state == "waiting")
+            .where(Device.excluded.is_not(None))
+            .distinct()
+        )
+        for device_id in (await self._connection.execute(excluded)).scalars().all():
+            await self.leave_batches(device_id, study_id=batch.study_id)
+
+    async def compute_batch_members(self, batch_id: bytes) -> tuple[bytes, int, int | None]:
+        """Return digest, number and records of the accepted reports of a batch."""
+        statement = select(Sketch.header, Sketch.n_records).where(
+            Sketch.batch_id == batch_id, Sketch.state == "accepted"
+        )
+        rows = (await self._connection.execute(statement)).all()
+        members = compute_members(compute_report(row.header) for row in rows)
+        is_secret = any(row.n_records is None for row in rows)
+        return members, len(rows), None if is_secret else sum(row.n_records for row in rows)
+
+    async def stream_payloads(self, batch_id: bytes) -> AsyncIterator[Sequence[bytes]]:
+        """Yield the payloads of the accepted reports of a batch, some at once."""
+        statement = select(Sketch.payload).where(
+            Sketch.batch_id == batch_id, Sketch.state == "accepted"
+        )
+        async with self._connection.stream(statement) as result:
+            try:
+                async for rows in result.partitions(_STREAMED):
+                    yield [row.payload for row in rows]
+            finally:
+                await result.close()
+
+    async def open_batch(
+        self, batch_id: bytes, *, sums: bytes, n_records: int | None, answer: bytes, now: float
+    ) -> None:
+        """Store the total of a batch, and drop the payloads that it came from."""
+        ordinals = select(Device.ordinal).where(
+            Device.device_id.in_(
+                select(Sketch.device_id).where(
+                    Sketch.batch_id == batch_id, Sketch.state == "accepted"
+                )
+            )
+        )
+        found = list((await self._connection.execute(ordinals)).scalars())
+        accepted = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state == "accepted")
+        await self._change(accepted.values(state="opened", payload=None))
+        await self.change_batch(
+            batch_id,
+            state="opened",
+            sums=sums,
+            n_records=n_records,
+            answer=answer,
+            devices=encode_ordinals(np.array(found, dtype=np.int64)),
+            opened=now,
+            attempts=0,
+            problem=None,
+        )
+
+    async def void_batch(self, batch_id: bytes) -> int:
+        """Drop the payloads of a batch that is never opened; return how many reports it had."""
+        live = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state.in_(_LIVE))
+        n_dropped = await self._change(live.values(state="void", payload=None))
+        await self.change_batch(batch_id, state="void", members=None)
+        return n_dropped
+
+    async def count_in(self, batch: BatchRecord, *, layout: Layout) -> None:
+        """Add the total of a batch to the cells of its slot and labels, as one sketch."""
+        study_id = batch.study_id
+        await self._lock_root(study_id)
+        root = await self._read_root(study_id)
+        addition = sum_up(study_id, [to_batch_entry(batch)], root, layout)
+        await self._move_root(study_id, addition.old, addition.new)
+        await self._add_cells(study_id, addition.cells, layout)
+
+    async def count_out(self, batch: BatchRecord, *, layout: Layout) -> None:
+        """Take the total of a batch out of the cells, exactly."""
+        study_id = batch.study_id
+        await self._lock_root(study_id)
+        root = await self._read_root(study_id)
+        counted = select_records(Batch, BatchRecord).where(
+            Batch.study_id == study_id,
+            Batch.standing == "counted",
+            Batch.batch_id != batch.batch_id,
+        )
+        others = await self._list(counted, BatchRecord)
+        entry = sum_up(study_id, [to_batch_entry(batch)], root, layout)
+        present = await self._load(study_id, {node for node, _ in entry.cells})
+        if entry.cells.keys() - present.keys():
+            raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
+        await self._save(study_id, take_out(batch, others, root, layout, present))
+
+
+def _select_due(now: float) -> Any:
+    """Select the batches that a worker can take further."""
+    over = and_(
+        Study.state == "closed", or_(Study.accept_until.is_(None), Study.accept_until <= now)
+    )
+    closes = or_(
+        Batch.n_reports >= Batch.most_reports,
+        and_(
+            or_(Batch.closes <= now, Batch.is_asked, over),
+            Batch.n_reports >= Batch.least_reports,
+        ),
+        Batch.expires <= now,
+        over,
+    )
+    return (
+        select(Batch.batch_id)
+        .join(Study, Study.study_id == Batch.study_id)
+        .where(
+            Study.state != "withdrawn",
+            Batch.next_at <= now,
+            or_(Batch.lease_expires.is_(None), Batch.lease_expires < now),
+            or_(and_(Batch.state == "open", closes), Batch.state.in_(("closing", "opened"))),
+        )
+    )
+
+
+def _cut(values: Sequence[bytes]) -> list[Sequence[bytes]]:
+    return [values[i : i + _AT_ONCE] for i in range(0, len(values), _AT_ONCE)]

@@ -1,0 +1,221 @@
+"""A leader with a helper at an address of its own, each on its database, and a fleet of devices."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import uvicorn
+from numpy.typing import NDArray
+
+from aggregator.batch_records import BatchRecord
+from device_agent.agent.reading.release import make_message
+from helper.accepting import Plans
+from helper.app import create_app, hash_key
+from helper.batches import Batches
+from helper.journal import Journal
+from helper.keys import KeyFolder
+from helper.tables import leader_keys, open_database, write
+from shared.core import SketchAccumulator
+from shared.plan import SketchPlan, compute_plan_digest
+from shared.privacy import RandomSource
+from shared.system import SystemSource
+from shared.wire import decode_message
+from tests.aggregator.databases import open_kind
+from tests.aggregator.fleet import Device
+from tests.aggregator.serving import Server, SteppedClock, open_server
+from tests.shared.sharing.samples import make_draft
+
+KEY = "sfh_key"
+HOUR = 3600
+STEP_S = 0.002
+
+
+class CountingSource:
+    """The system's generator; counts the vectors of noise that were drawn from it."""
+
+    def __init__(self) -> None:
+        self._source = SystemSource()
+        self.n_bytes = 0
+
+    def draw_bytes(self, count: int) -> bytes:
+        self.n_bytes += count
+        return self._source.draw_bytes(count)
+
+
+@dataclass(kw_only=True)
+class HelperWorld:
+    """A helper on a SQLite file, at an address on this machine."""
+
+    folder: Path
+    clock: SteppedClock
+    source: RandomSource = field(default_factory=SystemSource)
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self.keys = KeyFolder(self.folder / "keys")
+        self.keys.make_identity()
+        self.database = open_database(str(self.folder / "helper.db"))
+        with write(self.database) as connection:
+            row = {"key_hash": hash_key(KEY), "name": "leader", "created": 0.0}
+            connection.execute(leader_keys.insert().values(**row))
+        self.plans = Plans(database=self.database, keys=self.keys)
+        self.batches = Batches(
+            database=self.database,
+            plans=self.plans,
+            journal=Journal.open(self.folder / "helper.journal"),
+            identity=self.keys.load_identity(),
+            source=self.source,
+            now=self.clock.now,
+        )
+
+    def accept(self, draft: SketchPlan) -> SketchPlan:
+        return self.plans.accept(draft, name="A helper", now=self.clock.now())
+
+    @contextmanager
+    def serving(self, port: int = 0) -> Iterator[None]:
+        """Serve at an address of this machine."""
+        app = create_app(self.database, self.batches, version="0", step_s=STEP_S)
+        config = uvicorn.Config(app, port=port, log_config=None, lifespan="off")
+        server = uvicorn.Server(config)
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        listener = config.bind_socket()
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+            with contextlib.suppress(OSError):
+                listener.close()
+
+
+@dataclass(kw_only=True)
+class Report:
+    """A report, and the exact sum that no server sees."""
+
+    device: Device
+    sketch_id: str
+    message: bytes
+    sums: NDArray[np.int64]
+
+
+@dataclass(kw_only=True)
+class Pair:
+    """A leader and its helper, with one study."""
+
+    server: Server
+    helper: HelperWorld
+    plan: SketchPlan
+    study: bytes = b""
+
+    @property
+    def clock(self) -> SteppedClock:
+        return self.server.clock
+
+    def report(self, device: Device, *, sequence: int = 0, slot: int = 0, count: int = 2) -> Report:
+        """Make a report of some records."""
+        plan = self.plan
+        accumulator = SketchAccumulator(plan.statistic_of(device.device_id + b"main"))
+        rng = np.random.default_rng(device.seed * 1000 + sequence)
+        accumulator.add(rng.uniform(size=(count, 2)))
+        exact = plan.saturate_sum(plan.finish_sum(accumulator.sums, accumulator.n_records))
+        header, message = make_message(
+            plan,
+            accumulator,
+            study=self.study,
+            plan_digest=compute_plan_digest(plan),
+            device=device.device_id,
+            stream="main",
+            sequence=sequence,
+            slots=(slot, slot),
+            block=0,
+            sign=device.key.sign,
+            source=SystemSource(),
+        )
+        return Report(device=device, sketch_id=header.sketch_id.hex(), message=message, sums=exact)
+
+    async def enrol(self, count: int, *, first: int = 0, **labels: str) -> list[Device]:
+        devices = [Device(first + number, labels) for number in range(count)]
+        await self.server.desk.enrol(self.study, *devices)
+        return devices
+
+    async def upload(self, *reports: Report) -> None:
+        for report in reports:
+            answer = await self.server.desk.put(self.study, report.sketch_id, report.message)
+            assert answer.status_code == 201, answer.text
+
+    def end_slot(self, slot: int = 0, *, grace: int = 1) -> None:
+        """Go to the time at which the batches of a slot close."""
+        release = self.plan.sum_release
+        assert release is not None
+        _, end = self.plan.window.slot_bounds(slot)
+        self.clock.seconds = end + grace * release.grace_s + 1.0
+
+    async def work(self) -> None:
+        await self.server.services.opener.run_due()
+
+    async def batches(self) -> list[BatchRecord]:
+        async with self.server.store.begin() as transaction:
+            found = await transaction.list_batches(self.study, after=None, limit=1000)
+        return sorted(found, key=lambda each: (each.slot, each.part, each.number))
+
+    async def states(self) -> list[str]:
+        return [each.state for each in await self.batches()]
+
+    def read_total(self, batch: BatchRecord) -> NDArray[np.int64]:
+        words = self.plan.ring.decode(batch.sums or b"", n_words=self.plan.n_coordinates)
+        return self.plan.ring.centre(words)
+
+
+def make_sum_draft(**changes: Any) -> SketchPlan:
+    """Return the draft of a plan whose slots begin when the tests' clocks do."""
+    return make_draft(**({"epsilon": Fraction(1), "least_reports": 3} | changes))
+
+
+@asynccontextmanager
+async def open_pair(
+    folder: Path, *, kind: str = "sqlite", clock: SteppedClock | None = None, **changes: Any
+) -> AsyncIterator[Pair]:
+    """Open a leader and a helper with one study; ``changes`` are choices of its plan."""
+    clock = clock or SteppedClock()
+    clock.seconds = 1_000_000.0 + 60.0
+    apart = folder / "helper"
+    apart.mkdir()
+    helper = HelperWorld(folder=apart, clock=clock)
+    plan = helper.accept(make_sum_draft(**changes))
+    with helper.serving():
+        settings = {"helper_url": helper.url, "helper_api_key": KEY}
+        async with (
+            open_kind(kind, folder) as store,
+            open_server(store, clock, **settings) as server,
+        ):
+            pair = Pair(server=server, helper=helper, plan=plan)
+            pair.study = await server.desk.publish(plan)
+            yield pair
+    helper.database.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
+    async with open_pair(tmp_path, kind=request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def sqlite_pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with open_pair(tmp_path) as opened:
+        yield opened
+
+
+__all__ = ["decode_message"]
