@@ -431,6 +431,9 @@ class SnapshotRecord:
         As in :class:`SketchTotals`, int64, little-endian.
     devices
         As in :class:`SketchTotals`.
+    batches, n_waiting
+        Under a secure sum: the identities of its batches, 32 bytes each, and the number of batches
+        of the selection that were not counted.
     """
 
     snapshot_id: bytes
@@ -453,6 +456,8 @@ class SnapshotRecord:
     created: float
     n_records_error: float = 0.0
     devices: bytes = b""
+    batches: bytes = b""
+    n_waiting: int = 0
 
     @property
     def totals(self) -> Totals:

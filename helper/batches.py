@@ -218,8 +218,7 @@ class Batches:
                     batch_id=batch_id, plan_digest=key.plan_digest, slot=key.slot, state="open"
                 )
             )
-        elif batch.state != "open":
-            return {each.report: "closed" for each in opened}
+        is_open = batch is None or batch.state == "open"
         known = {
             row.sketch_id: row
             for some in _cut([each.sketch_id for each in opened])
@@ -231,9 +230,11 @@ class Batches:
             row = known.get(each.sketch_id)
             if row is not None:
                 is_same = row.report == each.report and row.batch_id == batch_id
-                verdicts[each.report] = (
-                    "accepted" if is_same and row.state == "accepted" else "used"
-                )
+                # Spent reports too: a leader that was restored learns whom its batch consists of.
+                is_in = is_same and row.state in ("accepted", "spent")
+                verdicts[each.report] = "accepted" if is_in else "used"
+            elif not is_open:
+                verdicts[each.report] = "closed"
             elif each.sketch_id in new:
                 is_same = new[each.sketch_id]["report"] == each.report
                 verdicts[each.report] = "accepted" if is_same else "used"

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from aggregator.api import (
     alarms,
     analyses,
+    batches,
     decodes,
     devices,
     events,
@@ -77,6 +78,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         analyses,
         events,
         publications,
+        batches,
         schedules,
         alarms,
         keys,

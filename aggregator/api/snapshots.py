@@ -21,6 +21,7 @@ from aggregator.api.responses import (
 )
 from aggregator.records import SnapshotRecord
 from aggregator.services import Services
+from aggregator.services.results.snapshots import split_batches
 from learning.estimate.limbs import join_limbs
 from learning.estimate.sizes import SizeMoments
 from shared.structure import structure
@@ -94,11 +95,12 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
         SnapshotSumsBody,
         await _to_body(services, record),
         moments=_to_moments(totals.moments),
+        batches=[each.hex() for each in split_batches(record.batches)],
         sums=totals.sums.tolist(),
         size_sums=join_limbs(totals.size_sums),
     )
-    # Frozen, but for the devices in it that are excluded later: their number only grows.
-    etag = f'"{snapshot}.{len(body.excluded_devices)}"'
+    # Frozen, but for devices and batches in it that leave the sums later.
+    etag = f'"{snapshot}.{len(body.excluded_devices)}.{len(body.left_batches)}"'
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
@@ -140,10 +142,15 @@ def _to_moments(moments: SizeMoments) -> MomentsBody:
 
 async def _to_body(services: Services, record: SnapshotRecord) -> SnapshotBody:
     excluded = await services.snapshots.find_excluded(record)
+    left = await services.snapshots.find_left(record)
+    is_summed = bool(record.batches)
     return make_body(
         SnapshotBody,
         record,
         weights=WeightsBody(a=record.weight_a, b=record.weight_b),
         selection=structure(SelectionBody, record.selection, strict=False),
         excluded_devices=[device.hex() for device in excluded],
+        n_batches=record.n_sketches if is_summed else None,
+        n_waiting=record.n_waiting if is_summed else None,
+        left_batches=[batch.hex() for batch in left],
     )

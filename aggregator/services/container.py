@@ -10,6 +10,7 @@ from aggregator.services.alarms.scheduling import ScheduleService
 from aggregator.services.analyses.service import AnalysisService
 from aggregator.services.audit import AuditService
 from aggregator.services.batches.opening import BatchOpener
+from aggregator.services.batches.service import BatchService
 from aggregator.services.devices.enrolment import EnrolmentService
 from aggregator.services.devices.roster import RosterService
 from aggregator.services.devices.signed import DeviceService
@@ -61,5 +62,6 @@ class Services:
             parts,
             {DecodeRecord: self.decodes.prepare, AnalysisRecord: self.analyses.prepare},
         )
+        self.batches = BatchService(parts)
         self.opener = BatchOpener(parts)
         self.audit = AuditService(parts)

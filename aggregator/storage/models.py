@@ -329,6 +329,8 @@ class Snapshot(Base):
     sums: Mapped[bytes]
     size_sums: Mapped[bytes]
     devices: Mapped[bytes]
+    batches: Mapped[bytes]
+    n_waiting: Mapped[int]
     created: Mapped[float]
 
 

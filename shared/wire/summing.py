@@ -32,7 +32,7 @@ _FIX = "send what shared/wire/sum.cddl describes"
 _CHECK_HELPER = "check the address of the helper; somebody may stand in its place"
 
 Verdict = Literal["accepted", "used", "late", "burnt", "header", "box", "closed"]
-"""What the helper makes of a report: ``accepted`` (its seed is stored), ``used`` (its sketch is in
+"""What the helper makes of a report: ``accepted`` (it is in the batch), ``used`` (its sketch is in
 another batch, or was sent with another header), ``late``, ``burnt`` (of before the helper was
 restored), ``header`` (it is not one of this batch), ``box`` (the seal does not open), ``closed``
 (the batch is committed)."""

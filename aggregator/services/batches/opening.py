@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import structlog
@@ -21,12 +21,13 @@ from aggregator.batch_records import BatchRecord, BatchState
 from aggregator.logs import describe_cause
 from aggregator.records import wait_for_stop
 from aggregator.services.batches.checking import find_inconsistent, is_plausible
-from aggregator.services.batches.helper import HelperClient
+from aggregator.services.batches.helper import BatchAtHelper, HelperClient
 from aggregator.services.plans import require_study
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Layout, Transaction
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import (
+    BatchCommittedError,
     BatchDiffersError,
     HelperError,
     NotFoundError,
@@ -47,6 +48,8 @@ _TOKEN_BYTES = 16
 _PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Pauses after failures; the last one repeats."""
 _PERIOD_S = 1.0
+_PATIENCE_S = 86_400.0
+"""How long a batch that is over waits for a helper that does not answer, before it is void."""
 
 log = structlog.get_logger("aggregator.batches")
 
@@ -175,6 +178,8 @@ class BatchOpener(Service):
         try:
             async with HelperClient(self._settings) as helper:
                 state = await self._close(leased)
+                if state == "void":
+                    state = await self._recover_or_void(leased, helper)
                 if state == "closing":
                     state = await self._open(leased, helper)
                 if state == "opened":
@@ -206,10 +211,50 @@ class BatchOpener(Service):
             if batch.n_reports >= batch.least_reports and (batch.should_close(now) or is_over):
                 await transaction.change_batch(leased.batch_id, state="closing", is_asked=False)
                 return "closing"
-            if batch.expires <= now or is_over:
+            return "void" if batch.expires <= now or is_over else "open"
+
+    async def _recover_or_void(self, leased: Leased, helper: HelperClient) -> BatchState:
+        """Drop the reports of a batch that never had enough, unless the helper has its total."""
+        is_patient = self._clock.now() < leased.batch.expires + _PATIENCE_S
+        try:
+            known = await helper.find(leased.batch_id)
+            if known is not None and known.state == "acknowledged":
+                return await self._adopt(leased, helper, known)
+        except HelperError:
+            if is_patient:
+                raise
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state in ("open", "closing"):
                 await transaction.void_batch(leased.batch_id)
-                return "void"
-        return "open"
+        return "void"
+
+    async def _adopt(
+        self, leased: Leased, helper: HelperClient, known: BatchAtHelper
+    ) -> BatchState:
+        """Take the total of a batch that this server opened before it was restored from a backup.
+
+        Its members are those of the answer; this server may not have all of their rows.
+        """
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state == "open":
+                # Reports that come from here on are of another batch.
+                await transaction.change_batch(leased.batch_id, state="closing")
+        request = CommitRequest(members=known.members, count=known.count)
+        answer, data = await self._commit(leased, helper, request)
+        if answer.state != "acknowledged":
+            raise _is_odd("a batch", "acknowledged", answer.state)
+        await self._forward(leased, helper)
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state != "closing":
+                return batch.state
+            await transaction.change_batch(
+                leased.batch_id, members=answer.members, n_reports=answer.count
+            )
+            await self._write_total(transaction, leased, None, (answer, data))
+        return "opened"
 
     # Opening: the helper judges the reports, and answers for those that it accepts.
 
@@ -218,9 +263,16 @@ class BatchOpener(Service):
             await self._forward(leased, helper)
             request = await self._fix_members(leased)
             if request is None:
-                return await self._wait_for_more(leased)
+                return await self._reopen(leased)
             try:
                 answer = await self._commit(leased, helper, request)
+            except BatchCommittedError:
+                # This server has forgotten reports: it was restored from a backup.
+                known = await helper.find(leased.batch_id)
+                if known is not None and known.state == "acknowledged":
+                    return await self._adopt(leased, helper, known)
+                await self._reopen(leased)
+                raise
             except (BatchDiffersError, NotFoundError):
                 # The helper has forgotten reports: it judges all of them again.
                 await self._repeat(leased)
@@ -228,7 +280,7 @@ class BatchOpener(Service):
                     raise
                 continue
             return await self._store_total(leased, answer)
-        raise AssertionError
+        raise AssertionError("unreachable")
 
     async def _forward(self, leased: Leased, helper: HelperClient) -> None:
         """Let the helper judge the reports that it has not judged yet."""
@@ -241,20 +293,38 @@ class BatchOpener(Service):
             by_verdict: dict[str, list[bytes]] = {}
             for (sketch_id, _), verdict in zip(waiting, verdicts, strict=True):
                 by_verdict.setdefault(verdict, []).append(sketch_id)
-            await self._note_verdicts(leased, by_verdict)
+            next_key = await self._find_next(leased, helper) if "used" in by_verdict else None
+            await self._note_verdicts(leased, by_verdict, next_key=next_key)
 
-    async def _note_verdicts(self, leased: Leased, by_verdict: dict[str, list[bytes]]) -> None:
+    async def _note_verdicts(
+        self,
+        leased: Leased,
+        by_verdict: Mapping[str, Sequence[bytes]],
+        *,
+        next_key: BatchKey | None,
+    ) -> None:
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            await self._require(transaction, leased)
+            batch = await self._require(transaction, leased)
             for verdict, sketch_ids in by_verdict.items():
                 if verdict == "closed":
                     await transaction.move_reports(
-                        leased.plan, leased.batch, leased.key, sketch_ids, now=now
+                        leased.plan, batch, leased.key, sketch_ids, now=now
                     )
                     continue
+                if verdict == "used" and next_key is not None:
+                    # A leader that was restored counts anew; the helper knows the numbers.
+                    next_batch = BatchRecord.of(
+                        leased.plan, next_key, study_id=batch.study_id, now=now
+                    )
+                    await transaction.move_reports_to(batch, next_batch, sketch_ids)
                 state = "accepted" if verdict == "accepted" else f"refused-{verdict}"
                 await transaction.mark_reports(leased.batch_id, sketch_ids, state=state)
+
+    async def _find_next(self, leased: Leased, helper: HelperClient) -> BatchKey | None:
+        """Return the key of the batch with the next number, if the helper has it."""
+        key = replace(leased.key, number=leased.key.number + 1)
+        return key if await helper.find(key.batch_id) is not None else None
 
     async def _fix_members(self, leased: Leased) -> CommitRequest | None:
         """Fix whom the batch consists of; None if too few are left."""
@@ -268,12 +338,12 @@ class BatchOpener(Service):
             left_out = await transaction.list_left_out(leased.batch_id)
         return CommitRequest(members=members, count=count, without=tuple(left_out))
 
-    async def _wait_for_more(self, leased: Leased) -> BatchState:
-        """Open a batch to reports again, after refusals or exclusions left too few."""
+    async def _reopen(self, leased: Leased) -> BatchState:
+        """Let a batch take reports again: too few are left, or the helper knows of more."""
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state == "closing":
-                await transaction.change_batch(leased.batch_id, state="open")
+                await transaction.change_batch(leased.batch_id, state="open", members=None)
         return "open"
 
     async def _commit(
@@ -302,8 +372,7 @@ class BatchOpener(Service):
 
     async def _store_total(self, leased: Leased, answered: tuple[SumAnswer, bytes]) -> BatchState:
         """Add up both halves and this server's noise, and store the total in one transaction."""
-        answer, data = answered
-        plan = leased.plan
+        answer, _ = answered
         masked = None
         if answer.state == "answered":
             masked = await self._sum_payloads(leased)
@@ -313,28 +382,40 @@ class BatchOpener(Service):
                 return batch.state
             _, _, n_records = await transaction.compute_batch_members(leased.batch_id)
             if answer.n_records != n_records:
-                raise HelperError(
-                    f"counts {answer.n_records} records, and this server {n_records}",
-                    field="helper",
-                    fix="ask the helper's operator; one of the two servers does not keep to the "
-                    "protocol",
-                )
-            half = plan.ring.decode(answer.body, n_words=plan.n_coordinates)
-            if masked is None:
-                # This server was restored from a backup: its total is drawn, and stays.
-                total = plan.ring.centre(half)
-            else:
-                zeros = np.zeros(plan.n_coordinates, dtype=np.int64)
-                noise = plan.mechanism.add_noise(zeros, self.source)
-                total = open_total(masked, half, noise, ring=plan.ring)
-            await transaction.open_batch(
-                leased.batch_id,
-                sums=encode_payload(total, plan.payload_width),
-                n_records=n_records,
-                answer=_read_statement(data),
-                now=self._clock.now(),
-            )
+                raise _is_odd("records", n_records, answer.n_records)
+            await self._write_total(transaction, leased, masked, answered)
         return "opened"
+
+    async def _write_total(
+        self,
+        transaction: Transaction,
+        leased: Leased,
+        masked: Words | None,
+        answered: tuple[SumAnswer, bytes],
+    ) -> None:
+        """Store the total; this server's noise is drawn here, and nowhere else.
+
+        Parameters
+        ----------
+        masked
+            This server's half; None if the answer has the total, which was drawn already.
+        """
+        answer, data = answered
+        plan = leased.plan
+        half = plan.ring.decode(answer.body, n_words=plan.n_coordinates)
+        if masked is None:
+            total = plan.ring.centre(half)
+        else:
+            zeros = np.zeros(plan.n_coordinates, dtype=np.int64)
+            noise = plan.mechanism.add_noise(zeros, self.source)
+            total = open_total(masked, half, noise, ring=plan.ring)
+        await transaction.open_batch(
+            leased.batch_id,
+            sums=encode_payload(total, plan.payload_width),
+            n_records=answer.n_records,
+            answer=_read_statement(data),
+            now=self._clock.now(),
+        )
 
     async def _sum_payloads(self, leased: Leased) -> Words:
         """Add up the masked words of a batch; its members are fixed, so they do not change."""
@@ -381,6 +462,14 @@ class BatchOpener(Service):
         if found is None:
             raise NotFoundError("is gone", field="batch", fix="its study was withdrawn")
         return found
+
+
+def _is_odd(what: str, ours: object, theirs: object) -> HelperError:
+    return HelperError(
+        f"states {theirs} for {what}, and this server {ours}",
+        field="helper",
+        fix="ask the helper's operator: one of the two servers does not keep to the protocol",
+    )
 
 
 def _read_statement(data: bytes) -> bytes:

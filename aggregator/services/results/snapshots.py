@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from shared.errors import ConfigError
 from shared.plan import SketchPlan
 
 DEFAULT_WEIGHTING = "size"
+_ID_BYTES = 32
 _SNAPSHOT_DOMAIN = "sfumato/v1/snapshot"
 _SELECTION_DOMAIN = "sfumato/v1/snapshot/selection"
 
@@ -74,7 +76,9 @@ class SnapshotService(Service):
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
             totals = await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
+            batches = await _find_batches(transaction, study_id, plan, selection)
         record = _to_record(study, plan, selection, totals, weighting, self._clock.now())
+        record = replace(record, **batches)
         # A transaction of its own: uploads do not wait for the sum, which may take long.
         async with self._store.begin(write=True) as transaction:
             is_new = await transaction.add_snapshot(record)
@@ -115,9 +119,13 @@ class SnapshotService(Service):
                 await transaction.sum_sketches(study_id, selection, layout=layout)
                 for selection in selections
             ]
+            batches = [
+                await _find_batches(transaction, study_id, plan, selection)
+                for selection in selections
+            ]
         frozen = [
             _freeze(study, plan, *each, self._clock.now())
-            for each in zip(selections, sums, strict=True)
+            for each in zip(selections, sums, batches, strict=True)
         ]
         async with self._store.begin(write=True) as transaction:
             for each in frozen:
@@ -140,6 +148,13 @@ class SnapshotService(Service):
         """Return the devices of a snapshot that were excluded since."""
         async with self._store.begin() as transaction:
             return await transaction.find_excluded(snapshot.study_id, snapshot.devices)
+
+    async def find_left(self, snapshot: SnapshotRecord) -> Sequence[bytes]:
+        """Return the batches of a snapshot that were set aside or flagged since."""
+        if not snapshot.batches:
+            return []
+        async with self._store.begin() as transaction:
+            return await transaction.find_uncounted(split_batches(snapshot.batches))
 
     async def compute_utility(self, study_id: bytes) -> Utility:
         """Estimate the utility of all sketches of a study, under size weights."""
@@ -252,12 +267,33 @@ def _require_none(n_shared: int) -> None:
         )
 
 
+def split_batches(batches: bytes) -> list[bytes]:
+    """Return identities of batches that follow each other."""
+    return [batches[i : i + _ID_BYTES] for i in range(0, len(batches), _ID_BYTES)]
+
+
+async def _find_batches(
+    transaction: Transaction, study_id: bytes, plan: SketchPlan, selection: Selection
+) -> dict[str, Any]:
+    """Return the members of a snapshot that name its batches, at the moment of its sums."""
+    if plan.sum_release is None:
+        return {}
+    counted, n_waiting = await transaction.find_selected(study_id, selection)
+    return {"batches": b"".join(counted), "n_waiting": n_waiting}
+
+
 def _freeze(
-    study: StudyRecord, plan: SketchPlan, selection: Selection, totals: SketchTotals, now: float
+    study: StudyRecord,
+    plan: SketchPlan,
+    selection: Selection,
+    totals: SketchTotals,
+    batches: Mapping[str, Any],
+    now: float,
 ) -> Frozen:
     snapshot, doubt = None, None
     try:
         snapshot = _to_record(study, plan, selection, totals, DEFAULT_WEIGHTING, now)
+        snapshot = replace(snapshot, **batches)
     except ConfigError as error:
         doubt = error.rule
     return Frozen(selection=selection, n_sketches=totals.n_sketches, snapshot=snapshot, doubt=doubt)

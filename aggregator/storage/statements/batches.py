@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
 from aggregator.batch_records import BatchRecord
-from aggregator.records import PageKey
+from aggregator.records import PageKey, Selection
 from aggregator.storage.models import Batch, Device, Sketch, Study
 from aggregator.storage.statements.merging import MergeRows
 from aggregator.storage.statements.rows import select_records, to_record
@@ -99,6 +99,50 @@ class BatchRows(MergeRows):
             .order_by(Batch.part)
         )
         return await self._list(statement, BatchRecord)
+
+    async def find_selected(
+        self, study_id: bytes, selection: Selection
+    ) -> tuple[Sequence[bytes], int]:
+        """Return the counted batches of a selection, and the number that may be counted later."""
+        conditions = [Batch.study_id == study_id, Batch.state != "void"]
+        if selection.first_slot is not None:
+            conditions.append(Batch.slot >= selection.first_slot)
+        if selection.last_slot is not None:
+            conditions.append(Batch.slot <= selection.last_slot)
+        statement = select(Batch.batch_id, Batch.labels, Batch.standing).where(*conditions)
+        found = [
+            row
+            for row in await self._connection.execute(statement.order_by(Batch.batch_id))
+            if selection.matches_labels(row.labels)
+        ]
+        counted = [row.batch_id for row in found if row.standing == "counted"]
+        return counted, sum(row.standing in (None, "flagged") for row in found)
+
+    async def find_uncounted(self, batch_ids: Sequence[bytes]) -> Sequence[bytes]:
+        """Return those of some batches whose totals are not in the sums now."""
+        found: list[bytes] = []
+        for some in _cut(batch_ids):
+            gone = select(Batch.batch_id).where(
+                Batch.batch_id.in_(some), Batch.standing != "counted"
+            )
+            found += (await self._connection.execute(gone)).scalars()
+        return sorted(found)
+
+    async def list_acknowledged(self, study_id: bytes) -> Sequence[BatchRecord]:
+        """Return all acknowledged batches of a study."""
+        statement = select_records(Batch, BatchRecord).where(
+            Batch.study_id == study_id, Batch.state == "acknowledged"
+        )
+        return await self._list(statement, BatchRecord)
+
+    async def find_by_ordinals(
+        self, study_id: bytes, ordinals: Sequence[int]
+    ) -> Mapping[int, bytes]:
+        """Return the identities of devices by their numbers in the study."""
+        statement = select(Device.ordinal, Device.device_id).where(
+            Device.study_id == study_id, Device.ordinal.in_(ordinals)
+        )
+        return {row[0]: row[1] for row in await self._connection.execute(statement)}
 
     async def count_reports(self, batch_id: bytes) -> Mapping[str, int]:
         """Count the reports of a batch by state."""
@@ -191,14 +235,7 @@ class BatchRows(MergeRows):
         key
             Of this batch.
         """
-        held: list[bytes] = []
-        for some in _cut(sketch_ids):
-            waiting = select(Sketch.sketch_id).where(
-                Sketch.batch_id == batch.batch_id,
-                Sketch.sketch_id.in_(some),
-                Sketch.state == "waiting",
-            )
-            held += (await self._connection.execute(waiting)).scalars()
+        held = await self._find_waiting(batch.batch_id, sketch_ids)
         if not held:
             return
         await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
@@ -208,6 +245,32 @@ class BatchRows(MergeRows):
         for sketch_id, batch_id in zip(held, joined, strict=True):
             moved = update(Sketch).where(Sketch.sketch_id == sketch_id)
             await self._change(moved.values(batch_id=batch_id))
+
+    async def move_reports_to(
+        self, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
+    ) -> None:
+        """Put waiting reports into one later batch, made if it is missing, while it is open."""
+        await self.add_batch(target)
+        found = await self.get_batch(target.batch_id, lock=True)
+        held = await self._find_waiting(batch.batch_id, sketch_ids)
+        if found is None or found.state != "open" or not held:
+            return
+        for some in _cut(held):
+            moved = update(Sketch).where(Sketch.sketch_id.in_(some))
+            await self._change(moved.values(batch_id=target.batch_id))
+        await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
+        await self.change_batch(target.batch_id, n_reports=Batch.n_reports + len(held))
+
+    async def _find_waiting(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> list[bytes]:
+        held: list[bytes] = []
+        for some in _cut(sketch_ids):
+            waiting = select(Sketch.sketch_id).where(
+                Sketch.batch_id == batch_id,
+                Sketch.sketch_id.in_(some),
+                Sketch.state == "waiting",
+            )
+            held += (await self._connection.execute(waiting)).scalars()
+        return held
 
     async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
         """Take the reports of a device out of batches whose members are not fixed."""

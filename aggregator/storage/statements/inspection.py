@@ -228,8 +228,15 @@ class InspectionRows(Rows):
                 )
                 .join(Study, Study.study_id == Batch.study_id)
                 .where(Study.state != "withdrawn")
-                .group_by(Batch.batch_id, Batch.n_reports)
-                .having(func.count(Sketch.sketch_id) != Batch.n_reports),
+                .group_by(Batch.batch_id, Batch.n_reports, Batch.state)
+                # A server that was restored may lack rows of a total that the helper has.
+                .having(
+                    or_(
+                        func.count(Sketch.sketch_id) > Batch.n_reports,
+                        (func.count(Sketch.sketch_id) < Batch.n_reports)
+                        & Batch.state.not_in(("opened", "acknowledged")),
+                    )
+                ),
                 "batch {}: its number of reports is not that of its rows",
             ),
             (

@@ -7,11 +7,12 @@ from typing import Self
 
 from analyst.client.asynchronous.alarms import AsyncAlarms
 from analyst.client.asynchronous.analyses import AsyncAnalyses
+from analyst.client.asynchronous.batches import AsyncBatches
 from analyst.client.asynchronous.operation import AsyncOperation
 from analyst.client.asynchronous.publications import AsyncPublications
 
 
-class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms):
+class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms, AsyncBatches):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

@@ -8,11 +8,12 @@ from typing import Self
 
 from analyst.client.synchronous.alarms import Alarms
 from analyst.client.synchronous.analyses import Analyses
+from analyst.client.synchronous.batches import Batches
 from analyst.client.synchronous.operation import Operation
 from analyst.client.synchronous.publications import Publications
 
 
-class Client(Analyses, Operation, Publications, Alarms):
+class Client(Analyses, Operation, Publications, Alarms, Batches):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

@@ -111,6 +111,18 @@ class SnapshotBody:
     excluded_devices: list[Hex] = member(
         "Devices in it that were excluded since. If there are any, make another snapshot.", []
     )
+    n_batches: int | None = member(
+        "With a secure sum: number of opened batches in it, each of which counts as one sketch.",
+        None,
+    )
+    n_waiting: int | None = member(
+        "With a secure sum: batches of the selection that were not opened, or were flagged.", None
+    )
+    left_batches: list[Hex] = member(
+        "Batches in it that were set aside or flagged since. If there are any, make another "
+        "snapshot.",
+        [],
+    )
     created: Time = member("When the snapshot was made.", SAMPLE_TIME)
 
 
@@ -119,6 +131,7 @@ class SnapshotSumsBody(SnapshotBody):
     """A frozen global sketch with its exact sums: real parts, then imaginary parts."""
 
     moments: MomentsBody = member("Moments of the numbers of records.")
+    batches: list[Hex] = member("With a secure sum: the batches in it.", [])
     sums: list[int] = member(
         "Sum of the sketch sums S. Where numbers of records are secret, the last ones are the sums "
         "of the noised numbers by block, times the plan's count scale.",

@@ -27,6 +27,9 @@ OPERATOR_CALLS = [
     ("DELETE", f"/v1/alarms/{STUDY}"),
     ("POST", f"/v1/alarms/{STUDY}/test"),
     ("GET", f"/v1/alarms/{STUDY}/deliveries"),
+    ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/open"),
+    ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/admit"),
+    ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/set-aside"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
     ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]
@@ -38,6 +41,9 @@ ANALYST_CALLS = [
     ("GET", f"/v1/devices/{STUDY}"),
     ("GET", f"/v1/studies/{STUDY}/sketches"),
     ("GET", f"/v1/studies/{STUDY}/refusals"),
+    ("GET", f"/v1/studies/{STUDY}/batches"),
+    ("GET", f"/v1/studies/{STUDY}/batches/suspects"),
+    ("GET", f"/v1/studies/{STUDY}/batches/{STUDY}"),
     ("GET", f"/v1/studies/{STUDY}/utility"),
     ("POST", f"/v1/studies/{STUDY}/snapshots"),
     ("GET", f"/v1/snapshots/{STUDY}"),
@@ -144,6 +150,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             .replace("{analysis}", STUDY)
             .replace("{device}", STUDY)
             .replace("{schedule}", STUDY)
+            .replace("{batch}", STUDY)
             .replace("{alarm}", STUDY)
             .replace("{token}", STUDY)
             .replace("{key}", KEY),

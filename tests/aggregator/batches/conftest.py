@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ import uvicorn
 from numpy.typing import NDArray
 
 from aggregator.batch_records import BatchRecord
+from aggregator.records import Selection, SketchTotals
+from aggregator.storage import Layout
 from device_agent.agent.reading.release import make_message
 from helper.accepting import Plans
 from helper.app import create_app, hash_key
@@ -27,28 +31,18 @@ from helper.tables import leader_keys, open_database, write
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import RandomSource
+from shared.sharing.masks import read_masked
+from shared.sharing.seals import open_seal, seal_seed
 from shared.system import SystemSource
-from shared.wire import decode_message
+from shared.wire import SketchMessage, decode_message, encode_message
 from tests.aggregator.databases import open_kind
-from tests.aggregator.fleet import Device
+from tests.aggregator.fleet import Device, change_bytes
 from tests.aggregator.serving import Server, SteppedClock, open_server
 from tests.shared.sharing.samples import make_draft
 
 KEY = "sfh_key"
 HOUR = 3600
 STEP_S = 0.002
-
-
-class CountingSource:
-    """The system's generator; counts the vectors of noise that were drawn from it."""
-
-    def __init__(self) -> None:
-        self._source = SystemSource()
-        self.n_bytes = 0
-
-    def draw_bytes(self, count: int) -> bytes:
-        self.n_bytes += count
-        return self._source.draw_bytes(count)
 
 
 @dataclass(kw_only=True)
@@ -100,6 +94,12 @@ class HelperWorld:
                 listener.close()
 
 
+def draw_records(device: Device, sequence: int = 0, count: int = 2) -> NDArray[np.float64]:
+    """Return the records of a device in a window: the same ones every time."""
+    rng = np.random.default_rng(device.seed * 1000 + sequence)
+    return rng.uniform(size=(count, 2))
+
+
 @dataclass(kw_only=True)
 class Report:
     """A report, and the exact sum that no server sees."""
@@ -127,8 +127,7 @@ class Pair:
         """Make a report of some records."""
         plan = self.plan
         accumulator = SketchAccumulator(plan.statistic_of(device.device_id + b"main"))
-        rng = np.random.default_rng(device.seed * 1000 + sequence)
-        accumulator.add(rng.uniform(size=(count, 2)))
+        accumulator.add(draw_records(device, sequence, count))
         exact = plan.saturate_sum(plan.finish_sum(accumulator.sums, accumulator.n_records))
         header, message = make_message(
             plan,
@@ -144,6 +143,36 @@ class Pair:
             source=SystemSource(),
         )
         return Report(device=device, sketch_id=header.sketch_id.hex(), message=message, sums=exact)
+
+    def break_seal(self, device: Device, message: SketchMessage) -> bytes:
+        """Sign a report again with a seal that does not open."""
+        box = message.header.sealed
+        assert box is not None
+        header = replace(message.header, sealed=change_bytes(box, 50))
+        return encode_message(header, message.payload, device.key.sign)
+
+    def change_payload(self, device: Device, report: Report, noise: bytes) -> bytes:
+        """Sign a report again with other bytes in the place of its masked words."""
+        message = decode_message(report.message)
+        blind = message.payload[-32:]
+        payload = noise[: len(message.payload) - 32] + blind
+        return self._sign(device, message, payload)
+
+    def shift(self, device: Device, report: Report, by: NDArray[np.int64]) -> bytes:
+        """Sign a report again whose masked words are moved by a vector."""
+        message, ring = decode_message(report.message), self.plan.ring
+        words = read_masked(message.payload, ring=ring, n_words=self.plan.n_coordinates)
+        moved = ring.encode(ring.add(words, ring.wrap(by)))
+        return self._sign(device, message, moved + message.payload[-32:])
+
+    def _sign(self, device: Device, message: SketchMessage, payload: bytes) -> bytes:
+        # A device that lies seals the seed again, to the header that it changed.
+        header, helper = message.header, self.plan.helper
+        private = self.helper.keys.load_plan_key(header.plan_digest)
+        seed = open_seal(header.sealed or b"", private, header.seal_context)
+        header = replace(header, payload_digest=hashlib.sha256(payload).digest())
+        header = replace(header, sealed=seal_seed(seed, helper.key, header.seal_context))
+        return encode_message(header, payload, device.key.sign)
 
     async def enrol(self, count: int, *, first: int = 0, **labels: str) -> list[Device]:
         devices = [Device(first + number, labels) for number in range(count)]
@@ -163,7 +192,52 @@ class Pair:
         self.clock.seconds = end + grace * release.grace_s + 1.0
 
     async def work(self) -> None:
+        """Let a worker do all that is due, and go on where a step failed before."""
         await self.server.services.opener.run_due()
+
+    def wait(self, seconds: float = 400.0) -> None:
+        """Let time pass: longer than the pause after a failure."""
+        self.clock.seconds += seconds
+
+    async def only(self) -> BatchRecord:
+        (batch,) = await self.batches()
+        return batch
+
+    async def count_reports(self, batch: BatchRecord) -> dict[str, int]:
+        async with self.server.store.begin() as transaction:
+            return dict(await transaction.count_reports(batch.batch_id))
+
+    async def sum_all(self) -> SketchTotals:
+        """Return the sums that a snapshot of everything would have."""
+        async with self.server.store.begin() as transaction:
+            return await transaction.sum_sketches(
+                self.study, Selection(), layout=Layout.of(self.plan)
+            )
+
+    async def find_faults(self) -> list[str]:
+        """Return what `sfumato check-store` would find."""
+        faults: list[str] = []
+        async with self.server.store.begin() as transaction:
+            faults += await transaction.check_sums(self.study, layout=Layout.of(self.plan))
+            for found in (transaction.find_count_faults(), transaction.find_orphans()):
+                faults += [each async for each in found]
+        return faults
+
+    def copy_leader(self, path: Path) -> None:
+        """Make a backup of the leader's database, a SQLite file."""
+        self._copy(self.server.store.engine.url.database or "", str(path))
+
+    def restore_leader(self, path: Path) -> None:
+        """Put a backup in the place of the leader's database."""
+        self._copy(str(path), self.server.store.engine.url.database or "")
+
+    @staticmethod
+    def _copy(source: str, target: str) -> None:
+        with (
+            contextlib.closing(sqlite3.connect(source)) as old,
+            contextlib.closing(sqlite3.connect(target)) as new,
+        ):
+            old.backup(new)
 
     async def batches(self) -> list[BatchRecord]:
         async with self.server.store.begin() as transaction:
@@ -216,6 +290,3 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def sqlite_pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with open_pair(tmp_path) as opened:
         yield opened
-
-
-__all__ = ["decode_message"]

@@ -1,0 +1,200 @@
+"""Private max cover with its published constants, on integers: for comparison.
+
+Nguyen, Chaturvedi and Xu (2021), with the split of epsilon, radii, picks and averages of their
+experiments. The guarantee is the one that they claim (Theorem 16). Sampling is exact here, and the
+radius is public, where their program divides by the largest norm of the records. A grid point
+covers the ball of cells that ``learning.coverage.grid`` describes, where theirs covers corners of a
+cell only, which finds less.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.clustering.weighted_points import cluster_weighted
+from learning.coverage.averaging import find_nearest, sum_clusters
+from learning.coverage.gains import choose_points
+from learning.coverage.grid import CoverGrid
+from learning.coverage.plan import LEAST_PROJECTED
+from learning.coverage.projection import Floats, Integers, SignProjection, clip_to_ball
+from shared.core.quantise import STEPS
+from shared.errors import PrivacyError
+from shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, draw_gaussian
+from shared.privacy.mechanisms.laplace import draw_laplace
+from shared.privacy.samplers import UNIT, RandomSource
+from shared.privacy.selection import ExponentialChoice
+
+_COVER, _VOTES, _AVERAGES = Fraction(1, 10), Fraction(1, 10), Fraction(4, 10)
+_FRACTION: Final = 256
+"""Means are released in steps over 256."""
+_FIRST_RADIUS: Final = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPlan:
+    """Public numbers of the published algorithm.
+
+    Parameters
+    ----------
+    n_clusters
+        k.
+    projection, grids, n_picks
+        As in ``CoverPlan``.
+    epsilon, delta
+        Claimed by the authors, under add-remove-one.
+    cover_rate
+        Exponent of a pick in units of 2^-52: half their eps_E.
+    """
+
+    n_clusters: int
+    projection: SignProjection
+    grids: tuple[CoverGrid, ...]
+    n_picks: int
+    epsilon: Fraction
+    delta: Fraction
+    cover_rate: int
+
+
+def plan_published(
+    *,
+    n_clusters: int,
+    n_dimensions: int,
+    n_records: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    seed: bytes,
+    radius: int | None = None,
+) -> PublishedPlan:
+    """Plan the published algorithm: radii that double from 1000 / n to 1, k / epsilon picks each.
+
+    Raises
+    ------
+    ConfigError, PrivacyError
+        A number is out of range.
+    """
+    if not 0 < delta < 1:
+        raise PrivacyError(
+            "must be above 0 and below 1", field="delta", fix="use n^-1.5, as the authors do"
+        )
+    n_projected = min(n_dimensions, max(LEAST_PROJECTED, int(math.log(n_records) / 2)))
+    projection = SignProjection(
+        n_dimensions=n_dimensions,
+        n_projected=n_projected,
+        radius=math.isqrt(n_dimensions * STEPS * STEPS) if radius is None else radius,
+        seed=seed,
+    )
+    radii = [min(1.0, _FIRST_RADIUS / n_records)]
+    while radii[-1] < 1.0:
+        radii.append(2 * radii[-1])
+    root = math.sqrt(n_projected)
+    grids = tuple(
+        CoverGrid(
+            half=projection.half,
+            n_cells=max(1, math.ceil(2 * root / (r * min(1.0, float(epsilon))))),
+            n_dimensions=n_projected,
+            reach2=2,
+        )
+        for r in radii
+    )
+    spent = float(_COVER * epsilon)
+    exponent = spent / (math.e * (math.log(delta.denominator) - math.log(delta.numerator)))
+    return PublishedPlan(
+        n_clusters=n_clusters,
+        projection=projection,
+        grids=grids,
+        n_picks=max(1, math.ceil(n_clusters / float(epsilon))),
+        epsilon=epsilon,
+        delta=delta,
+        cover_rate=math.floor(exponent * UNIT),
+    )
+
+
+def run_published(
+    steps: NDArray[np.integer[Any]],
+    plan: PublishedPlan,
+    *,
+    source: RandomSource,
+    rng: np.random.Generator,
+) -> Floats:
+    """Release centroids as the authors do: shape ``(k, d)``, steps, inside the box.
+
+    Parameters
+    ----------
+    steps, plan, source, rng
+        As in ``run_cover``.
+    """
+    clipped = clip_to_ball(steps, plan.projection.radius)
+    places = plan.projection.project(clipped)
+    candidates = choose_points(
+        places,
+        plan.grids,
+        n_picks=plan.n_picks,
+        choice=ExponentialChoice(rate=plan.cover_rate),
+        source=source,
+    )
+    counts = np.bincount(find_nearest(places, candidates), minlength=len(candidates))
+    rate = math.floor(_VOTES * plan.epsilon * UNIT)
+    votes = counts.astype(np.int64) + draw_laplace(source, rate, counts.size)
+    weights = np.maximum(votes, 0).astype(np.float64)
+    if not weights.any():
+        weights[: plan.n_clusters] = 1.0
+    centres = cluster_weighted(candidates.astype(np.float64), weights, plan.n_clusters, rng)
+    labels = find_nearest(places, np.rint(centres).astype(np.int64))
+    centroids = _average(clipped, labels, plan, source, rng)
+    labels = find_nearest(clipped, np.rint(centroids).astype(np.int64))
+    return _average(clipped, labels, plan, source, rng)
+
+
+def _average(
+    clipped: Integers,
+    labels: Integers,
+    plan: PublishedPlan,
+    source: RandomSource,
+    rng: np.random.Generator,
+) -> Floats:
+    """NoisyAVG of each cluster (Nissim, Stemmer and Vadhan 2016), clipped to the box."""
+    counts, sums = sum_clusters(clipped, labels, plan.n_clusters)
+    return np.array(
+        [
+            draw_noisy_average(int(n), total, plan, source, rng)
+            for n, total in zip(counts, sums, strict=True)
+        ]
+    )
+
+
+def draw_noisy_average(
+    n_members: int,
+    total: Integers,
+    plan: PublishedPlan,
+    source: RandomSource,
+    rng: np.random.Generator,
+) -> Floats:
+    """Draw the noisy average of one cluster: shape ``(d,)``, steps.
+
+        m = n + Lap(5 / eps) - (5 / eps) ln(2 / delta)
+        sigma = 5 Delta / (4 eps m) sqrt(2 ln(3.5 / delta))
+
+    and a uniform point of the ball where m is not positive. The mean is rounded to steps over 256,
+    and sigma enlarged for it.
+    """
+    d, diameter = total.size, 2 * plan.projection.radius
+    epsilon, delta = _AVERAGES * plan.epsilon, float(plan.delta / 2)
+    rate = math.floor(epsilon / 5 * UNIT)
+    lost = 5 / float(epsilon) * math.log(2 / delta)
+    least = n_members + int(draw_laplace(source, rate, 1)[0]) - lost
+    if least <= 0:
+        direction = rng.normal(size=d)
+        length = plan.projection.radius * rng.random() ** (1 / d)
+        point = direction / np.linalg.norm(direction) * length
+        return np.asarray(np.clip(point, -STEPS, STEPS))
+    mean = total * _FRACTION // max(n_members, 1)
+    moved = diameter * _FRACTION / least + math.sqrt(d)
+    sigma = math.ceil(1.25 / float(epsilon) * moved * math.sqrt(2 * math.log(3.5 / delta)))
+    noise = draw_gaussian(source, min(sigma, LARGEST_SIGMA), d)
+    return np.asarray(np.clip((mean + noise) / _FRACTION, -STEPS, STEPS))

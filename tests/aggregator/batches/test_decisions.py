@@ -1,0 +1,163 @@
+"""What an operator sees of batches, and decides about them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from shared.sharing.batches import choose_part
+from tests.aggregator.batches.conftest import Pair, open_pair
+from tests.aggregator.fleet import assert_problem
+
+pytestmark = pytest.mark.anyio
+
+
+async def call(pair: Pair, batch_id: bytes, action: str, **body: str) -> httpx.Response:
+    url = f"/v1/studies/{pair.study.hex()}/batches/{batch_id.hex()}/{action}"
+    return await pair.server.desk.http.post(
+        url, json=body or None, headers=pair.server.desk.operator
+    )
+
+
+async def read(pair: Pair, path: str = "") -> Any:
+    return await pair.server.desk.read(f"/v1/studies/{pair.study.hex()}/batches{path}")
+
+
+async def fill(pair: Pair, count: int = 4) -> None:
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(count)])
+
+
+async def test_batches_are_listed_with_state_and_counts(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await fill(pair)
+    (waiting,) = (await read(pair))["items"]
+    assert (waiting["state"], waiting["n_reports"], waiting["total"]) == ("open", 4, None)
+
+    pair.end_slot()
+    await pair.work()
+
+    (listed,) = (await read(pair))["items"]
+    shown = await read(pair, f"/{listed['batch_id']}")
+    assert (shown["state"], shown["standing"], shown["n_records"]) == ("acknowledged", "counted", 8)
+    assert shown["reports"] == {"opened": 4}
+    assert shown["answer"]
+    assert shown["total"]
+
+
+async def test_an_operator_opens_a_batch_before_its_time(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(5)
+    await pair.upload(*[pair.report(device) for device in devices[:2]])
+    batch = await pair.only()
+    assert_problem(await call(pair, batch.batch_id, "open"), "batch-too-small", 409, "batch")
+    await pair.upload(*[pair.report(device) for device in devices[2:4]])
+
+    answer = await call(pair, batch.batch_id, "open")
+    await pair.work()
+
+    assert answer.status_code == 200, answer.text
+    assert await pair.states() == ["acknowledged"]
+    await pair.upload(pair.report(devices[4]))
+    assert await pair.states() == ["acknowledged", "open"]
+
+
+async def test_a_batch_is_set_aside_and_admitted_exactly(pair: Pair) -> None:
+    devices = await pair.enrol(4)
+    await pair.upload(*[pair.report(device) for device in devices])
+    pair.end_slot()
+    await pair.work()
+    pair.end_slot(1, grace=0)
+    await pair.upload(*[pair.report(device, sequence=1, slot=1) for device in devices[:3]])
+    pair.end_slot(1)
+    await pair.work()
+    first, second = await pair.batches()
+    before = await pair.sum_all()
+    url = f"/v1/studies/{pair.study.hex()}/snapshots"
+    snapshot = (await pair.server.desk.post(url, {})).json()
+    assert (snapshot["n_batches"], snapshot["n_waiting"], snapshot["left_batches"]) == (2, 0, [])
+
+    answer = await call(pair, first.batch_id, "set-aside", reason="broken firmware")
+
+    assert answer.status_code == 200, answer.text
+    left = await pair.sum_all()
+    assert left.sums.tolist() == pair.read_total(second).tolist()
+    assert (left.n_sketches, left.n_devices) == (1, 3)
+    flagged = await pair.server.desk.read(f"/v1/snapshots/{snapshot['snapshot_id']}")
+    assert flagged["left_batches"] == [first.batch_id.hex()]
+    assert await pair.find_faults() == []
+
+    await call(pair, first.batch_id, "admit", reason="it was not")
+
+    after = await pair.sum_all()
+    assert after.sums.tolist() == before.sums.tolist()
+    assert (after.members, after.devices) == (before.members, before.devices)
+    assert await pair.find_faults() == []
+
+
+async def test_only_an_opened_batch_can_be_set_aside(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await fill(pair)
+    batch = await pair.only()
+
+    answer = await call(pair, batch.batch_id, "set-aside", reason="too early")
+
+    assert_problem(answer, "store-conflict", 409, "batch")
+    assert "must be acknowledged, and is open" in answer.json()["rule"]
+
+
+async def test_garbage_is_flagged_and_stays_out_of_the_sums(sqlite_pair: Pair) -> None:
+    """A random vector passes with probability 16^-40."""
+    pair = sqlite_pair
+    devices = await pair.enrol(4)
+    reports = [pair.report(device) for device in devices]
+    rng = np.random.default_rng(0)
+    reports[0].message = pair.change_payload(
+        devices[0], reports[0], rng.integers(0, 256, 4096, dtype=np.uint8).tobytes()
+    )
+    await pair.upload(*reports)
+    pair.end_slot()
+
+    await pair.work()
+
+    batch = await pair.only()
+    assert (batch.standing, batch.flags) == ("flagged", ["implausible"])
+    assert (await pair.sum_all()).n_sketches == 0
+    assert await pair.find_faults() == []
+
+
+async def test_a_part_that_differs_leaves_the_sums_until_an_operator_decides(
+    tmp_path: Path,
+) -> None:
+    async with open_pair(tmp_path, parts=3, least_reports=2, epsilon=Fraction(200)) as pair:
+        devices = await pair.enrol(15)
+        reports = [pair.report(device) for device in devices]
+        part = choose_part(bytes.fromhex(reports[7].sketch_id), 3)
+        its = [each for each in reports if choose_part(bytes.fromhex(each.sketch_id), 3) == part]
+        exact = np.sum([each.sums for each in its], axis=0)
+        # To the other side, where all its records could be.
+        shift = -exact - np.sign(exact) * int(1.9 * len(its) * pair.plan.amplitude)
+        reports[7].message = pair.shift(devices[7], reports[7], shift)
+        await pair.upload(*reports)
+        pair.end_slot()
+
+        await pair.work()
+
+        batches = await pair.batches()
+        assert [each.flags for each in batches if each.part == part] == [["inconsistent"]]
+        assert {each.standing for each in batches if each.part != part} == {"counted"}
+        assert (await pair.sum_all()).n_sketches == 2
+        found = await read(pair, "/suspects")
+        suspects = {each["device_id"] for each in found["suspects"]}
+        assert devices[7].device_id.hex() in suspects
+        assert len(suspects) == next(e.n_reports for e in batches if e.part == part)
+        assert await pair.find_faults() == []
+
+        await call(pair, batches[part].batch_id, "admit", reason="it is all there is")
+
+        assert (await pair.sum_all()).n_sketches == 3
+        assert await pair.find_faults() == []

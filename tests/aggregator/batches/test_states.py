@@ -1,0 +1,182 @@
+"""When batches close, wait, are void, and what becomes of their reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from shared.wire.message import decode_message
+from tests.aggregator.batches.conftest import Pair, open_pair
+from tests.aggregator.fleet import assert_problem
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_batch_waits_for_the_end_of_its_grace_period(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot(grace=0)
+    await pair.work()
+    assert await pair.states() == ["open"]
+
+    pair.end_slot()
+    await pair.work()
+
+    assert await pair.states() == ["acknowledged"]
+
+
+async def test_late_reports_are_a_batch_of_their_own(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(7)
+    await pair.upload(*[pair.report(device) for device in devices[:3]])
+    pair.end_slot()
+    await pair.work()
+    await pair.upload(*[pair.report(device) for device in devices[3:]])
+    await pair.work()
+    assert await pair.states() == ["acknowledged", "open"]
+
+    pair.end_slot(grace=2)
+    await pair.work()
+
+    _, second = await pair.batches()
+    assert (second.number, second.state, second.n_reports) == (1, "acknowledged", 4)
+    assert (await pair.sum_all()).n_sketches == 2
+    assert await pair.find_faults() == []
+
+
+async def test_too_few_reports_are_dropped_unread_when_it_is_too_late(pair: Pair) -> None:
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(2)])
+    pair.end_slot()
+    await pair.work()
+    assert await pair.states() == ["open"]
+
+    release = pair.plan.sum_release
+    assert release is not None
+    pair.clock.seconds = pair.plan.window.slot_bounds(0)[1] + release.late_s + 1
+    await pair.work()
+
+    batch = await pair.only()
+    assert (batch.state, batch.sums) == ("void", None)
+    assert await pair.count_reports(batch) == {"void": 2}
+    async with pair.server.store.engine.connect() as connection:
+        held = await connection.execute(
+            text("SELECT count(*) FROM sketches WHERE payload IS NOT NULL")
+        )
+    assert held.scalar_one() == 0
+    assert (await pair.sum_all()).n_sketches == 0
+    assert await pair.find_faults() == []
+
+
+async def test_a_report_that_comes_too_late_is_refused(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    (device,) = await pair.enrol(1)
+    report = pair.report(device)
+    release = pair.plan.sum_release
+    assert release is not None
+    pair.clock.seconds = pair.plan.window.slot_bounds(0)[1] + release.late_s
+
+    answer = await pair.server.desk.put(pair.study, report.sketch_id, report.message)
+
+    assert_problem(answer, "window-expired", 410, "slots")
+    assert await pair.batches() == []
+
+
+async def test_a_full_batch_closes_at_once(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, most_reports=3) as pair:
+        await pair.upload(*[pair.report(device) for device in await pair.enrol(7)])
+
+        await pair.work()
+
+        assert await pair.states() == ["acknowledged", "acknowledged", "open"]
+        assert [each.n_reports for each in await pair.batches()] == [3, 3, 1]
+
+
+async def test_an_excluded_device_is_left_out_before_and_kept_after(pair: Pair) -> None:
+    devices = await pair.enrol(6)
+    await pair.upload(*[pair.report(device) for device in devices[:5]])
+    answer = await exclude(pair, devices[0].device_id)
+    assert (answer["n_subtracted"], answer["n_kept"]) == (1, 0)
+    pair.end_slot()
+    await pair.work()
+    batch = await pair.only()
+    assert (batch.state, batch.n_reports, batch.n_records) == ("acknowledged", 4, 8)
+
+    answer = await exclude(pair, devices[1].device_id)
+
+    assert (answer["n_subtracted"], answer["n_kept"]) == (0, 1)
+    assert (await pair.sum_all()).moments.first == 8
+    assert await pair.find_faults() == []
+
+
+async def test_exclusions_that_leave_too_few_open_the_batch_again(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(4)
+    await pair.upload(*[pair.report(device) for device in devices[:3]])
+    pair.end_slot()
+    async with pair.server.store.begin(write=True) as transaction:
+        (batch,) = await pair.batches()
+        await transaction.change_batch(batch.batch_id, state="closing")
+    await exclude(pair, devices[0].device_id)
+    await pair.work()
+    assert await pair.states() == ["open"]
+
+    await pair.upload(pair.report(devices[3]))
+    await pair.work()
+
+    batch = await pair.only()
+    assert (batch.number, batch.state, batch.n_reports) == (0, "acknowledged", 3)
+    assert await pair.find_faults() == []
+
+
+async def test_a_broken_seal_is_refused_and_the_rest_is_opened(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(4)
+    reports = [pair.report(device) for device in devices]
+    broken = decode_message(reports[0].message)
+    reports[0].message = pair.break_seal(devices[0], broken)
+    await pair.upload(*reports)
+    pair.end_slot()
+
+    await pair.work()
+
+    batch = await pair.only()
+    assert batch.state == "acknowledged"
+    assert await pair.count_reports(batch) == {"opened": 3, "refused-box": 1}
+    assert batch.n_records == 6
+    assert await pair.find_faults() == []
+
+
+async def test_a_batch_waits_for_a_helper_that_is_away(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+    settings = pair.server.settings
+    object.__setattr__(settings, "helper_url", "http://127.0.0.1:9")
+
+    await pair.work()
+
+    batch = await pair.only()
+    assert batch.state == "closing"
+    assert batch.problem is not None
+    assert batch.problem["type"] == "/problems/helper-unreachable"
+    assert "nothing is lost" in batch.problem["fix"]
+    object.__setattr__(settings, "helper_url", pair.helper.url)
+    await pair.work()
+    assert await pair.states() == ["closing"]
+    pair.wait()
+    await pair.work()
+    assert await pair.states() == ["acknowledged"]
+    assert (await pair.only()).problem is None
+
+
+async def exclude(pair: Pair, device_id: bytes) -> dict[str, int]:
+    answer: httpx.Response = await pair.server.desk.http.post(
+        f"/v1/devices/{device_id.hex()}/exclude",
+        json={"reason": "test"},
+        headers=pair.server.desk.operator,
+    )
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
