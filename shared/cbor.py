@@ -28,6 +28,7 @@ def _refuse_tag(_value: Any, _immutable: bool) -> Any:
     raise cbor2.CBORDecodeError("a tag that this protocol does not use")
 
 
+_PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
 _DECODERS = dict.fromkeys(_FOREIGN_TAGS, _refuse_tag)
 
 
@@ -41,6 +42,9 @@ def _tag_rationals(value: Any) -> Any:
 
     The library would first import every module whose types it can encode, ``email`` included.
     """
+    # By type, not by isinstance: most values are these, and a number's abstract class is slow.
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Fraction):
         return cbor2.CBORTag(_RATIONAL_TAG, [value.numerator, value.denominator])
     if isinstance(value, dict):

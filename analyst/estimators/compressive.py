@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.held import RELEASING, Held, Sketches, make_event, read_sketches
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
-from analyst.estimators.planning import make_plan
+from analyst.estimators.planning import Choices, make_plan, predict_quality
 from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import ReleasingEstimator
 from analyst.estimators.summary import describe_estimator
@@ -29,6 +29,7 @@ from analyst.sketching.sketch_file import SketchFile
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
+from learning.planning.quality import QualityBand
 from shared.errors import ConfigError, DecodingError, PrivacyError
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import PrivacyEvent
@@ -503,6 +504,36 @@ class CompressiveEstimator(ReleasingEstimator):
         pilot = plan_pilot(choices)
         # The plan itself follows from the pilot; its cost does not.
         return make_event(pilot), make_event(make_plan(leave_rest(choices, pilot)))
+
+    def expect(
+        self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
+    ) -> QualityBand | None:
+        """Predict how good a private fit of so many records and columns will be; reads no record.
+
+        The range of the SSE relative to k-means on the records, as ``sfumato plan advise`` predicts
+        it; ``describe()`` gives it in words, and ``is_hopeless`` says that noise will decide.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where parameters name them.
+
+        Returns
+        -------
+        QualityBand or None
+            None without epsilon: no noise is added.
+        """
+        if self.epsilon is None:
+            return None
+        known = list(names or list_names(None, n_features))
+        choices = self._choose(np.zeros((n_records, n_features)), known, margin=0.0)
+        return predict_quality(self._leave_sketch(choices))
+
+    def _leave_sketch(self, choices: Choices) -> Choices:
+        """Return the choices of the sketch alone, after a pilot if there is one."""
+        if not self._wants_pilot or not list_numbers(choices):
+            return choices
+        return leave_rest(choices, plan_pilot(choices))
 
     @property
     def axes_(self) -> list[str]:

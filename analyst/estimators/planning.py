@@ -19,6 +19,7 @@ from learning.decoding.solver import Monitor
 from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.laws import LAW_CHOICES
 from learning.planning.outline import StudyOutline
+from learning.planning.quality import QualityBand
 from shared.cbor import encode_deterministic
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
@@ -168,6 +169,17 @@ def _choose_private(choices: Choices) -> dict[str, Any]:
         "delta": best.delta,
         "radius_law": law,
     }
+
+
+def predict_quality(choices: Choices) -> QualityBand:
+    """Predict the quality of a private sketch from public choices: no record is read.
+
+    Raises
+    ------
+    PrivacyError, ConfigError
+        No noise gives the guarantee.
+    """
+    return choose_candidate(_list_candidates(choices), TARGET_SSE).band
 
 
 def _list_candidates(choices: Choices) -> list[Candidate]:

@@ -22,6 +22,8 @@ ORIGIN: Final = (
     "narrower range that you know for sure is better."
 )
 _MOST_OFFERED = 6
+_NARROW = 0.1
+"""Spread over the distance from zero below which bins of a logarithmic scale tell little apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +123,21 @@ def offer_ranges(name: str, unit: str | None = None) -> tuple[UsualRange, ...]:
     if not found and exact != "1":
         found = [quantity.ranges[exact] for quantity in quantities if exact in quantity.ranges]
     return tuple(found[:_MOST_OFFERED])
+
+
+def find_narrow_range(name: str, unit: str) -> tuple[float, float] | None:
+    """Find bounds for a column whose values usually lie close together and far from zero.
+
+    They are those of the usual ranges that the name and the unit call for, and as much again on
+    either side; None where one of these ranges is wide, or begins near zero, or there is none.
+    """
+    exact, parts = _find_unit(unit), set(_list_parts(name))
+    called = [each.ranges for each in _read()[0] if parts & each.words and exact in each.ranges]
+    found = [ranges[exact] for ranges in called]
+    if not found or any(each.spread >= _NARROW * each.lower for each in found):
+        return None
+    lower, upper = min(each.lower for each in found), max(each.upper for each in found)
+    return lower - (upper - lower), upper + (upper - lower)
 
 
 def ranges_to_json(ranges: Sequence[UsualRange]) -> list[dict[str, Any]]:

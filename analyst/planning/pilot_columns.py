@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analyst.planning.catalogue import find_narrow_range
 from shared.errors import ConfigError
 from shared.plan import Dimension, LogTransform
 
@@ -20,7 +21,9 @@ def parse_columns(texts: Sequence[str]) -> tuple[Dimension, ...]:
     """Read columns, with commas between them.
 
     Numbers are ``NAME:UNIT``, ``NAME:UNIT:count`` and ``NAME:UNIT:LOWER..UPPER``, which counts
-    equal steps between public bounds; categories are ``NAME:levels=A|B``.
+    equal steps between public bounds; categories are ``NAME:levels=A|B``. A sensor that the
+    catalogue knows to lie close together and far from zero, such as air pressure, gets bounds
+    around its usual range: bins of a logarithmic scale would be wider than its spread.
 
     Raises
     ------
@@ -49,6 +52,9 @@ def _parse_column(text: str) -> Dimension:
     if parts[1:] not in ([], ["count"]):
         lower, upper = _parse_bounds(parts[1], text)
         return Dimension(name=name, unit=unit, lower=lower, upper=upper)
+    usual = None if parts[1:] else find_narrow_range(name, unit)
+    if usual is not None:
+        return Dimension(name=name, unit=unit, lower=usual[0], upper=usual[1])
     resolution = _COUNT_RESOLUTION if parts[1:] else _RESOLUTION
     reach = resolution * 2.0**OCTAVES
     return Dimension(

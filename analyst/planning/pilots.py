@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from analyst.planning.catalogue import find_narrow_range
 from analyst.planning.files import show_exact
 from analyst.planning.phases import round_up
+from analyst.planning.pilot_columns import OCTAVES
 from analyst.planning.spec import format_dimension, format_window, quote
 from learning.calibration.strength import (
+    CLEAR_STRENGTH,
     LEAST_REPORTED,
     LEAST_STRENGTH,
     Refusal,
@@ -18,6 +21,7 @@ from learning.calibration.strength import (
     choose_share,
     judge_reports,
     judge_strength,
+    round_up_level,
 )
 from learning.estimate.reports import measure_reports
 from learning.planning.outline import HEADROOM, SECRET_HEADROOM
@@ -145,7 +149,7 @@ class Pilot:
         needed = f"{round_up(math.ceil(number * refusal.factor)):,} {counted}"
         ways = f"This would do: {needed}"
         if math.isfinite(refusal.epsilon_factor):
-            epsilon = _round_up(float(outline.epsilon) * refusal.epsilon_factor)
+            epsilon = round_up_level(float(outline.epsilon) * refusal.epsilon_factor)
             ways = f"Either of these would do: {needed}, or epsilon {epsilon:g}"
         raise PlanError(
             "Do not run this: the noise would hide the records of a dimension (strength "
@@ -168,6 +172,13 @@ class Pilot:
             yield (
                 f"a sketch carries {carried} of {len(spec.dimensions)} dimensions, because "
                 f"{outline.n_sketches:,} sketches would otherwise add as much noise each"
+            )
+        has_log = any(each.transform is not None for each in spec.dimensions)
+        if has_log and self.least_strength <= self.strength < CLEAR_STRENGTH:
+            needed = round_up(math.ceil(outline.n_records * CLEAR_STRENGTH / self.strength))
+            yield (
+                f"values far from the others may hide in its noise: from strength "
+                f"{CLEAR_STRENGTH:,.0f} on they show, for which {needed:,} records would do"
             )
         yield from self._describe_reach()
         if outline.delta and not spec.delta:
@@ -200,10 +211,18 @@ class Pilot:
                 reach.setdefault(each.upper, []).append(each.name)
         for upper, names in reach.items():
             yield f"sees values up to {upper:.3g} on both sides of zero: {', '.join(names)}"
+        for each in self.spec.dimensions:
+            usual = None if each.is_categorical else find_narrow_range(each.name, each.unit)
+            if usual is not None and each.transform is None and each.bounds == usual:
+                yield (
+                    f"sees {each.name} from {usual[0]:g} to {usual[1]:g}, around the usual range "
+                    f"of such a sensor: for another, write {each.name}:{each.unit}:LOWER..UPPER"
+                )
         if reach:
             yield (
-                "where values are larger, or large and close together such as times, give bounds: "
-                "NAME:UNIT:LOWER..UPPER"
+                f"where whole numbers are larger, write NAME:UNIT:count, which sees up to "
+                f"{2.0**OCTAVES:.2g}; where numbers are large and close together such as times, "
+                "give bounds: NAME:UNIT:LOWER..UPPER"
             )
 
     def _describe_cost(self, cost: str) -> Iterator[str]:
@@ -232,8 +251,9 @@ def describe_doubt(window: WindowRule) -> str:
 def plan_pilot(outline: PilotOutline) -> Pilot:
     """Plan a pilot: bins, dimensions in a sketch, and noise by its strength.
 
-    On the same records it takes the share of epsilon that brings its strength to 500, from 10 to
-    25 %. It is not refused here: see :meth:`Pilot.require_strength`.
+    On the same records it takes the share of epsilon of
+    :func:`learning.calibration.strength.choose_share`. It is not refused here: see
+    :meth:`Pilot.require_strength`.
 
     Raises
     ------
@@ -373,9 +393,3 @@ def format_pilot(pilot: Pilot) -> str:
 
 def _or(chosen: int | None, default: int) -> int:
     return default if chosen is None else chosen
-
-
-def _round_up(value: float) -> float:
-    """Round up to two digits."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / step) * step:.2g}")

@@ -16,8 +16,7 @@ from analyst.planning.doubts import Doubt, find_doubt, require_hope
 from analyst.planning.files import show_exact
 from analyst.planning.pilots import describe_doubt
 from analyst.planning.spec import format_window, list_fields, quote
-from learning.calibration.columns import CLEAR_STRENGTH
-from learning.calibration.strength import bound_excess
+from learning.calibration.strength import CLEAR_STRENGTH, bound_excess
 from learning.planning.candidates import Candidate
 from learning.planning.laws import LAW_CHOICES, LawChoice
 from learning.planning.outline import StudyOutline
@@ -154,7 +153,7 @@ class Refinement:
     def band(self) -> QualityBand:
         """The expected quality; wider than with known bounds, for a pilot errs."""
         band = self.candidate.band
-        has_tail = bool(self.tails or self.hidden_tails)
+        has_tail = bool(self.tails or self.hidden_tails or self.guesses)
         excess = bound_excess(self.calibration.strength, has_tail=has_tail)
         return replace(band, high=band.high * excess)
 
@@ -167,6 +166,11 @@ class Refinement:
     def hidden_tails(self) -> tuple[str, ...]:
         """The kept numbers of which the pilot cannot exclude harmful far values."""
         return self._list_found("hidden", "unplaced")
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """The kept numbers whose spread the pilot does not show."""
+        return self._list_found("narrow", "weak")
 
     def _list_found(self, *codes: str) -> tuple[str, ...]:
         return tuple(
@@ -229,7 +233,7 @@ class Refinement:
             f"{_count(self.outline.n_sketches, 'sketch')}: {self.band.describe()}, which "
             "allows for the errors of the pilot."
         )
-        if not self.meets_target and not self.tails and not self.hidden_tails:
+        if not (self.meets_target or self.tails or self.hidden_tails or self.guesses):
             yield (
                 f"Doubt: relative SSE {self.main.target_sse:g} is not assured; more records, a "
                 "larger epsilon or fewer clusters would do."
@@ -245,8 +249,16 @@ class Refinement:
             if column.is_kept and "beyond" in column.codes:
                 yield (
                     f"Warning: in {column.name} {column.findings[column.codes.index('beyond')]}, "
-                    "and no cluster is searched for there: to see them, run a pilot with bounds "
-                    "that hold them, NAME:UNIT:LOWER..UPPER."
+                    "and no cluster is searched for there: to see them, run a pilot with "
+                    "NAME:UNIT:count, if they are whole numbers, or with bounds that hold them, "
+                    "NAME:UNIT:LOWER..UPPER."
+                )
+            if column.is_kept and "apart" in column.codes:
+                yield (
+                    f"Warning: in {column.name} {column.findings[column.codes.index('apart')]}. If "
+                    "they stand for missing values, or a device has made them up, the main study "
+                    "needs another scale: clean the records, exclude the device, or run a pilot "
+                    "with bounds that leave them out, NAME:UNIT:LOWER..UPPER."
                 )
         yield from self._describe_missing()
         yield self.describe_cost()
@@ -269,6 +281,14 @@ class Refinement:
                 f"of them. To have it, {fix}."
             )
 
+        for column in self.calibration.columns:
+            if column.name in self.guesses:
+                code = "narrow" if "narrow" in column.codes else "weak"
+                yield (
+                    f"Doubt: relative SSE {self.main.target_sse:g} is not assured, because the "
+                    f"scale of {column.name} is a guess: "
+                    f"{column.findings[column.codes.index(code)]}."
+                )
         if self.hidden_tails:
             factor = CLEAR_STRENGTH / self.calibration.strength
             yield (

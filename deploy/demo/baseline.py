@@ -48,7 +48,11 @@ class Baseline:
 
 def compute_baseline(folder: Path, names: list[str], plan: SketchPlan, n_clusters: int) -> Baseline:
     """Pool the raw records and cluster them: k-means++, the best of 10 starts."""
-    records = read_records(folder, names)
+    return cluster_records(read_records(folder, names), plan, n_clusters)
+
+
+def cluster_records(records: NDArray[np.float64], plan: SketchPlan, n_clusters: int) -> Baseline:
+    """Cluster raw records, shape ``(n, d)``: k-means++, the best of 10 starts."""
     lower = np.array([dimension.lower for dimension in plan.dimensions])
     upper = np.array([dimension.upper for dimension in plan.dimensions])
     records = np.clip(records[np.isfinite(records).all(axis=1)], lower, upper)

@@ -52,7 +52,13 @@ class Aggregator:
 
     @classmethod
     def start(
-        cls, folder: Path, *, port: int | None = None, key: str | None = None, worker: bool = True
+        cls,
+        folder: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        key: str | None = None,
+        worker: bool = True,
     ) -> Aggregator:
         """Start an aggregator on the loopback address, on SQLite in ``folder``.
 
@@ -60,6 +66,8 @@ class Aggregator:
         ----------
         port
             Any free one by default.
+        settings
+            Environment variables besides those of this process.
         key
             An operator's key of its database; by default one is made.
         worker
@@ -81,6 +89,7 @@ class Aggregator:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env={**os.environ, **(settings or {})},
             )
         aggregator = cls(
             process=process,

@@ -26,7 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from analyst import Client, DecodeResult
-from deploy.demo import phones
+from deploy.demo import phones, secure_sum
 from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
 from deploy.demo.reading import read_weather
@@ -103,6 +103,8 @@ def main() -> int:
     console = Console(stderr=options.json, quiet=options.json)
     if options.phones:
         return _run_phones(console, options)
+    if options.secure_sum:
+        return _run_secure_sum(console, options)
     folder = Path(tempfile.mkdtemp(prefix="sfumato-demo-"))
     aggregator: Aggregator | None = None
     try:
@@ -148,6 +150,33 @@ def _run_phones(console: Console, options: argparse.Namespace) -> int:
     return 0
 
 
+def _run_secure_sum(console: Console, options: argparse.Namespace) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="sfumato-demo-"))
+    try:
+        with _progress(console) as progress:
+            outcome = secure_sum.run(
+                folder,
+                HERE,
+                list(AIRPORTS),
+                options.clusters,
+                progress,
+                n_devices=options.devices,
+            )
+    except SketchError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 0
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        print(secure_sum.to_line(outcome))
+    else:
+        secure_sum.report(console, outcome)
+    return 0
+
+
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="end with one JSON line, print no more")
@@ -155,6 +184,17 @@ def _parse_arguments() -> argparse.Namespace:
         "--phones",
         action="store_true",
         help="put every hour on a simulated phone of its own, which sends two bytes",
+    )
+    parser.add_argument(
+        "--secure-sum",
+        action="store_true",
+        help="give each of many devices one hour, and let two servers add the noise",
+    )
+    parser.add_argument(
+        "--devices",
+        type=int,
+        default=secure_sum.N_DEVICES,
+        help="devices of --secure-sum (default: %(default)s)",
     )
     parser.add_argument("--keep", action="store_true", help="leave the aggregator up until Ctrl-C")
     parser.add_argument(

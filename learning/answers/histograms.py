@@ -251,14 +251,18 @@ def describe_calibration(
         It has no number, or the numbers of clusters are out of range.
     """
     found = calibrate(read_study_numbers(plan, totals), n_clusters=n_clusters)
+    n_records, refusals = count_records(plan, totals).n_records, list[str]()
+    if found.refusal is not None:
+        epsilon = float(plan.release.epsilon)
+        refusals.append(describe_refusal(found.refusal, n_records=n_records, epsilon=epsilon))
     return make_calibration(
         found,
         describe_columns(found, {each.name: each.unit for each in plan.dimensions}),
         snapshot_id=snapshot_id,
-        n_records=count_records(plan, totals).n_records,
+        n_records=n_records,
         n_clusters=list(n_clusters),
-        refusal=None if found.refusal is None else describe_refusal(found.refusal),
-        limits=describe_limits(found),
+        refusal=next(iter(refusals), None),
+        limits=[*refusals, *describe_limits(found)],
         privacy=describe_promise(plan),
     )
 

@@ -1,4 +1,4 @@
-"""Calibration of one dimension: where its records lie, how they spread, on which scale."""
+"""Calibration of one dimension: where its records lie and how they spread, on a chosen scale."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import Literal
 
 import numpy as np
 
-from learning.calibration.hull import FALSE_ALARM, Hull, find_hull
-from learning.calibration.humps import Humps, fit_humps
-from learning.estimate.histogram import Floats, Marginal, estimate_quantiles
+from learning.calibration.hull import Hull, find_hull
+from learning.calibration.scales import (
+    NARROW_BINS,
+    SEEN,
+    View,
+    choose_scale,
+    edges_on,
+    find_heavy_tail,
+)
+from learning.estimate.histogram import Floats, Marginal
 from learning.estimate.reports import ReportedMarginal
-from shared.core.logarithm import compress, expand
+from shared.core.logarithm import expand
 
 FindingCode = Literal[
     "weak",
@@ -27,40 +34,21 @@ FindingCode = Literal[
     "tail",
     "hidden",
     "unplaced",
+    "apart",
 ]
 """Findings, each a sentence of :mod:`learning.calibration.words`."""
 
-NARROW_BINS = 2
-"""A hull of so many bins shows no spread."""
 _CONSTANT_DEVIATION = 1.0 / 200.0
 _UNPLACED_SHARE = 0.05
 _HUMP_REACH = 4.0
 _NARROW_SPREADS = 6.0
 _FLAG_SHARE = 0.03
-SEEN = 3.0
+_APART_SHARE, _APART_WITHIN = 0.2, 0.02
+"""Largest share of values far from all others, and of the variance that the two groups have."""
 _MISSING_SHARE = 0.05
 _BEYOND_SHARE = 0.02
-LEAST_OCTAVES = 1.3
-"""Least spread of a column that is put on the logarithmic scale."""
-_LEAST_OCTAVES_BESIDE_ZEROS = 3.0
-"""Small counts with zeros spread over one or two octaves, and mean the same on a linear scale."""
-HEAVY_SHARE = 0.35
-"""Share of the variance in far values from which a linear scale is given up: small counts have up
-to 0.3, where it is the better one."""
-_FAR_SPREADS, _HARMLESS_SPREADS = 3.0, 6.0
-"""Values are far from here on; heavy tails that end before the second cost k-means little."""
-CLEAR_STRENGTH = 2000.0
-"""x of a pilot that shows long tails: those of ``pareto`` in ``python -m benchmarks.calibration``
-show at 3,300, and stay hidden at 670."""
-_HIDDEN_SHARE = 0.25
-"""Share of the variance in expected far values from which a weaker pilot is doubted."""
-_TAIL_PARTS = 4000
-"""Equally likely values by which the tail of fitted humps is measured."""
-_QUARTILES = (0.25, 0.75)
 _ONE_SIGN = 0.01
 """Values of the other sign that reach no farther are the bin of zeros."""
-_LOW_END = 0.05
-"""Quantile of the values beside zeros where a logarithmic scale begins."""
 _EXACT = 0.05
 _BOUND_SPREADS, _MOST_SPREADS = 12.0, 200.0
 _SEARCH_SPREADS, _WEAK_SPREADS, _SEARCH_MARGIN = 2.0, 5.0, 0.5
@@ -133,26 +121,6 @@ class Column:
         return frozenset(finding.code for finding in self.findings)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class View:
-    """A dimension on one scale.
-
-    Parameters
-    ----------
-    humps
-        The fitted normals.
-    first, last
-        Ends of the hull.
-    resolution
-        r of the logarithmic scale; None for the linear one.
-    """
-
-    humps: Humps
-    first: float
-    last: float
-    resolution: float | None
-
-
 def calibrate_column(marginal: Marginal) -> Column:
     """Calibrate one dimension from its noised bins; deterministic."""
     hull = find_hull(marginal)
@@ -160,9 +128,9 @@ def calibrate_column(marginal: Marginal) -> Column:
     findings = describe_coverage(
         beyond / marginal.n_present, marginal.deviation, marginal.missing_share
     )
-    view, window, hidden = _choose_scale(marginal, hull)
+    view, window, hidden = choose_scale(marginal, hull)
     if not hull.is_weak:
-        findings += _find_tail(marginal, view, hull) or hidden
+        findings += _describe_tail(marginal, view, hull, hidden)
     is_narrow = hull.width <= NARROW_BINS and not hull.is_weak
     moments = _measure_moments(marginal, view, window)
     unplaced = 0.0 if moments or hull.is_weak else _find_unplaced(marginal, view, window)
@@ -171,7 +139,7 @@ def calibrate_column(marginal: Marginal) -> Column:
         moments = _spread_evenly(view, unplaced)
     is_constant = is_narrow and not unplaced and marginal.deviation < _CONSTANT_DEVIATION
     if not is_narrow and not hull.is_weak:
-        findings += _find_flag(marginal, hull)
+        findings += _find_flag(marginal, hull) or _find_apart(marginal, view, hull)
     return make_column(
         marginal,
         view,
@@ -290,168 +258,38 @@ def _find_flag(marginal: Marginal, hull: Hull) -> list[Finding]:
     return [Finding(code="flag", share=share, lower=ends[0], upper=ends[1])]
 
 
-def _find_tail(marginal: Marginal, view: View, hull: Hull) -> list[Finding]:
-    """Find far values that hold much of the variance on the chosen scale."""
-    edges = _edges_on(marginal, view.resolution)
-    share, reach = _measure_tail(marginal, hull, edges)
-    if share <= HEAVY_SHARE or reach <= _HARMLESS_SPREADS:
-        return []
-    ends = marginal.data_edges[[hull.first, hull.stop]]
-    return [Finding(code="tail", share=share, lower=float(ends[0]), upper=float(ends[1]))]
-
-
-def _choose_scale(marginal: Marginal, hull: Hull) -> tuple[View, slice, list[Finding]]:
-    """Choose the scale by humps in a window of bins; return the window and doubts about it too."""
-    exponent = count_chances(marginal.bins.size)
-    linear = _find_window(marginal.data_edges, hull)
-    shares = marginal.bins[linear] / marginal.n_present
-
-    def fit(edges: Floats) -> Humps:
-        return fit_humps(
-            shares,
-            edges[linear.start : linear.stop + 1],
-            deviation=marginal.deviation,
-            exponent=exponent,
-            noise=marginal.noise,
-        )
-
-    def view(humps: Humps, edges: Floats, resolution: float | None) -> View:
-        return View(
-            humps=humps,
-            first=float(edges[hull.first]),
-            last=float(edges[hull.stop]),
-            resolution=resolution,
-        )
-
-    plain = fit(marginal.data_edges)
-    on_linear = view(plain, marginal.data_edges, None), linear, list[Finding]()
-    if marginal.resolution is None or hull.is_weak or hull.width <= NARROW_BINS:
-        return on_linear
-    resolution = _find_resolution(marginal, hull)
-    edges = _edges_on(marginal, resolution)
-    tail, _ = _measure_tail(marginal, hull, marginal.data_edges)
-    is_lighter = tail > HEAVY_SHARE and _measure_tail(marginal, hull, edges)[0] < tail / 2.0
-    has_sign = _has_sign(marginal, hull)
-    can_hide = marginal.strength < CLEAR_STRENGTH
-    if not is_lighter and not has_sign and not can_hide:
-        return on_linear
-    bent = fit(edges)
-    is_better = explains_more(plain, bent, exponent)
-    if is_lighter:
-        # Far clusters on both sides of zero are no reason for octaves; long tails are.
-        is_chosen = has_sign or is_better
-    else:
-        holds_zeros = marginal.data_edges[hull.first] <= 0.0 < marginal.data_edges[hull.stop]
-        least = _LEAST_OCTAVES_BESIDE_ZEROS if holds_zeros else LEAST_OCTAVES
-        is_chosen = has_sign and is_better and bent.spread > least
-    if is_chosen:
-        return view(bent, edges, resolution), _find_window(edges, hull), []
-    # Far values may lie below the noise: what is seen tells how many the other scale would expect.
-    share = predict_tail(bent, resolution) if can_hide else 0.0
-    if share > _HIDDEN_SHARE:
-        return *on_linear[:2], [Finding(code="hidden", share=share)]
-    return on_linear
-
-
-def predict_tail(bent: Humps, resolution: float) -> float:
-    """Predict the share of a column's variance that is three spreads from its mean.
-
-    Parameters
-    ----------
-    bent
-        Humps on the logarithmic scale.
-    resolution
-        r of that scale, data units.
-    """
-    from scipy.special import ndtri  # noqa: PLC0415 - a server seldom needs it
-
-    normal = ndtri((np.arange(_TAIL_PARTS) + 1.0 / 2.0) / _TAIL_PARTS)
-    octaves = bent.means[:, None] + bent.deviations[:, None] * normal
-    values = expand(octaves.ravel(), resolution)
-    weights = np.repeat(bent.weights / _TAIL_PARTS, _TAIL_PARTS)
-    squares = (values - weights @ values) ** 2
-    variance = float(weights @ squares)
-    far = squares > _FAR_SPREADS**2 * variance
-    return float(weights[far] @ squares[far]) / variance if variance > 0.0 else 0.0
-
-
-def _has_sign(marginal: Marginal, hull: Hull) -> bool:
-    """Return whether all records lie on one side of zero, zeros among them or not."""
-    # The first bin may hold zeros: it begins half a step of the quantiser below them.
-    edges = marginal.data_edges
-    return bool(edges[hull.first + 1] > 0.0 or edges[hull.stop] < 0.0)
-
-
-def _measure_tail(marginal: Marginal, hull: Hull, edges: Floats) -> tuple[float, float]:
-    """Measure the share of the variance that is three spreads from the mean, and the farthest.
-
-    K-means puts centroids where the variance is, and a sketch sees little of few far records. The
-    share is 0 where noise may have made it. The second is the distance of the hull's farther end
-    in spreads.
-    """
+def _find_apart(marginal: Marginal, view: View, hull: Hull) -> list[Finding]:
+    """Find a group of values so far from the others that these look like one value beside it."""
     shares = marginal.bins[hull.first : hull.stop] / marginal.n_present
-    inside = edges[hull.first : hull.stop + 1]
-    centres, total = (inside[1:] + inside[:-1]) / 2.0, float(shares.sum())
-    if total < 1.0 / 2.0:
-        return 0.0, 0.0
-    mean = float(shares @ centres) / total
-    squares = (centres - mean) ** 2
-    variance = float(shares @ squares) / total
-    if variance <= 0.0:
-        return 0.0, 0.0
-    far = squares > _FAR_SPREADS**2 * variance
-    tail = float(shares[far] @ squares[far])
-    noise = marginal.deviation * math.sqrt(float(squares[far] @ squares[far]))
-    reach = max(float(inside[-1]) - mean, mean - float(inside[0])) / math.sqrt(variance)
-    return (min(1.0, tail / (total * variance)) if tail > SEEN * noise else 0.0), reach
+    edges = edges_on(marginal, view.resolution)[hull.first : hull.stop + 1]
+    centres = (edges[1:] + edges[:-1]) / 2.0
+    total, mean = float(shares.sum()), float(shares @ centres) / float(shares.sum())
+    variance = float(shares @ (centres - mean) ** 2) / total
+    left = np.cumsum(shares)[:-1] / total
+    noise = SEEN * marginal.deviation * np.sqrt(np.arange(1, shares.size)) / total
+    is_split = (left > noise) & (1.0 - left > noise[::-1])
+    if variance <= 0.0 or not is_split.any():
+        return []
+    moved = np.cumsum(shares * (centres - mean))[:-1] / total
+    between = np.where(is_split, moved**2 / np.where(is_split, left * (1.0 - left), 1.0), 0.0)
+    split = int(np.argmax(between))
+    share = float(min(left[split], 1.0 - left[split]))
+    if share > _APART_SHARE or between[split] < (1.0 - _APART_WITHIN) * variance:
+        return []
+    stop = hull.first + split + 1
+    is_low = left[split] < 1.0 / 2.0
+    group = slice(hull.first, stop) if is_low else slice(stop, hull.stop)
+    heavy = group.start + int(np.argmax(marginal.bins[group]))
+    ends = marginal.data_edges[[heavy, heavy + 1]]
+    return [Finding(code="apart", share=share, lower=float(ends[0]), upper=float(ends[1]))]
 
 
-def _find_resolution(marginal: Marginal, hull: Hull) -> float:
-    """Choose r of the logarithmic scale: that of the pilot, or near zero a larger one.
-
-    Zeros are some tens of octaves from all other values on a scale that is to fit any unit. With r
-    at the lower end of the others they are about one octave from them. Where values have both
-    signs, most of them are to lie where the scale is nearly linear, and their tails on its octaves.
-    """
-    assert marginal.resolution is not None
-    edges = marginal.data_edges
-    if not _has_sign(marginal, hull):
-        found = max(map(abs, estimate_quantiles(marginal, _QUARTILES)))
-    elif edges[hull.first] > 0.0 or edges[hull.stop] < 0.0:
-        return marginal.resolution
-    else:
-        zeros = float(np.clip(marginal.bins[hull.first] / marginal.n_present, 0.0, 1.0))
-        (found,) = estimate_quantiles(marginal, [zeros + _LOW_END * (1.0 - zeros)])
-    if not math.isfinite(found) or found <= marginal.resolution:
-        return marginal.resolution
-    # One digit: the rest would be noise.
-    return float(f"{found:.0e}")
-
-
-def _edges_on(marginal: Marginal, resolution: float | None) -> Floats:
-    """Return the edges of the bins on a scale."""
-    return marginal.data_edges if resolution is None else compress(marginal.data_edges, resolution)
-
-
-def count_chances(n_bins: int) -> float:
-    """Return the negative logarithm of the chance of a hump that only noise has made."""
-    return math.log(4.0 * n_bins / FALSE_ALARM)
-
-
-def explains_more(plain: Humps, bent: Humps, exponent: float) -> bool:
-    """Return whether fewer humps describe a dimension better on the logarithmic scale."""
-    # A hump costs what a wide one has to gain; the rest is twice the logarithm of a likelihood.
-    cost = 2.0 * exponent * (plain.weights.size - bent.weights.size)
-    return plain.misfit - bent.misfit + cost > 2.0 * math.log(1.0 / FALSE_ALARM)
-
-
-def _find_window(edges: Floats, hull: Hull) -> slice:
-    """Return the bins of the hull, extended by a quarter of its length on a scale."""
-    margin = (edges[hull.stop] - edges[hull.first]) / 4.0
-    first = int(np.searchsorted(edges, edges[hull.first] - margin))
-    stop = int(np.searchsorted(edges, edges[hull.stop] + margin))
-    n_bins = edges.size - 1
-    return slice(max(0, min(hull.first - 2, first)), min(n_bins, max(hull.stop + 2, stop)))
+def _describe_tail(marginal: Marginal, view: View, hull: Hull, hidden: float) -> list[Finding]:
+    """Describe far values that hold much of the variance on the scale, or may."""
+    if share := find_heavy_tail(marginal, hull, view.resolution):
+        ends = marginal.data_edges[[hull.first, hull.stop]]
+        return [Finding(code="tail", share=share, lower=float(ends[0]), upper=float(ends[1]))]
+    return [Finding(code="hidden", share=hidden)] if hidden else []
 
 
 def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[float, float] | None:
@@ -461,7 +299,7 @@ def _measure_moments(marginal: Marginal, view: View, window: slice) -> tuple[flo
     below 5 % of a deviation, or where the humps differ from it by more than three deviations of the
     noise. Otherwise the humps are closer, unless many records lie in none of them.
     """
-    edges = _edges_on(marginal, view.resolution)[window.start : window.stop + 1]
+    edges = edges_on(marginal, view.resolution)[window.start : window.stop + 1]
     shares = marginal.bins[window] / marginal.n_present
     centres, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     total = float(shares.sum())
@@ -483,7 +321,7 @@ def _find_unplaced(marginal: Marginal, view: View, window: slice) -> float:
     Their number is known well, because it is all but the few bins of the humps; only their places
     are hidden by noise, where each bin holds few of them.
     """
-    edges = _edges_on(marginal, view.resolution)[window.start : window.stop + 1]
+    edges = edges_on(marginal, view.resolution)[window.start : window.stop + 1]
     shares = marginal.bins[window] / marginal.n_present
     near = np.zeros(shares.size, dtype=np.bool_)
     for mean, deviation in zip(view.humps.means, view.humps.deviations, strict=True):

@@ -14,18 +14,10 @@ import math
 
 import numpy as np
 
-from learning.calibration.columns import (
-    LEAST_OCTAVES,
-    SEEN,
-    Column,
-    View,
-    count_chances,
-    describe_coverage,
-    explains_more,
-    make_column,
-)
+from learning.calibration.columns import Column, describe_coverage, make_column
 from learning.calibration.hull import FALSE_ALARM, Hull
 from learning.calibration.humps import Humps, bin_normals, fit_humps, need_gain
+from learning.calibration.scales import LEAST_OCTAVES, SEEN, View, count_chances, explains_more
 from learning.estimate.histogram import BinNoise, Floats
 from learning.estimate.reports import ReportedMarginal, convolve
 

@@ -9,14 +9,20 @@ from typing import Any
 from learning.calibration.calibration import Calibration
 from learning.calibration.columns import Column, Finding
 from learning.calibration.drift import BlockDrift, ColumnDrift
-from learning.calibration.strength import LEAST_REPORTED, LEAST_STRENGTH, Refusal
+from learning.calibration.strength import (
+    LEAST_REPORTED,
+    LEAST_STRENGTH,
+    Refusal,
+    round_up_level,
+)
 
 _SENTENCES = {
     "weak": "no values stand out from the noise, so the place is a guess",
     "outside": "{share:.0%} of the values lie outside the pilot's bounds, where it "
     "cannot tell them apart: run a pilot with bounds that hold them, NAME:UNIT:LOWER..UPPER",
     "beyond": "{share:.0%} of the values lie outside the pilot's bounds",
-    "constant": "all values lie between {lower:.4g} and {upper:.4g}: left out as a constant",
+    "constant": "all values lie between {lower:.4g} and {upper:.4g}, which this pilot cannot tell "
+    "apart: left out as a constant (if they vary, a pilot with these bounds would show it)",
     "narrow": "nearly all values lie in one or two bins, so the spread is a guess: a second pilot "
     "with bounds {lower:.4g} and {upper:.4g} would show it",
     "flag": "two values, near {lower:.4g} and {upper:.4g}, hold nearly all records, {share:.0%} of "
@@ -27,6 +33,8 @@ _SENTENCES = {
     "tail": "few far values, within {lower:.4g} and {upper:.4g}, hold {share:.0%} of the variance",
     "hidden": "far values may hide in the pilot's noise: long tails fit what it shows as well as "
     "none, and would hold about {share:.0%} of the variance",
+    "apart": "{share:.0%} of the values, many of them between {lower:.4g} and {upper:.4g}, lie so "
+    "far from the others that these look like one value",
     "unplaced": "{share:.0%} of the values lie where the pilot's noise hides them, so bounds and "
     "scale are a guess: more records or epsilon for the pilot would show them",
 }
@@ -59,34 +67,35 @@ def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list
     ]
 
 
-def describe_refusal(refusal: Refusal) -> str:
-    """Return why a pilot is too weak, and what would do."""
+def describe_refusal(refusal: Refusal, *, n_records: float, epsilon: float) -> str:
+    """Return why a pilot is too weak, and what would do.
+
+    Parameters
+    ----------
+    n_records, epsilon
+        Of the pilot; records that report a bin are the reports of one dimension or another.
+    """
+    needed = f"{round_up_level(n_records * refusal.factor):,.0f}"
+    level = round_up_level(epsilon * refusal.epsilon_factor)
     if refusal.are_reports:
-        epsilon = f" or {_show_factor(refusal.epsilon_factor)} times the epsilon"
+        way = f" or epsilon {level:g}" if math.isfinite(level) else ""
         return (
             f"too few devices for a pilot: the strength of their reports is {refusal.strength:.3g},"
-            f" below {LEAST_REPORTED:g}; {_show_factor(refusal.factor)} times the devices"
-            f"{epsilon if math.isfinite(refusal.epsilon_factor) else ''} would do"
+            f" below {LEAST_REPORTED:g}; {needed} reports{way} would do"
         )
     return (
         f"too few records for a pilot: n epsilon / (d sqrt L) is {refusal.strength:.3g}, below "
-        f"{LEAST_STRENGTH:g}; {_show_factor(refusal.factor)} times the records or the epsilon "
-        "would do"
+        f"{LEAST_STRENGTH:g}; {needed} records or epsilon {level:g} would do"
     )
-
-
-def _show_factor(factor: float) -> str:
-    return f"{factor:.2g}" if factor < 100.0 else f"{factor:,.0f}"
 
 
 def describe_limits(calibration: Calibration) -> list[str]:
     """Return what a calibration cannot promise, a sentence each."""
-    sentences = [] if calibration.refusal is None else [describe_refusal(calibration.refusal)]
-    sentences.append(
+    sentences = [
         f"a cluster far from the others with less than {calibration.unseen_share:.2g} of the "
         "records cannot show at this noise: neither bounds nor scale know of it, and it may make "
         "the answer far worse than k-means"
-    )
+    ]
     if calibration.needs_wider_law:
         sentences.append("some spread is a guess, so a wider law of frequencies is used")
     return sentences

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import cbor2
@@ -93,7 +94,7 @@ class SketchHeader:
     kind: str = KINDS[0]
     sealed: bytes | None = None
 
-    @property
+    @cached_property
     def sketch_id(self) -> bytes:
         """The identity of the sketch."""
         return compute_sketch_id(self.study, self.device, self.stream, self.sequence)

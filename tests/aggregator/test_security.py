@@ -2,6 +2,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "explanation" / "security.md").read_text()
 
@@ -17,15 +19,18 @@ def find_tests() -> set[str]:
     }
 
 
-def read_controls() -> list[list[str]]:
-    table = PAGE.partition("## Controls")[2].partition("\n## ")[0]
+def read_controls(section: str) -> list[list[str]]:
+    table = PAGE.partition(f"## {section}")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[1:]]
 
 
-def test_every_control_of_the_threat_model_names_a_test_that_exists() -> None:
-    controls, known = read_controls(), find_tests()
-    assert len(controls) > 20
+@pytest.mark.parametrize(("section", "least"), [("Controls", 20), ("Secure sums", 15)])
+def test_every_control_of_the_threat_model_names_a_test_that_exists(
+    section: str, least: int
+) -> None:
+    controls, known = read_controls(section), find_tests()
+    assert len(controls) > least
     for threat, control, proofs in controls:
         named = re.findall(r"`(test_\w+)`", proofs)
         assert named, (threat, control)

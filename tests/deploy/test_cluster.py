@@ -124,6 +124,45 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
     assert "weather of a year" in shown.stdout
 
 
+def test_helper_and_leader_know_each_other_over_https(shared: Path, tmp_path: Path) -> None:
+    (shared / "helper").mkdir()
+    own = tmp_path / "own"
+    (own / "certificate").mkdir(parents=True)
+    held = hold_port()
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SFUMATO_")},
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "SHARED": str(shared),
+        "HOME_OF_HELPER": str(own),
+        "JOURNAL": str(tmp_path / "helper.journal"),
+        "HOST": "127.0.0.1",
+        "PORT": str(port_of(held)),
+        "SFUMATO_HELPER_URL": f"https://localhost:{port_of(held)}",
+    }
+    asking = (
+        "import os, ssl, httpx, time\n"
+        "trust = ssl.create_default_context(cafile=os.environ['SFUMATO_HELPER_CA'])\n"
+        "key = {'Authorization': 'Bearer ' + os.environ['SFUMATO_HELPER_API_KEY']}\n"
+        "with httpx.Client(verify=trust, headers=key) as http:\n"
+        "    while True:\n"
+        "        try:\n"
+        "            answer = http.get(os.environ['SFUMATO_HELPER_URL'] + '/metrics')\n"
+        "            break\n"
+        "        except httpx.TransportError:\n"
+        "            time.sleep(0.1)\n"
+        "print(answer.status_code)\n"
+    )
+    with held, running([CLUSTER / "helper.sh"], environment, tmp_path / "helper.log"):
+        asked = subprocess.run(
+            [CLUSTER / "leader.sh", sys.executable, "-c", asking],
+            env=environment, check=True, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert asked.stdout.strip() == "200"
+    assert "fingerprint" in (tmp_path / "helper.log").read_text()
+    assert stat.S_IMODE((shared / "helper/key").stat().st_mode) == 0o600
+
+
 def test_every_file_and_image_that_the_compose_file_names_is_there() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     dockerfile = (DEPLOY / "Dockerfile").read_text()

@@ -147,7 +147,7 @@ async def test_few_reports_of_bins_are_no_pilot_and_the_answer_says_what_would_b
     study, _ = await fill(desk, plan, count=1)
     found = await desk.read(f"/v1/snapshots/{await freeze(desk, study)}/calibration?clusters=3")
     assert [column["name"] for column in found["columns"]] == ["pressure", "flow"]
-    assert "times the devices would do" in found["refusal"]
+    assert "reports would do" in found["refusal"]
 
 
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])

@@ -46,6 +46,23 @@ def test_what_is_spent_is_known_before_and_after() -> None:
     assert make_exact().plan_events(10, 2) == ()
 
 
+def test_a_hopeless_fit_is_known_before_anything_is_spent() -> None:
+    found = make_private(epsilon="1/100")
+    band = found.expect(300, D)
+    assert band is not None
+    assert band.is_hopeless
+    assert "below 8" in band.describe()
+    assert "events_" not in vars(found)
+    enough = found.expect(1_000_000, D)
+    assert enough is not None
+    assert enough.reaches(1.3)
+    # A pilot takes its part of epsilon.
+    rest = make_private(epsilon="1/100", scale="pilot").expect(1_000_000, D)
+    assert rest is not None
+    assert 0.5 < rest.snr_per_parameter / enough.snr_per_parameter < 0.9
+    assert make_exact().expect(300, D) is None
+
+
 def test_noise_never_follows_a_random_state_or_a_public_seed() -> None:
     records = make_records(500)
     first, second = (make_private(public_seed=1).fit(records).release_ for _ in range(2))

@@ -120,6 +120,12 @@ def test_long_tails_go_on_the_logarithmic_scale_whether_counts_were_declared_or_
         assert column.lower >= 0.0
 
 
+def test_a_tail_that_noise_hides_in_part_is_judged_by_what_it_leads_to_expect() -> None:
+    sizes = np.ceil(8.0 * np.exp(0.9 * NORMAL))
+    marginal = draw_marginal(sizes, strength=2700.0, seed=0, resolution=1.0)
+    assert calibrate_column(marginal).resolution == 1.0
+
+
 def test_long_tails_on_both_sides_of_zero_go_on_a_scale_that_is_linear_amid_them() -> None:
     values = 40.0 * RNG.pareto(1.3, N) * np.where(RNG.random(N) < 0.5, -1.0, 1.0)
     column = calibrate_values(values, strength=30_000.0, seed=0)
@@ -149,6 +155,7 @@ def test_long_tails_that_stay_on_the_linear_scale_are_named() -> None:
     assert rare.codes == {"tail"}
     assert not calibrate_within(NORMAL, resolution=None, bounds=(-50.0, 50.0)).codes
     assert bound_excess(3000.0, has_tail=True) > 3.0 * bound_excess(3000.0)
+    assert bound_excess(1000.0) > bound_excess(3000.0) > bound_excess(6000.0)
 
 
 def test_tails_that_a_weak_pilot_cannot_exclude_are_named() -> None:
@@ -220,6 +227,27 @@ def test_records_outside_linear_bounds_are_named_and_the_column_left_out() -> No
     assert "beyond" in calibrate_column(half).codes
 
 
+@pytest.mark.parametrize("strength", [3000.0, 30_000.0])
+@pytest.mark.parametrize("far", [-9999.0, 1e6])
+def test_codes_for_missing_values_and_lies_of_a_device_are_named(
+    far: float, strength: float
+) -> None:
+    """One device of twenty lies, or a twentieth of the values are codes."""
+    values = np.where(np.arange(N) % 20 == 0, far, 20.0 + 5.0 * NORMAL)
+    (finding,) = (
+        each
+        for each in calibrate_values(values, strength=strength).findings
+        if each.code == "apart"
+    )
+    assert finding.share == pytest.approx(0.05, abs=0.02)
+    assert finding.lower is not None
+    assert finding.upper is not None
+    assert finding.lower <= far <= finding.upper
+    assert "look like one value" in describe_finding(finding)
+    for plain in (NORMAL, np.where(np.arange(N) % 20 == 0, NORMAL + 15.0, NORMAL)):
+        assert "apart" not in calibrate_values(plain, strength=strength).codes
+
+
 def test_missing_values_are_named_and_do_not_count() -> None:
     values = np.where(RNG.random(N) < 0.2, np.nan, NORMAL)
     column = calibrate_values(values)
@@ -234,7 +262,8 @@ def test_a_pilot_that_is_too_weak_is_refused_with_what_would_do() -> None:
     assert calibration.refusal is not None
     assert calibration.refusal.factor == pytest.approx(4.0)
     assert calibration.strength == pytest.approx(25.0)
-    assert "4 times" in describe_refusal(calibration.refusal)
+    words = describe_refusal(calibration.refusal, n_records=1000, epsilon=0.5)
+    assert "4,000 records or epsilon 2 would do" in words
     strong = draw_marginals(NORMAL[:, None], strength=101.0, seed=0)
     assert calibrate(strong, n_clusters=5).refusal is None
 

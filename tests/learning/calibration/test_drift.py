@@ -119,4 +119,5 @@ def test_strength_bins_and_share_follow_the_rules_of_pilots() -> None:
     assert refusal.factor == pytest.approx(2.0)
     assert judge_strength(100.0) is None
     assert [choose_bins_log2(x) for x in (100.0, 299.0, 300.0, 1000.0)] == [8, 8, 9, 10]
-    assert [choose_share(x) for x in (1000.0, 2500.0, 1e6)] == [0.25, 0.2, 0.1]
+    assert [choose_share(x) for x in (1000.0, 2500.0, 9999.0)] == [0.25, 0.2, 0.1]
+    assert [choose_share(x) for x in (10_000.0, 12_500.0, 1e6)] == [0.2, 0.16, 0.1]

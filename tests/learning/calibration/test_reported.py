@@ -82,8 +82,8 @@ def test_a_weak_pilot_is_refused_and_told_what_would_do() -> None:
     found = calibrate([draw_reports(values, epsilon="1", seed=5)], n_clusters=3)
     assert found.refusal is not None
     assert found.refusal.are_reports
-    words = describe_refusal(found.refusal)
-    assert "2.3 times the devices or 2 times the epsilon would do" in words
+    words = describe_refusal(found.refusal, n_records=4000, epsilon=1.0)
+    assert "9,400 reports or epsilon 2 would do" in words
     # Both are true, and little less is not enough.
     strength, reach = found.strength, predict_reach(1.0)
     assert strength * math.sqrt(found.refusal.factor) == pytest.approx(LEAST_REPORTED)
@@ -95,7 +95,7 @@ def test_no_epsilon_makes_up_for_too_few_devices() -> None:
     refusal = judge_reports(10.0, epsilon=1.0)
     assert refusal is not None
     assert math.isinf(refusal.epsilon_factor)
-    assert "epsilon" not in describe_refusal(refusal)
+    assert "epsilon" not in describe_refusal(refusal, n_records=10, epsilon=1.0)
     assert judge_reports(LEAST_REPORTED, epsilon=1.0) is None
 
 

@@ -1,0 +1,74 @@
+"""The benchmark of secure sums measures what it says."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.datasets import Mixture, RealData
+from benchmarks.secure_sum import choose_design, deal
+from benchmarks.secure_sum_servers import (
+    _measure_error,
+    make_draft,
+    make_reports,
+    measure_device,
+    open_helper,
+)
+from deploy.demo.fleet import FleetReport
+from shared.wire import encode_payload
+
+
+def test_a_message_of_a_thousand_frequencies_is_as_short_as_stated() -> None:
+    rows = {row.figure: row.value for row in measure_device(quick=True)}
+
+    assert rows["message_bytes"] <= 10_600
+    assert rows["header_bytes"] <= 300
+    assert rows["cpu_ms"] > 0
+
+
+def test_every_report_is_of_a_device_of_its_own(tmp_path: Path) -> None:
+    _, plan = open_helper(tmp_path, make_draft(8, most_reports=100))
+    reports = make_reports(plan, 5)
+
+    assert len({each.sketch_id for each in reports}) == 5
+    assert len({each.sums.tobytes() for each in reports}) == 5
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_report_that_is_missing_shows_in_the_error(lost: bool, tmp_path: Path) -> None:
+    """The noise is that of two draws; a report whose mask is missing moves every coordinate."""
+    _, plan = open_helper(tmp_path, make_draft(100, most_reports=100))
+    sums = np.sum([each.sums for each in make_reports(plan, 5)], axis=0)
+    rng, total = np.random.default_rng(0), sums.copy()
+    total += np.rint(np.sqrt(plan.released_variance) * rng.normal(size=sums.size)).astype(np.int64)
+    if lost:
+        half = 1 << (8 * plan.payload_width - 2)
+        total += rng.integers(-half, half, size=sums.size)
+    database = tmp_path / "leader.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE batches (sums BLOB)")
+        row = encode_payload(total, plan.payload_width)
+        connection.execute("INSERT INTO batches VALUES (?)", (row,))
+    sent = FleetReport(n_devices=5, message_bytes=0, sums=sums.tolist())
+
+    error = _measure_error(database, plan, sent)
+
+    # 200 coordinates: 5 % off is one deviation.
+    assert (error > 100) if lost else (0.8 < error < 1.2)
+
+
+def test_designs_suit_the_noise_of_their_way() -> None:
+    curator, summed, local = (choose_design("", n) for n in (1, 2, 10_000))
+
+    assert curator.snr > summed.snr > local.snr
+
+
+def test_every_device_has_one_record() -> None:
+    mixture = Mixture(n_dimensions=4, n_clusters=5, n_records=10_000).load(0)
+    weather = deal(RealData(name="weather").load(0), 1)
+
+    assert deal(mixture, 0) is mixture
+    assert weather.records.shape == (10_000, 4)

@@ -1,0 +1,109 @@
+"""What a helper must not give away: order of its work, times of its answers, and its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from helper.app import create_app, hash_key
+from helper.tables import leader_keys, write
+from shared.privacy import RandomSource
+from shared.sharing.batches import compute_members, compute_report
+from shared.sharing.masks import expand_mask
+from shared.system import SystemSource
+from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest
+from tests.helper.conftest import World
+
+
+class WatchedSource(RandomSource):
+    """The operating system's generator, which notes when it is asked."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes, self._source = notes, SystemSource()
+
+    def draw_bytes(self, n_bytes: int) -> bytes:
+        self._notes.append("noise")
+        return self._source.draw_bytes(n_bytes)
+
+
+def test_noise_is_drawn_before_any_mask_is_expanded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time of a draw could tell something of the masks."""
+    notes: list[str] = []
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        notes.append("mask")
+        return expand_mask(*arguments, **options)
+
+    monkeypatch.setattr("helper.batches.expand_mask", note)
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"), source=WatchedSource(notes))
+    reports = world.reports(3)
+    world.check(reports)
+    notes.clear()
+
+    world.commit(reports)
+    world.close()
+
+    assert notes.count("mask") == 3
+    assert notes.index("mask") > notes.count("noise") - 1
+    assert "noise" in notes
+
+
+def test_an_answer_leaves_at_a_whole_second(tmp_path: Path) -> None:
+    """Two reports take milliseconds; their answer takes a second, and others' meanwhile do not."""
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
+    reports = world.reports(2)
+    world.check(reports)
+    assert world.database is not None
+    with write(world.database) as connection:
+        row = {"key_hash": hash_key("secret"), "name": "leader", "created": 0.0}
+        connection.execute(leader_keys.insert().values(**row))
+    app = create_app(world.database, world.batches, version="1")
+    request = CommitRequest(
+        members=compute_members(compute_report(each.data) for each in reports), count=2
+    )
+
+    async def ask() -> tuple[float, float]:
+        transport = httpx.ASGITransport(app=app)
+        headers = {"Authorization": "Bearer secret", "Content-Type": SUM_MEDIA_TYPE}
+        path = f"/v1/batches/{world.key().batch_id.hex()}"
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://helper", headers=headers
+        ) as http:
+
+            async def commit() -> float:
+                begun = time.monotonic()
+                answer = await http.post(f"{path}/commit", content=request.encode())
+                assert answer.status_code == 200
+                return time.monotonic() - begun
+
+            async def show() -> float:
+                begun = time.monotonic()
+                assert (await http.get(path)).status_code == 200
+                return time.monotonic() - begun
+
+            return tuple(await asyncio.gather(commit(), show()))  # type: ignore[return-value]
+
+    committed, shown = asyncio.run(ask())
+    world.close()
+
+    assert committed >= 1.0
+    assert shown < committed
+
+
+def test_no_key_is_in_the_database(tmp_path: Path) -> None:
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
+    world.check(world.reports(2))
+    keys = [path.read_bytes() for path in (tmp_path / "keys").iterdir()]
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("helper.db*"))
+    world.close()
+
+    assert len(keys) == 2
+    assert all(len(key) == 32 for key in keys)
+    assert not any(key in held for key in keys)
