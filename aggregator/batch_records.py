@@ -36,6 +36,30 @@ total, ``void`` or ``excluded`` unread, or refused by the helper."""
 REPORT_STATES: tuple[ReportState, ...] = get_args(ReportState)
 
 
+FLAGS = ("implausible", "inconsistent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchTotals:
+    """Numbers for the metrics, without states and flags that do not occur.
+
+    Parameters
+    ----------
+    flagged
+        Batches that wait for an operator, by flag.
+    oldest
+        When the first batch closed, or should have, that is closing or opened.
+    n_without_helper
+        Batches whose last attempt failed because the helper could not be used.
+    """
+
+    batches: Mapping[str, int]
+    flagged: Mapping[str, int]
+    reports: Mapping[str, int]
+    oldest: float | None
+    n_without_helper: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchRecord:
     """A batch.

@@ -17,6 +17,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from aggregator.batch_records import BATCH_STATES, FLAGS, REPORT_STATES, BatchTotals
+
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -54,6 +56,25 @@ class Metrics:
         self.workers = self._gauge("sfumato_workers", "Workers that solve decodes and analyses")
         self.decodes = self._gauge_states("sfumato_decodes", "Decodes by state")
         self.analyses = self._gauge_states("sfumato_analyses", "Analyses by state")
+        self.batches = self._gauge_states("sfumato_batches", "Batches of masked sums by state")
+        self.flagged = Gauge(
+            "sfumato_batches_flagged",
+            "Batches that wait for an operator, by flag",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.reports = Gauge(
+            "sfumato_reports",
+            "Reports of masked sums by state, which names the helper's verdict",
+            ("verdict",),
+            registry=self.registry,
+        )
+        self.batch_oldest = self._gauge(
+            "sfumato_batch_oldest_seconds", "Time since the first batch closed that is not opened"
+        )
+        self.helper_up = self._gauge(
+            "sfumato_helper_up", "0 while a batch waits because the helper cannot be used"
+        )
         build = Gauge(
             "sfumato_build_info",
             "1, with the versions as labels",
@@ -97,6 +118,18 @@ class Metrics:
         outcomes = {201: "stored", 200: "repeated"}
         is_failure = status >= 500 or status == 0
         self.uploads.labels(outcomes.get(status, "failed" if is_failure else "refused")).inc()
+
+    def note_batches(self, totals: BatchTotals, *, now: float) -> None:
+        """Note the numbers of batches and reports, as they are stored."""
+        for state in BATCH_STATES:
+            self.batches.labels(state).set(totals.batches.get(state, 0))
+        for flag in FLAGS:
+            self.flagged.labels(flag).set(totals.flagged.get(flag, 0))
+        for verdict in REPORT_STATES:
+            self.reports.labels(verdict).set(totals.reports.get(verdict, 0))
+        oldest = 0.0 if totals.oldest is None else max(0.0, now - totals.oldest)
+        self.batch_oldest.set(oldest)
+        self.helper_up.set(0 if totals.n_without_helper else 1)
 
     def render(self) -> bytes:
         """Return all metrics as text."""

@@ -35,6 +35,8 @@ AuditAction = Literal[
     "generation.renew",
     "identity.rotate",
     "result.publish",
+    "change.accept",
+    "change.reopen",
     "schedule.create",
     "schedule.change",
     "schedule.remove",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Body, Path, Response
 
 from aggregator.api.dependencies import ANALYST, Analyst, Identity, Page, ServicesDep
 from aggregator.api.jobs import advise, count_workers, headers_of
@@ -21,17 +21,21 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.records import AnalysisRecord, KeyRecord
+from aggregator.services.analyses.accepting import AcceptedChange
 from aggregator.services.analyses.registry import KINDS
 from aggregator.services.keys import is_granted, require_scope
+from shared.plan import SketchPlan
 from shared.structure import structure
 from shared.wire import Problem
 from shared.wire.bodies.analyses import (
+    AcceptedChangeBody,
+    AcceptRequest,
     AnalysisBody,
     AnalysisEntryBody,
     AnalysisRequest,
     AnswerBody,
 )
-from shared.wire.bodies.declaring import make_body
+from shared.wire.bodies.declaring import make_body, to_rfc3339
 from shared.wire.bodies.studies import Paged
 
 router = APIRouter(
@@ -91,6 +95,48 @@ async def list_analyses(
         return entry if is_shown else replace(entry, words=None)
 
     return page.make(found, show=show, key=lambda each: (each.created, each.analysis_id))
+
+
+@router.post(
+    "/studies/{study}/accepted-changes",
+    status_code=201,
+    responses=describe_problems(*WITH_BODY) | {200: {"model": AcceptedChangeBody}},
+)
+async def accept_change(
+    study: Identity, body: AcceptRequest, services: ServicesDep, key: Analyst, response: Response
+) -> AcceptedChangeBody:
+    """Accept a change: timelines compare later windows with what came with it.
+
+    It is no alarm any more. 200 if it was accepted before.
+    """
+    change, plan, is_new = await services.accepting.accept(
+        bytes.fromhex(study), body.first_slot, note=body.note, actor=key.key_id
+    )
+    response.status_code = 201 if is_new else 200
+    return _describe_accepted(change, plan)
+
+
+@router.get("/studies/{study}/accepted-changes")
+async def list_accepted_changes(
+    study: Identity, services: ServicesDep
+) -> Paged[AcceptedChangeBody]:
+    """List the accepted changes of a study, in order; there is one page."""
+    found, plan = await services.accepting.list_all(bytes.fromhex(study))
+    return Paged(items=[_describe_accepted(each, plan) for each in found], next_page=None)
+
+
+@router.delete("/studies/{study}/accepted-changes/{first_slot}")
+async def reopen_change(
+    study: Identity,
+    first_slot: Annotated[int, Path(ge=-(1 << 53), lt=1 << 53)],
+    services: ServicesDep,
+    key: Analyst,
+) -> AcceptedChangeBody:
+    """Accept a change no longer."""
+    found, plan = await services.accepting.reopen(
+        bytes.fromhex(study), first_slot, actor=key.key_id
+    )
+    return _describe_accepted(found, plan)
 
 
 @router.get(
@@ -153,6 +199,11 @@ def _to_entry(analysis: AnalysisRecord) -> AnalysisEntryBody:
         words=analysis.result and analysis.result["words"],
         problem=analysis.problem and structure(Problem, analysis.problem, strict=False),
     )
+
+
+def _describe_accepted(change: AcceptedChange, plan: SketchPlan) -> AcceptedChangeBody:
+    start, _ = plan.window.slot_bounds(change.first_slot)
+    return make_body(AcceptedChangeBody, change, start=to_rfc3339(start))
 
 
 def _read_result(analysis: AnalysisRecord) -> AnswerBody:

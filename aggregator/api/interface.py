@@ -11,6 +11,7 @@ from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
 from aggregator.api import (
+    advice,
     alarms,
     analyses,
     batches,
@@ -71,6 +72,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         sketches,
         studies,
         plans,
+        advice,
         tokens,
         devices,
         snapshots,

@@ -58,6 +58,7 @@ async def _count_stored(metrics: Metrics, services: Services) -> None:
         await services.readiness.require()
         async with services.store.begin() as transaction:
             totals = await transaction.count_totals()
+            summed = await transaction.count_batches()
         n_workers = await services.jobs.count_workers()
     except TransportError:
         metrics.database_up.set(0)
@@ -66,6 +67,7 @@ async def _count_stored(metrics: Metrics, services: Services) -> None:
     metrics.studies.set(totals.n_studies)
     metrics.devices.set(totals.n_devices)
     metrics.workers.set(n_workers)
+    metrics.note_batches(summed, now=services.clock.now())
     for state in JOB_STATES:
         metrics.decodes.labels(state).set(totals.decodes.get(state, 0))
         metrics.analyses.labels(state).set(totals.analyses.get(state, 0))

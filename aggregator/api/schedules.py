@@ -25,7 +25,10 @@ router = APIRouter(
 
 _MEMBERS = {
     "decode": ("n_clusters", "labels", "seed", "decoder", "settings"),
-    "timeline": ("n_clusters", "labels", "seed", "slots_per_window", "false_alarms_per_year"),
+    "timeline": (
+        *("n_clusters", "labels", "seed", "slots_per_window", "false_alarms_per_year"),
+        *("smallest_shift", "reference"),
+    ),
 }
 
 

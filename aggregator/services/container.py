@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from aggregator.records import AnalysisRecord, Clock, DecodeRecord
+from aggregator.services.advising import AdviceService
 from aggregator.services.alarms.alarming import AlarmService
 from aggregator.services.alarms.delivering import Deliverer
 from aggregator.services.alarms.running import Scheduler
 from aggregator.services.alarms.scheduling import ScheduleService
+from aggregator.services.analyses.accepting import AcceptService
 from aggregator.services.analyses.service import AnalysisService
 from aggregator.services.audit import AuditService
 from aggregator.services.batches.opening import BatchOpener
@@ -51,6 +53,8 @@ class Services:
         self.publishing = PublishingService(parts)
         self.keys = KeyService(parts)
         self.analyses = AnalysisService(parts, self.snapshots)
+        self.advising = AdviceService(parts)
+        self.accepting = AcceptService(parts)
         self.schedules = ScheduleService(parts)
         self.scheduler = Scheduler(parts, self.readiness, self.decodes, self.analyses)
         self.alarms = AlarmService(parts)

@@ -96,6 +96,7 @@ class Study(Base):
     n_records: Mapped[int]
     search_box: Mapped[dict[str, Any]]
     n_ordinals: Mapped[int] = mapped_column(default=0)
+    accepted: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
 
 
 class Token(Base):

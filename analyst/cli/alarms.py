@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from analyst.cli.analyses import Against, SomeShift
 from analyst.cli.options import Answer, Study, command, list_items, show_time
 from analyst.client import Client
 from shared.command import SETTINGS
@@ -76,6 +77,8 @@ def _create_schedule(
             "--false-alarms", help="Timelines: false alarms to accept in a year without a change."
         ),
     ] = 1.0,
+    smallest_shift: SomeShift = None,
+    reference: Against = "last-change",
 ) -> Answer:
     """Start a decode or a timeline again and again, first at once.
 
@@ -95,6 +98,8 @@ def _create_schedule(
         settings={"choose": True} if choose else None,
         slots_per_window=slots_per_window,
         false_alarms_per_year=false_alarms,
+        smallest_shift=smallest_shift,
+        reference=reference,
     )
     yield asdict(made)
     yield f"schedule {made.schedule_id}: a {made.kind} every {show_period(made.every_s)}, first now"

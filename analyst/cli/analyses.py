@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import Progress
@@ -19,6 +20,7 @@ from analyst.cli.options import (
     show_time,
 )
 from analyst.cli.selections import From, Labelled, To, read_labels
+from analyst.cli.sources import draw
 from analyst.client import Analysis, Client
 from analyst.results.analyses import (
     KINDS,
@@ -30,6 +32,7 @@ from analyst.results.analyses import (
 )
 from shared.command import SETTINGS
 from shared.wire.bodies.analyses import (
+    AcceptedChangeBody,
     AnalysisEntryBody,
     ChangeBody,
     ComparisonBody,
@@ -40,6 +43,9 @@ from shared.wire.bodies.analyses import (
 _LEAST_P = 1e-4
 
 timeline = typer.Typer(**SETTINGS)
+change = typer.Typer(
+    help="Accept changes, so that later windows are compared with what came then.", **SETTINGS
+)
 groups = typer.Typer(**SETTINGS)
 app = typer.Typer(
     help="List comparisons, timelines, groups and reports on devices; follow or cancel one.",
@@ -53,6 +59,26 @@ Timeout = Annotated[
 ]
 Shift = Annotated[
     float, typer.Option(min=0.0, help="Smallest size of an alarm, in the plan's scales.")
+]
+SomeShift = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Smallest size of an alarm, in the plan's scales; by default 0.1, or the usual change "
+        "from window to window if that is larger.",
+    ),
+]
+Against = Annotated[
+    Literal["last-change", "last-accepted", "all-before"],
+    typer.Option("--reference", help="How far back each window is compared."),
+]
+Plot = Annotated[Path | None, typer.Option(help="Draw the answer, .png or .svg.")]
+Begin = Annotated[
+    str,
+    typer.Argument(
+        metavar="TIME",
+        help="Begin of the first window after the change: a day, a month, or a time with its zone.",
+    ),
 ]
 Identity = Annotated[
     str,
@@ -68,6 +94,7 @@ Identity = Annotated[
     None,
     "sfumato timeline STUDY -k 5",
     "sfumato timeline STUDY -k 5 --from 2013-01 --to 2013-12 --slots-per-window 7",
+    "sfumato timeline STUDY -k 5 --reference last-accepted --plot year.png",
 )
 def _timeline(
     client: Client,
@@ -80,14 +107,17 @@ def _timeline(
     false_alarms: Annotated[
         float, typer.Option(help="False alarms to accept in a year without a change.")
     ] = 1.0,
-    smallest_shift: Shift = 0.1,
+    smallest_shift: SomeShift = None,
+    reference: Against = "last-change",
     seed: Seed = 0,
     timeout: Timeout = None,
+    plot: Plot = None,
 ) -> Answer:
     """Follow a study window by window: when its records changed, how surely, and in what.
 
-    Each window is compared with all windows before it. A change point is a window from which on
-    the records differ from those before. A star marks an alarm.
+    A change is a window from which on the records differ from those before. Each window is
+    compared with all before it from the last change on; `sfumato change accept` says which changes
+    are known, and --reference how far back to compare. A star marks an alarm.
     """
     running = client.timeline(
         study,
@@ -98,9 +128,10 @@ def _timeline(
         slots_per_window=slots_per_window,
         false_alarms_per_year=false_alarms,
         smallest_shift=smallest_shift,
+        reference=reference,
         seed=seed,
     )
-    return follow(running, timeout)
+    return follow(running, timeout, plot)
 
 
 @command(
@@ -118,10 +149,11 @@ def _groups(
     end: To = None,
     seed: Seed = 0,
     timeout: Timeout = None,
+    plot: Plot = None,
 ) -> Answer:
     """Compare all pairs of the values of a label: which are alike, and how the others differ."""
     running = client.groups(study, label, n_clusters=n_clusters, start=start, end=end, seed=seed)
-    return follow(running, timeout)
+    return follow(running, timeout, plot)
 
 
 def show_health(
@@ -132,6 +164,7 @@ def show_health(
     end: To = None,
     seed: Seed = 0,
     timeout: Timeout = None,
+    plot: Plot = None,
 ) -> Answer:
     """Compare each device with the rest, the most unlike first; needs an operator's key.
 
@@ -139,7 +172,7 @@ def show_health(
     because of a lamp alone.
     """
     running = client.device_health(study, n_clusters=n_clusters, start=start, end=end, seed=seed)
-    return follow(running, timeout)
+    return follow(running, timeout, plot)
 
 
 @command(app, "list", "sfumato analysis list STUDY", "sfumato analysis list STUDY --json")
@@ -159,14 +192,19 @@ def _list_fields(entry: AnalysisEntryBody) -> tuple[str, ...]:
     )
 
 
-@command(app, "show", "sfumato analysis show ANALYSIS")
-def _show(client: Client, analysis_id: Identity) -> Answer:
+@command(
+    app, "show", "sfumato analysis show ANALYSIS", "sfumato analysis show ANALYSIS --plot year.svg"
+)
+def _show(client: Client, analysis_id: Identity, plot: Plot = None) -> Answer:
     """Show the state of an analysis, and its result if it has one."""
     found = client.analysis_state(analysis_id)
-    yield found
     if found.state == "succeeded":
-        yield from describe(Analysis(client, found.analysis_id, KINDS[found.kind]).wait())
+        result = Analysis(client, found.analysis_id, KINDS[found.kind]).wait()
+        draw(plot, result.plot, option="--plot")
+        yield found
+        yield from describe(result)
         return
+    yield found
     yield f"{found.kind} {found.analysis_id}: {found.state}, {found.progress:.0%} done"
     if found.n_workers == 0:
         yield "  no worker is there: start one with `sfumato worker`"
@@ -189,9 +227,63 @@ def _cancel(client: Client, analysis_id: Identity) -> Answer:
     yield f"{found.kind} {found.analysis_id}: {found.state}"
 
 
-def follow(running: Analysis[Any], timeout: float | None) -> Answer:
-    """Wait for an analysis, and yield its document and its parts."""
+@command(
+    change,
+    "accept",
+    "sfumato change accept STUDY 2013-06-18 --note summer",
+    "sfumato change accept STUDY 2013-06-18T06:00Z",
+)
+def _accept(
+    client: Client,
+    study: Study,
+    start: Begin,
+    note: Annotated[str, typer.Option(help="Why, for the list and the audit log.")] = "",
+) -> Answer:
+    """Accept a change: from then on it is no alarm, and later windows are compared with it."""
+    found = client.accept_change(study, start, note=note)
+    yield found
+    yield f"accepted: the change at {_describe_accepted(found)}"
+    yield "next: sfumato timeline STUDY -k K compares later windows with those from it on"
+
+
+@command(change, "list", "sfumato change list STUDY", "sfumato change list STUDY --json")
+def _list_accepted(client: Client, study: Study) -> Answer:
+    """List the accepted changes of a study, in order."""
+    return list_items(
+        client.accepted_changes(study),
+        *("begins", "accepted", "note"),
+        identity="key",
+        row=lambda each: (
+            show_time(each.start),
+            show_time(each.accepted),
+            each.note,
+            each.actor,
+        ),
+    )
+
+
+@command(change, "reopen", "sfumato change reopen STUDY 2013-06-18")
+def _reopen(client: Client, study: Study, start: Begin) -> Answer:
+    """Accept a change no longer."""
+    found = client.reopen_change(study, start)
+    yield found
+    yield f"no longer accepted: the change at {_describe_accepted(found)}"
+
+
+def _describe_accepted(found: AcceptedChangeBody) -> str:
+    note = f", {found.note}" if found.note else ""
+    return f"{show_time(found.start)} (slot {found.first_slot}{note})"
+
+
+def follow(running: Analysis[Any], timeout: float | None, plot: Path | None = None) -> Answer:
+    """Wait for an analysis, and yield its document and its parts; draw it to a file."""
+    if plot is not None:
+        # Before it waits: matplotlib takes a second to import.
+        from analyst.plots import require_picture
+
+        require_picture(plot, "--plot")
     result = wait(running, timeout)
+    draw(plot, result.plot, option="--plot")
     yield result.to_json()
     yield from describe(result)
 
@@ -258,7 +350,10 @@ def _tabulate_windows(result: Timeline) -> Table:
     for heading in ("records", "SNR", "p", "size"):
         table.add_column(heading, justify="right")
     for number, window in enumerate(result.body.windows):
-        marks = ("*" if window.is_alarm else "", "change" if number in changed else "")
+        marks = (
+            "*" if window.is_alarm else "",
+            "accepted" if window.is_accepted else "change" if number in changed else "",
+        )
         table.add_row(
             " ".join(filter(None, marks)),
             f"{window.start[:10]} {window.start[11:16]}",

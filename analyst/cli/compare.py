@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from analyst.cli.analyses import Clusters, Seed, Shift, Timeout, describe, wait
+from analyst.cli.analyses import Clusters, Plot, Seed, Shift, Timeout, describe, wait
 from analyst.cli.options import DEFAULT_URL, Json, Url, show
-from analyst.cli.sources import MaybeKey, PlanOfFile, open_sources
+from analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
 from analyst.client import Client
 from analyst.references import is_identity
 from analyst.results.analyses import AnalysisResult
@@ -52,6 +52,7 @@ def _compare(
     smallest_shift: Shift = SMALLEST_SHIFT,
     seed: Seed = 0,
     timeout: Timeout = None,
+    plot: Plot = None,
     key: MaybeKey = "",
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -76,6 +77,7 @@ def _compare(
         result = _compare_there(first, second, timeout, key=key, url=url, **options)
     else:
         result = _compare_here(first, second, plan, key=key, url=url, **options)
+    draw(plot, result.plot, option="--plot")
     if as_json:
         print(json.dumps(result.to_json(), ensure_ascii=False))
     else:

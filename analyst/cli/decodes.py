@@ -10,11 +10,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from analyst.cli.centroids import tabulate_centroids
 from analyst.cli.options import (
     PLAN_HELP,
     Answer,
@@ -38,11 +38,6 @@ from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
 from shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
-
-_BAR = 1.645
-"""Standard errors either way of a 90 % bar."""
-_MOST_ACROSS = 6
-"""Axes above which centroids are columns of a table, not rows."""
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
@@ -332,7 +327,15 @@ def _describe(result: DecodeResult) -> Answer:
     resolved = np.ones(len(result.weights), bool) if result.resolved is None else result.resolved
     if words := result.selection:
         yield Text(f"selected {words}")
-    yield _tabulate_centroids(result, resolved)
+    yield tabulate_centroids(
+        result.names,
+        result.units,
+        result.weights,
+        result.centroids,
+        resolved=resolved,
+        errors=result.centroid_errors,
+        weight_errors=result.weight_errors,
+    )
     yield Text(result.bars.sentence)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
@@ -344,39 +347,6 @@ def _describe(result: DecodeResult) -> Answer:
         yield Text(f"{words}.")
     yield Text(result.privacy)
     yield from (Text(f"warning: {warning}") for warning in result.warnings)
-
-
-def _tabulate_centroids(result: DecodeResult, resolved: NDArray[np.bool]) -> Table:
-    """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short."""
-    axes = [f"{name} ({unit})" for name, unit in zip(result.names, result.units, strict=True)]
-    errors, weight_errors = result.centroid_errors, result.weight_errors
-    shares = [
-        f"{weight:.1%}"
-        + ("" if weight_errors is None else f" ± {_BAR * float(weight_errors[i]):.1%}")
-        for i, weight in enumerate(result.weights)
-    ]
-    styles = [None if is_resolved else "dim" for is_resolved in resolved]
-    cells = [
-        [
-            f"{value:.4g}" + ("" if errors is None else f" ± {_BAR * float(errors[i, j]):.2g}")
-            for j, value in enumerate(centroid)
-        ]
-        for i, centroid in enumerate(result.centroids)
-    ]
-    table = Table()
-    if len(axes) <= _MOST_ACROSS:
-        table.add_column("weight", overflow="fold")
-        for axis in axes:
-            table.add_column(Text(axis), justify="right", overflow="fold")
-        for share, row, style in zip(shares, cells, styles, strict=True):
-            table.add_row(share, *row, style=style)
-        return table
-    table.add_column("weight", overflow="fold")
-    for share, style in zip(shares, styles, strict=True):
-        table.add_column(share, justify="right", overflow="fold", style=style or "")
-    for i, axis in enumerate(axes):
-        table.add_row(Text(axis), *(row[i] for row in cells))
-    return table
 
 
 def _tabulate_choice(choice: ChoiceBody, body: ResultBody) -> Table:

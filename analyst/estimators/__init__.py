@@ -3,8 +3,18 @@
 They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
 """
 
+from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
+from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
 from analyst.estimators.pca import PrivatePCA
+from analyst.estimators.tree import TreeKMeans
 
-__all__ = ["CompressiveKMeans", "CompressiveMixture", "PrivatePCA"]
+__all__ = [
+    "CompressiveKMeans",
+    "CompressiveMixture",
+    "GridKMeans",
+    "LloydKMeans",
+    "PrivatePCA",
+    "TreeKMeans",
+]

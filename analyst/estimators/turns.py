@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -101,13 +101,7 @@ class CountedTurn(Turn):
         if len(self._kept) > 1:
             # The first was drawn, and the next is checked when it is reserved.
             return
-        losses = [event.concentrated for event in events]
-        together = replace(
-            events[0],
-            epsilon=sum((event.epsilon for event in events), Fraction(0)),
-            delta=sum((event.delta for event in events), Fraction(0)),
-            rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
-        )
+        together = join_events(events)
         reservation = make_reservation(self._source, together, self._kept[0]["holder"])
         # A fit that was cut off may have counted the first.
         with _explaining(), suppress(LedgerError):
@@ -147,6 +141,17 @@ class CountedTurn(Turn):
         self._file.flush()
         os.fsync(self._file.fileno())
         self._kept.append(dict(part))
+
+
+def join_events(events: Sequence[PrivacyEvent]) -> PrivacyEvent:
+    """Return one event that costs what some events cost in sequence, named as the first of them."""
+    losses = [event.concentrated for event in events]
+    return replace(
+        events[0],
+        epsilon=sum((event.epsilon for event in events), Fraction(0)),
+        delta=sum((event.delta for event in events), Fraction(0)),
+        rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
+    )
 
 
 @contextmanager

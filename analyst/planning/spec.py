@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from analyst.planning.bands import UNIT_WORDS
 from analyst.planning.trust import Fleet
 from learning.planning.candidates import Candidate
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import Advice
+from learning.planning.specification import list_decided, list_law, list_sizes
 from shared.core import RadiusLaw
 from shared.core.seeds import SEED_BYTES
 from shared.plan import Dimension, WindowRule
-from shared.plan.spec import MOST_SKETCHES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,32 +71,13 @@ def list_fields(
     fleet
         The batches of a secure sum.
     """
-    fields = {}
-    if best.reports_phases or best.is_summed:
-        fields["release"] = quote(best.release)
+    decided = list_decided(outline, best, n_windows=n_windows)
+    fields = {name: _format_value(value) for name, value in decided.items()}
     if best.is_summed and fleet is not None:
-        fields["parts"] = str(fleet.parts)
+        release = {"release": fields.pop("release"), "parts": str(fleet.parts)}
         least = fleet.choose_least_reports(outline)
-        fields |= {} if least is None else {"least_reports": str(least)}
-    if best.unit == "device":
-        fields["unit"] = quote(best.unit)
-    fields["n_frequencies"] = str(best.n_frequencies)
-    if best.is_split or best.reports_phases:
-        fields["frequencies_per_sketch"] = str(best.frequencies_per_sketch)
-    fields["most_clusters"] = str(outline.n_clusters)
-    if not best.reports_phases:
-        fields["mechanism"] = quote(best.mechanism)
-    fields["epsilon"] = quote(str(best.epsilon))
-    if not best.reports_phases:
-        fields["delta"] = quote(str(best.delta))
-    if best.unit == "record":
-        fields["neighbouring"] = quote(outline.neighbouring)
-    if outline.n_sketches > MOST_SKETCHES:
-        # Twice as many as one selection: a plan that accepts fewer than it needs locks devices out.
-        fields["most_sketches"] = str(2 * outline.n_sketches)
-    if best.reports_phases:
-        fields["most_sketches_per_device"] = str(n_windows)
-    fields["radius_law"] = format_law(best.law_choice.law)
+        release |= {} if least is None else {"least_reports": str(least)}
+        fields = release | fields
     return fields
 
 
@@ -127,7 +109,10 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
-        *_format_sizes(answers.outline, best),
+        *(
+            f"{name} = {_format_value(value)}"
+            for name, value in list_sizes(answers.outline, best).items()
+        ),
         "",
         "[window]",
         *format_window(answers.window),
@@ -155,21 +140,14 @@ def _describe_carried(best: Candidate) -> str:
 
 def format_law(law: RadiusLaw) -> str:
     """Write a law as a TOML table in a line."""
-    tail = f", tail_share = {law.tail_share!r}, tail_high = {law.tail_high!r}"
-    return (
-        f'{{kind = "{law.kind}", sigma_low = {law.sigma_low!r}, '
-        f"sigma_high = {law.sigma_high!r}{tail if law.tail_share else ''}}}"
-    )
+    return _format_value(list_law(law))
 
 
-def _format_sizes(outline: StudyOutline, best: Candidate) -> Iterator[str]:
-    if best.reports_phases:
-        return
-    if best.unit == "record":
-        if not (outline.hides_presence or best.is_summed):
-            yield f"least_records = {max(1, outline.n_records // outline.n_sketches // 10)}"
-        yield 'max_records_per_person = "unknown"'
-    yield f"most_records = {outline.most_records}"
+def _format_value(value: Any) -> str:
+    """Write a value of a field: text, a number, or a table in a line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_format_value(v)}" for name, v in value.items()) + "}"
+    return quote(value) if isinstance(value, str) else repr(value)
 
 
 def format_window(window: WindowRule) -> list[str]:

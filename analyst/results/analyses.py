@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from analyst.results.tables import make_frame
 from shared.errors import DecodingError
@@ -17,6 +17,9 @@ from shared.wire.bodies.analyses import (
     GroupsBody,
     TimelineBody,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 B = TypeVar("B", bound=AnswerBody)
 R = TypeVar("R", bound="AnalysisResult[Any]")
@@ -66,6 +69,16 @@ class AnalysisResult(Generic[B]):
         """
         return make_frame(self.to_columns(), library)
 
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Draw the answer with matplotlib.
+
+        Parameters
+        ----------
+        title
+            Above the figure; by default the answer in words.
+        """
+        raise NotImplementedError
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
         return {"analysis_id": self.analysis_id, **asdict(self.body)}
@@ -97,6 +110,13 @@ class Comparison(AnalysisResult[ComparisonBody]):
         """Probability of a difference like this where nothing has changed."""
         return self.body.p
 
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Draw the changes of all clusters."""
+        # matplotlib takes a second to import; only pictures need it.
+        from analyst.analysis_plots import plot_comparison  # noqa: PLC0415
+
+        return plot_comparison(self.body, title=title)
+
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
         names = ("cluster", "quantity", "dimension", "estimate", "error", "z", "p", "is_named")
@@ -105,6 +125,13 @@ class Comparison(AnalysisResult[ComparisonBody]):
 
 class Timeline(AnalysisResult[TimelineBody]):
     """Windows in order; :meth:`to_frame` has a row for each cluster of each window."""
+
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Draw the windows in time, and the clusters in each."""
+        # matplotlib takes a second to import; only pictures need it.
+        from analyst.analysis_plots import plot_timeline  # noqa: PLC0415
+
+        return plot_timeline(self.body, title=title)
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
@@ -132,6 +159,13 @@ class Timeline(AnalysisResult[TimelineBody]):
 class Groups(AnalysisResult[GroupsBody]):
     """All pairs of groups; :meth:`to_frame` has a row for each."""
 
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Draw a map of the groups, and their differences."""
+        # matplotlib takes a second to import; only pictures need it.
+        from analyst.analysis_plots import plot_groups  # noqa: PLC0415
+
+        return plot_groups(self.body, title=title)
+
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""
         pairs, values = self.body.pairs, self.body.values
@@ -146,6 +180,13 @@ class Groups(AnalysisResult[GroupsBody]):
 
 class DeviceHealth(AnalysisResult[DevicesBody]):
     """The devices, the most unlike first; :meth:`to_frame` has a row for each."""
+
+    def plot(self, *, title: str | None = None) -> Figure:
+        """Draw the devices that are most unlike the rest."""
+        # matplotlib takes a second to import; only pictures need it.
+        from analyst.analysis_plots import plot_devices  # noqa: PLC0415
+
+        return plot_devices(self.body, title=title)
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns of :meth:`to_frame`, by name."""

@@ -120,14 +120,18 @@ def choose_cells_for_noise(
         "must be a number of cells, at least 1, for each dimension",
         "leave it out where there is no limit",
     )
+    return divide_box(compute_cells(math.sqrt(2.0) * n_records / deviation, n_dimensions), most)
+
+
+def compute_cells(base: float, n_dimensions: int) -> float:
+    """Return the number of cells ``base^(2 d / (d + 2))`` of Su et al., at most ``MOST_CELLS``."""
     power = 2.0 * n_dimensions / (n_dimensions + 2.0)
-    wanted = (math.sqrt(2.0) * n_records / deviation) ** power
-    return _divide_box(min(wanted, float(MOST_CELLS)), most)
+    return float(min(max(base, 1.0) ** power, float(MOST_CELLS)))
 
 
-def _divide_box(wanted: float, most: Sequence[int]) -> tuple[int, ...]:
+def divide_box(wanted: float, most: Sequence[int], least: int = LEAST_SIZE) -> tuple[int, ...]:
     """Grow the least size that may grow, until the product would exceed ``wanted``."""
-    sizes = [min(LEAST_SIZE, limit) for limit in most]
+    sizes = [min(least, limit) for limit in most]
     while True:
         growing = [i for i, limit in enumerate(most) if sizes[i] < limit]
         if not growing:

@@ -32,7 +32,7 @@ from learning.decoding.solution import Solution
 from learning.decoding.solver import Monitor
 from shared.errors import DecodingError
 
-__all__ = ["GridProblem", "GridSolver"]
+__all__ = ["GridProblem", "GridSolver", "describe_clusters"]
 
 # Runs whose cost is within a hundredth of the best agree with it.
 _AGREEMENT = 1.01
@@ -216,7 +216,7 @@ def _assemble(
 ) -> Solution:
     """Convert the best run to data units, and judge it."""
     best = min(runs, key=lambda run: run.cost)
-    shares, variances = _describe_clusters(grid, kept, best)
+    shares, variances = describe_clusters(grid, kept, best)
     order = np.argsort(-shares, kind="stable")
     shares, variances, centroids = shares[order], variances[order], best.centroids[order]
     agreement = float(np.mean([run.cost <= _AGREEMENT * best.cost for run in runs]))
@@ -258,7 +258,7 @@ def _assemble(
     )
 
 
-def _describe_clusters(grid: CellGrid, kept: KeptMass, run: WeightedRun) -> tuple[Vector, Vector]:
+def describe_clusters(grid: CellGrid, kept: KeptMass, run: WeightedRun) -> tuple[Vector, Vector]:
     """Return the shares of clusters, and their variances by Sheppard's correction."""
     labels, _ = assign_weighted(kept.points, kept.weights, run.centroids)
     k = len(run.centroids)

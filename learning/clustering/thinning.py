@@ -85,6 +85,32 @@ def keep_mass(grid: CellGrid, counts: Floats, noise: CellNoise, n_records: float
     return _limit_total(grid, counts, n_records, points, weights, density)
 
 
+def keep_cells(grid: CellGrid, counts: Floats, threshold: float, n_records: float) -> KeptMass:
+    """Keep the cells from a threshold on, alone: for many dimensions, where blocks are the box.
+
+    Where they hold less than half of the records, all counts are projected on
+    ``{w >= 0, sum w = n}`` instead.
+
+    Parameters
+    ----------
+    grid, counts, n_records
+        As for :func:`keep_mass`.
+    threshold
+        Least count of a kept cell.
+    """
+    density = np.where(counts >= threshold, counts, 0.0)
+    total = float(density.sum())
+    if not 0.5 * n_records <= total <= n_records:
+        density = project_on_simplex(density if total > n_records else counts, n_records)
+    present = density > 0.0
+    return KeptMass(
+        points=grid.centres[present],
+        weights=density[present],
+        density=density,
+        share=min(1.0, total / n_records),
+    )
+
+
 def _find_cells(grid: CellGrid, counts: Floats, noise: CellNoise) -> Flags:
     """Return the cells that stand out, with those connected to them."""
     from scipy.ndimage import label  # noqa: PLC0415 - a server never needs it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,18 +18,22 @@ __all__ = [
     "ChangePoint",
     "Reading",
     "compute_levels",
+    "find_begins",
     "find_change_points",
+    "join_stretches",
+    "measure_usual_change",
     "review",
     "spend_levels",
     "watch",
 ]
 
 SCAN_LEVEL: Final = 0.05
+_LEAST_USUAL: Final = 9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One window against all earlier ones.
+    """One window against the earlier ones of its reference.
 
     Parameters
     ----------
@@ -37,7 +41,7 @@ class Reading:
         Its name.
     p
         Probability of a difference like this where nothing has changed; independent of the other
-        readings' then.
+        readings' then, if all have one reference.
     size
         Equivalent common shift, in the plan's scales.
     level, smallest_shift
@@ -103,24 +107,40 @@ def spend_levels(n_tests: int, *, ever: float = 0.05) -> Floats:
     return levels
 
 
+def find_begins(n_windows: int, references: Sequence[int]) -> list[int]:
+    """Return, for every window but the first, the first window of its reference.
+
+    A window that begins a reference is itself compared with the reference before: so a change is
+    seen once, and then is what later windows are compared with.
+    """
+    known = sorted({0, *references})
+    return [max(place for place in known if place < t) for t in range(1, n_windows)]
+
+
 def watch(
     timeline: Timeline,
     levels: Floats,
     *,
     rng: np.random.Generator,
+    references: Sequence[int] = (),
     smallest_shift: float = SMALLEST_SHIFT,
     n_years: int = N_DRAWS,
 ) -> tuple[Reading, ...]:
-    """Compare every window but the first with all before it.
+    """Compare every window but the first with all before it in its reference.
+
+    Each reading has its level by itself, so references leave the number of false alarms that is
+    expected as it is.
 
     Parameters
     ----------
     timeline
-        The windows since the last accepted change.
+        The windows.
     levels
         Of :func:`compute_levels` or :func:`spend_levels`: shape ``(T - 1,)``.
     rng, n_years
         Source and number of the simulated years; the answer is for display only.
+    references
+        Windows that each begin a reference: accepted changes, or change points.
     smallest_shift
         Size above which a difference is worth an alarm.
 
@@ -129,7 +149,7 @@ def watch(
     DecodingError
         There are more or fewer levels than tests.
     """
-    contrasts = timeline.prefixes
+    contrasts = timeline.contrast(find_begins(len(timeline.windows), references))
     if len(levels) != len(timeline.windows) - 1:
         raise DecodingError(
             f"must be {len(timeline.windows) - 1}, one for each window but the first",
@@ -165,6 +185,40 @@ def review(readings: Sequence[Reading], *, rate: float = 0.05) -> tuple[Reading,
     """
     found = find_discoveries(np.array([reading.p for reading in readings]), rate=rate)
     return tuple(reading for reading, is_found in zip(readings, found, strict=True) if is_found)
+
+
+def measure_usual_change(timeline: Timeline) -> float:
+    """Return the median difference of neighbouring windows, in the plan's scales.
+
+    About 0 where nothing changes, and where something changes once. Where records change all the
+    time, as weather does, what exceeds it is out of the ordinary. 0 for fewer than nine windows: a
+    few differences say little about what is usual.
+    """
+    if len(timeline.windows) < _LEAST_USUAL:
+        return 0.0
+    neighbours = timeline.contrast_stretches(range(len(timeline.windows) + 1))
+    return float(np.median(timeline.measure_sizes(neighbours)))
+
+
+def join_stretches(
+    timeline: Timeline, points: Sequence[ChangePoint], *, smallest_shift: float
+) -> tuple[ChangePoint, ...]:
+    """Leave out change points that matter little: the smallest first, until all are large enough.
+
+    The stretches on both sides of one that is left out become one. Sizes are those of the stretches
+    that remain.
+    """
+    kept = list(points)
+    while kept:
+        ends = [0, *(point.place for point in kept), len(timeline.windows)]
+        sizes = timeline.measure_sizes(timeline.contrast_stretches(ends))
+        smallest = int(np.argmin(sizes))
+        if sizes[smallest] > smallest_shift:
+            return tuple(
+                replace(point, size=size) for point, size in zip(kept, sizes.tolist(), strict=True)
+            )
+        del kept[smallest]
+    return ()
 
 
 def find_change_points(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -168,7 +169,12 @@ class Timeline:
     @cached_property
     def prefixes(self) -> Contrasts:
         """Each window but the first against all before: independent where nothing changes."""
+        return self.contrast([0] * (len(self.windows) - 1))
+
+    def contrast(self, begins: Sequence[int]) -> Contrasts:
+        """Each window but the first against those before it, from the window that begins them."""
         weights = np.tril(np.tile(1.0 / self.spreads, (len(self.windows), 1)), -1)[1:]
+        weights[np.arange(len(self.windows)) < np.array(begins)[:, None]] = 0.0
         weights /= -np.sum(weights, axis=1, keepdims=True)
         weights[:, 1:] += np.eye(len(self.windows) - 1)
         return self._measure_contrasts(weights)
@@ -181,6 +187,17 @@ class Timeline:
         before /= np.sum(before, axis=1, keepdims=True)
         after /= np.sum(after, axis=1, keepdims=True)
         return self._measure_contrasts(after - before)
+
+    def contrast_stretches(self, ends: Sequence[int]) -> Contrasts:
+        """Each stretch but the first against the one before; stretches end where the next begins.
+
+        ``ends`` are the first window of each stretch, and the number of windows.
+        """
+        means = np.zeros((len(ends) - 1, len(self.windows)))
+        for row, (first, stop) in enumerate(pairwise(ends)):
+            shares = 1.0 / self.spreads[first:stop]
+            means[row, first:stop] = shares / np.sum(shares)
+        return self._measure_contrasts(np.diff(means, axis=0))
 
     def _measure_contrasts(self, weights: Floats) -> Contrasts:
         return Contrasts(weights=weights, spreads=weights**2 @ self.spreads)

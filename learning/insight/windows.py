@@ -7,6 +7,7 @@ doubt and no answer; the answers of the others do not depend on it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,10 @@ from learning.insight.changes import (
     ChangePoint,
     Reading,
     compute_levels,
+    find_begins,
     find_change_points,
+    join_stretches,
+    measure_usual_change,
     watch,
 )
 from learning.insight.comparing import SMALLEST_SHIFT, Comparison, compare
@@ -88,7 +92,11 @@ class Window:
     n_records, n_sketches, snr
         Its records, or an estimate where they are secret; its sketches; its signal-to-noise ratio.
     reading, size_error
-        The comparison with all readable windows before; None for the first.
+        The comparison with the readable windows of its reference; None for the first.
+    reference
+        Number of the first window of that reference, from 0, unreadable ones counted.
+    is_accepted
+        Whether a change at it was accepted: it begins a reference.
     estimate
         Its clusters.
     doubt
@@ -101,8 +109,15 @@ class Window:
     snr: float | None = None
     reading: Reading | None = None
     size_error: float | None = None
+    reference: int | None = None
+    is_accepted: bool = False
     estimate: Estimate | None = None
     doubt: str | None = None
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether it differs from its reference, and nobody has accepted that."""
+        return self.reading is not None and self.reading.is_alarm and not self.is_accepted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,8 +154,10 @@ class History:
         Of all readable windows together.
     windows, changes
         In order.
-    level
-        The limit of the p-value of a window.
+    level, smallest_shift
+        Limits of an alarm: of the p-value of a window, and of its size.
+    usual
+        The usual change of neighbouring windows.
     assumptions
         Assumptions of the p-values in words.
     """
@@ -149,12 +166,14 @@ class History:
     windows: tuple[Window, ...]
     changes: tuple[Change, ...]
     level: float
+    smallest_shift: float
+    usual: float
     assumptions: tuple[str, ...]
 
     def describe(self) -> tuple[str, ...]:
         """Describe the history in words, doubts first."""
         unread = [window for window in self.windows if window.doubt is not None]
-        alarms = [window for window in self.windows if window.reading and window.reading.is_alarm]
+        alarms = [window for window in self.windows if window.is_alarm]
         readable = len(self.windows) - len(unread)
         told = []
         if unread:
@@ -169,7 +188,7 @@ class History:
             told.append(f"no change between {readable} windows is known")
         if alarms:
             listed = ", ".join(window.name for window in alarms)
-            told.append(f"unlike all windows before: {listed}")
+            told.append(f"unlike the windows that they are compared with: {listed}")
         return tuple(told)
 
 
@@ -217,13 +236,18 @@ def follow_windows(
     n_clusters: int,
     windows_per_year: float,
     alarms_per_year: float = 1.0,
-    smallest_shift: float = SMALLEST_SHIFT,
+    smallest_shift: float | None = None,
     seed: int = 0,
     names: Sequence[str] | None = None,
+    accepted: Sequence[int] = (),
+    follows_changes: bool = True,
     progress: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> History:
-    """Follow windows: compare each with those before, estimate its clusters, find the changes.
+    """Follow windows: compare each with its reference, estimate its clusters, find the changes.
+
+    The reference of a window is all readable windows before it, from the last one on that began a
+    reference.
 
     Parameters
     ----------
@@ -235,11 +259,17 @@ def follow_windows(
     windows_per_year, alarms_per_year
         Windows of a year, and the false alarms in it to accept where nothing changes.
     smallest_shift
-        Size above which a difference is worth an alarm.
+        Size above which a difference is worth an alarm, and a change is lasting. By default that of
+        a comparison, or the usual change of neighbouring windows if it is larger.
     seed
         Of the fit and of simulated years; the same sums and seed give the same answer.
     names
         Names of the windows; by default those of the selections.
+    accepted
+        Numbers of windows at which a change was accepted, from 0, unreadable ones counted; each
+        begins a reference.
+    follows_changes
+        Whether a change that is found begins a reference too.
     progress
         Called with the completed share, 0 to 1.
     cancelled
@@ -271,16 +301,27 @@ def follow_windows(
         len(read) - 1, windows_per_year=windows_per_year, alarms_per_year=alarms_per_year
     )
     _require_wanted(cancelled)
-    readings = watch(timeline, levels, rng=for_watch, smallest_shift=smallest_shift)
+    usual = measure_usual_change(timeline)
+    if smallest_shift is None:
+        smallest_shift = max(SMALLEST_SHIFT, usual)
+    points = join_stretches(
+        timeline, find_change_points(timeline, rng=for_scan), smallest_shift=smallest_shift
+    )
     progress(0.5)
     _require_wanted(cancelled)
-    points = find_change_points(timeline, rng=for_scan)
+    begun = [bisect_left(places, number) for number in accepted]
+    references = begun + [point.place for point in points if follows_changes]
+    readings = watch(
+        timeline, levels, rng=for_watch, references=references, smallest_shift=smallest_shift
+    )
+    begins = find_begins(len(read), references)
     progress(0.7)
     changes = _compare_stretches(model, chosen, points, for_changes, cancelled)
     progress(0.8)
     excess = _measure_excess(plan, for_energy)
-    prefixes = [
-        _measure_size_error(timeline, timeline.prefixes, i, readings[i].size, excess)
+    contrasts = timeline.contrast(begins)
+    size_errors = [
+        _measure_size_error(timeline, contrasts, i, readings[i].size, excess)
         for i in range(len(readings))
     ]
     _require_wanted(cancelled)
@@ -301,7 +342,9 @@ def follow_windows(
                 n_sketches=mean.n_sketches,
                 snr=_measure_snr(plan, chosen[place].totals),
                 reading=readings[place - 1] if place else None,
-                size_error=prefixes[place - 1] if place else None,
+                size_error=size_errors[place - 1] if place else None,
+                reference=places[begins[place - 1]] if place else None,
+                is_accepted=place in begun,
                 estimate=estimator.estimate(place),
             )
         )
@@ -315,7 +358,9 @@ def follow_windows(
             for point, comparison in zip(points, changes, strict=True)
         ),
         level=float(levels[0]),
-        assumptions=_list_assumptions(timeline),
+        smallest_shift=smallest_shift,
+        usual=usual,
+        assumptions=_list_assumptions(timeline, follows_changes=follows_changes and bool(points)),
     )
 
 
@@ -466,7 +511,7 @@ class _Estimator:
         return weights, weights * np.sqrt(variances)
 
 
-def _list_assumptions(timeline: Timeline) -> tuple[str, ...]:
+def _list_assumptions(timeline: Timeline, *, follows_changes: bool) -> tuple[str, ...]:
     assumptions = [
         "assumes independent records",
         "assumes that clusters move little from window to window: each window is one step from "
@@ -474,6 +519,11 @@ def _list_assumptions(timeline: Timeline) -> tuple[str, ...]:
         "the place of a change is chosen by looking, so the probabilities of its single changes "
         "are somewhat too small",
     ]
+    if follows_changes:
+        assumptions.append(
+            "each window is compared with those since the last change before it; changes are found "
+            "by looking at all windows"
+        )
     if not timeline.is_directed:
         assumptions.append(describe_doubt(timeline.model.n_clusters))
     if timeline.model.plan.is_split:

@@ -59,6 +59,26 @@ def draw_below(source: RandomSource, n: int, count: int) -> NDArray[np.int64]:
     return (words % np.uint64(n)).astype(np.int64)
 
 
+def draw_below_each(source: RandomSource, limits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Draw integers uniform on 0 .. n - 1 for each n of ``limits``, as :func:`draw_below` does.
+
+    Parameters
+    ----------
+    limits
+        Shape ``(count,)``, int64, each from 1 to 2^62.
+    """
+    n = limits.astype(np.uint64)
+    # 2^64 mod n, without 2^64.
+    rest = (np.uint64(2**64 - 1) % n + np.uint64(1)) % n
+    largest = np.uint64(2**64 - 1) - rest
+    words = draw_words(source, limits.size).copy()
+    refused = np.flatnonzero(words > largest)
+    while refused.size:
+        words[refused] = draw_words(source, refused.size)
+        refused = refused[words[refused] > largest[refused]]
+    return (words % n).astype(np.int64)
+
+
 def draw_below_wide(source: RandomSource, n: int) -> int:
     """Draw an integer uniform on 0 .. n - 1 for any ``n >= 1``, as ``draw_below`` does."""
     size = n.bit_length() // 8 + 1

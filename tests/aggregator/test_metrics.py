@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from aggregator.batch_records import BATCH_STATES
 from aggregator.metrics import JOB_STATES, Metrics
 from aggregator.records import JobState
 from shared.wire import problem_types
@@ -93,7 +94,7 @@ async def test_labels_have_values_that_are_known_beforehand(server: Server) -> N
     assert set(re.findall(r'route="([^"]*)"', text)) <= known
     slugs = {problem.slug for problem in problem_types()}
     assert set(re.findall(r'problem="([^"]*)"', text)) <= slugs
-    assert set(re.findall(r'state="([^"]*)"', text)) == set(JOB_STATES)
+    assert set(re.findall(r'state="([^"]*)"', text)) == {*JOB_STATES, *BATCH_STATES}
 
 
 def test_every_state_of_a_decode_has_a_metric() -> None:

@@ -89,6 +89,8 @@ def _judge_timeline(
     windows = result["windows"]
     first = min((window["first_slot"] for window in windows), default=0)
     alarms = {slot for slot in schedule.known.get("alarms", ()) if slot >= first}
+    # Windows that were there before: with every new window the references of old ones may move.
+    seen = schedule.known.get("last", first - 1)
     changes = {slot for slot in schedule.known.get("changes", ()) if slot >= first}
     # The first job that succeeds: what lies in the past is no news.
     is_first = not schedule.known
@@ -98,7 +100,10 @@ def _judge_timeline(
         slot, is_last = window["first_slot"], number == len(windows) - 1
         if not window["is_alarm"] or slot in alarms:
             continue
+        is_near = any(abs(slot - known) <= near for known in alarms | changes)
         alarms.add(slot)
+        if slot <= seen and is_near:
+            continue
         if is_last or not is_first:
             name = f"{about['schedule_id']}:alarm:{slot}"
             data = {**about, **describe_window(window, result)}
@@ -108,11 +113,14 @@ def _judge_timeline(
         if any(abs(slot - known) <= near for known in changes):
             continue
         changes.add(slot)
+        if windows[point["window"]].get("is_accepted"):
+            continue
         if not is_first:
             name = f"{about['schedule_id']}:change:{slot}"
             data = {**about, **_describe_point(point)}
             events.append(Event(name=name, kind="timeline.change_point", data=data))
-    known = {"alarms": sorted(alarms), "changes": sorted(changes)}
+    last = max((window["first_slot"] for window in windows), default=seen)
+    known = {"alarms": sorted(alarms), "changes": sorted(changes), "last": last}
     return Findings(known=known, verdict=None, events=events)
 
 

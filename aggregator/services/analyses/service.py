@@ -19,7 +19,7 @@ from shared.cbor import encode_deterministic
 from shared.errors import DecodingError, NotFoundError, StoreError
 from shared.plan import SketchPlan
 from shared.structure import structure
-from shared.wire.bodies.analyses import AnalysisRequest
+from shared.wire.bodies.analyses import AnalysisRequest, TimelineRequest
 
 _DOMAIN = "sfumato/v1/analysis"
 
@@ -77,6 +77,12 @@ class AnalysisService(Service):
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             slots = await transaction.find_slots(study_id)
+            if isinstance(request, TimelineRequest) and request.accepted_slots is None:
+                # Frozen like the sums: what is accepted later changes no analysis that was asked.
+                accepted = await transaction.list_accepted(study_id)
+                request = replace(
+                    request, accepted_slots=sorted(each["first_slot"] for each in accepted)
+                )
         plan = await self._plans.get(study)
         if kind.needs_devices and plan.sum_release is not None:
             raise DecodingError(

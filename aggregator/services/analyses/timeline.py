@@ -113,6 +113,8 @@ class TimelineKind:
             smallest_shift=request.smallest_shift,
             seed=request.seed,
             names=[part.name for part in inputs.parts],
+            accepted=_find_accepted(inputs, request),
+            follows_changes=request.reference == "last-change",
             progress=progress,
             cancelled=cancelled,
         )
@@ -135,7 +137,21 @@ class TimelineKind:
             ],
             change_points=[_describe_change_point(inputs, change) for change in answer.changes],
             level=answer.level,
+            smallest_shift=answer.smallest_shift,
+            usual=answer.usual,
         )
+
+
+def _find_accepted(inputs: Inputs, request: TimelineRequest) -> list[int]:
+    """Return the numbers of the windows that hold the slots of accepted changes."""
+    if request.reference == "all-before":
+        return []
+    slots = request.accepted_slots or ()
+    return [
+        number
+        for number, (first, last) in enumerate(_slots_of(part.selection) for part in inputs.parts)
+        if any(first <= slot <= last for slot in slots)
+    ]
 
 
 def _find_ends(request: TimelineRequest, slots: Slots | None) -> Slots:
@@ -195,7 +211,6 @@ def _describe_window(plan: SketchPlan, selection: Selection, window: Window) -> 
         p=None if reading is None else reading.p,
         size=None if reading is None else reading.size,
         level=None if reading is None else reading.level,
-        is_alarm=reading is not None and reading.is_alarm,
         clusters=window.estimate and _list_estimates(plan, window.estimate),
     )
 

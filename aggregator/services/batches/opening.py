@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from aggregator.batch_records import BatchRecord, BatchState
 from aggregator.logs import describe_cause
@@ -29,8 +30,10 @@ from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
+    BatchError,
     HelperError,
     NotFoundError,
+    PlanNotAcceptedError,
     SketchError,
     StudyWithdrawnError,
     TransportError,
@@ -181,7 +184,7 @@ class BatchOpener(Service):
                 if state == "void":
                     state = await self._recover_or_void(leased, helper)
                 if state == "closing":
-                    state = await self._open(leased, helper)
+                    state = await self._open_or_void(leased, helper)
                 if state == "opened":
                     state = await self._acknowledge(leased, helper)
         except StudyWithdrawnError:
@@ -194,6 +197,10 @@ class BatchOpener(Service):
         except SketchError as error:
             log.error("batch cannot go on", batch=name, reason=str(error))
             return error
+        except Exception as error:
+            # Or the worker would end, and with it all decodes.
+            log.error("batch failed", batch=name, exc_info=error)
+            return SketchError("the batch could not be opened", fix="see the worker's log")
         log.info("batch left", batch=name, state=state)
         return None
 
@@ -257,6 +264,15 @@ class BatchOpener(Service):
         return "opened"
 
     # Opening: the helper judges the reports, and answers for those that it accepts.
+
+    async def _open_or_void(self, leased: Leased, helper: HelperClient) -> BatchState:
+        """Open a batch; one that the helper never can answer for is void when it is too late."""
+        try:
+            return await self._open(leased, helper)
+        except (BatchError, NotFoundError, PlanNotAcceptedError):
+            if self._clock.now() < leased.batch.expires:
+                raise
+        return await self._recover_or_void(leased, helper)
 
     async def _open(self, leased: Leased, helper: HelperClient) -> BatchState:
         for is_last in (False, True):
@@ -406,9 +422,7 @@ class BatchOpener(Service):
         if masked is None:
             total = plan.ring.centre(half)
         else:
-            zeros = np.zeros(plan.n_coordinates, dtype=np.int64)
-            noise = plan.mechanism.add_noise(zeros, self.source)
-            total = open_total(masked, half, noise, ring=plan.ring)
+            total = open_total(masked, half, self._draw_noise(plan), ring=plan.ring)
         await transaction.open_batch(
             leased.batch_id,
             sums=encode_payload(total, plan.payload_width),
@@ -416,6 +430,9 @@ class BatchOpener(Service):
             answer=_read_statement(data),
             now=self._clock.now(),
         )
+
+    def _draw_noise(self, plan: SketchPlan) -> NDArray[np.int64]:
+        return plan.mechanism.add_noise(np.zeros(plan.n_coordinates, dtype=np.int64), self.source)
 
     async def _sum_payloads(self, leased: Leased) -> Words:
         """Add up the masked words of a batch; its members are fixed, so they do not change."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
-from aggregator.batch_records import BatchRecord
+from aggregator.batch_records import BatchRecord, BatchTotals
 from aggregator.records import PageKey, Selection
 from aggregator.storage.models import Batch, Device, Sketch, Study
 from aggregator.storage.statements.merging import MergeRows
@@ -16,11 +16,13 @@ from aggregator.storage.statements.rows import select_records, to_record
 from aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from aggregator.storage.sums.layout import Layout
 from aggregator.storage.sums.merging import sum_up
-from shared.errors import StoreError
+from shared.errors import HelperError, StoreError
 from shared.plan import SketchPlan
 from shared.sharing.batches import BatchKey, compute_members, compute_report
+from shared.wire import problem_type_of
 
 _LIVE = ("waiting", "accepted")
+_WITHOUT_HELPER = problem_type_of(HelperError).uri
 _AT_ONCE = 500
 _STREAMED = 64
 
@@ -143,6 +145,36 @@ class BatchRows(MergeRows):
             Device.study_id == study_id, Device.ordinal.in_(ordinals)
         )
         return {row[0]: row[1] for row in await self._connection.execute(statement)}
+
+    async def count_batches(self) -> BatchTotals:
+        """Count batches and reports of all studies."""
+        by_state = select(Batch.state, func.count()).group_by(Batch.state)
+        batches = {str(row[0]): int(row[1]) for row in await self._connection.execute(by_state)}
+        flagged: dict[str, int] = {}
+        held = select(Batch.flags).where(Batch.standing == "flagged")
+        for flags in (await self._connection.execute(held)).scalars():
+            for flag in flags:
+                flagged[flag] = flagged.get(flag, 0) + 1
+        reports: dict[str, int] = {}
+        if batches:
+            counted = (
+                select(Sketch.state, func.count())
+                .where(Sketch.batch_id.is_not(None))
+                .group_by(Sketch.state)
+            )
+            reports = {row[0]: int(row[1]) for row in await self._connection.execute(counted)}
+        under_way = Batch.state.in_(("closing", "opened"))
+        waiting = select(Batch.problem).where(under_way, Batch.problem.is_not(None))
+        problems = (await self._connection.execute(waiting)).scalars().all()
+        return BatchTotals(
+            batches=batches,
+            flagged=flagged,
+            reports=reports,
+            oldest=await self._scalar(select(func.min(Batch.closes)).where(under_way)),
+            n_without_helper=sum(
+                problem.get("type") == _WITHOUT_HELPER for problem in problems if problem
+            ),
+        )
 
     async def count_reports(self, batch_id: bytes) -> Mapping[str, int]:
         """Count the reports of a batch by state."""

@@ -193,7 +193,9 @@ class ExclusionRows(BatchRows):
         # The order in which exclusion locks too; merging stays out from here on.
         await self._lock_root(study_id)
         kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
-        gone = kept.values(state="withdrawn", accept_until=None, version=Study.version + 1)
+        gone = kept.values(
+            state="withdrawn", accept_until=None, accepted=[], version=Study.version + 1
+        )
         if not await self._change(gone):
             return False
         # Every upload updates the study's row, so none can add to these after this.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import bindparam, func, select, update
 
@@ -78,6 +79,16 @@ class StudyRows(Rows):
             )
         )
         return await self._change(statement) > 0
+
+    async def list_accepted(self, study_id: bytes, *, lock: bool = False) -> list[dict[str, Any]]:
+        """Return the accepted changes of a study, in order; ``lock`` keeps others from changing."""
+        statement = select(Study.accepted).where(Study.study_id == study_id)
+        return list(await self._scalar(statement.with_for_update() if lock else statement))
+
+    async def store_accepted(self, study_id: bytes, accepted: Sequence[dict[str, Any]]) -> None:
+        """Store the accepted changes of a study; devices do not see them, so its version stays."""
+        statement = update(Study).where(Study.study_id == study_id)
+        await self._change(statement.values(accepted=list(accepted)))
 
     async def count_devices(self, study_id: bytes) -> int:
         """Count the enrolled devices of a study."""

@@ -14,6 +14,7 @@ from shared.wire.bodies.alarms import (
     NewAlarmBody,
     ScheduleBody,
 )
+from shared.wire.bodies.analyses import Reference
 
 
 class AsyncAlarms(AsyncStudies):
@@ -33,6 +34,8 @@ class AsyncAlarms(AsyncStudies):
         settings: Mapping[str, Any] | None = None,
         slots_per_window: int = 1,
         false_alarms_per_year: float = 1.0,
+        smallest_shift: float | None = None,
+        reference: Reference = "last-change",
     ) -> ScheduleBody:
         """Start a decode or timeline again and again, first at once.
 
@@ -46,7 +49,7 @@ class AsyncAlarms(AsyncStudies):
             Only devices with these labels.
         decoder, settings
             Of decodes.
-        slots_per_window, false_alarms_per_year
+        slots_per_window, false_alarms_per_year, smallest_shift, reference
             Of timelines.
         """
         body = {
@@ -60,6 +63,8 @@ class AsyncAlarms(AsyncStudies):
             "settings": dict(settings or {}),
             "slots_per_window": slots_per_window,
             "false_alarms_per_year": false_alarms_per_year,
+            "smallest_shift": smallest_shift,
+            "reference": reference,
         }
         path = await self._path_of(study)
         return await self._read(ScheduleBody, "POST", f"{path}/schedules", body)

@@ -15,6 +15,7 @@ from shared.wire.bodies.alarms import (
     NewAlarmBody,
     ScheduleBody,
 )
+from shared.wire.bodies.analyses import Reference
 
 
 class Alarms(Studies):
@@ -34,6 +35,8 @@ class Alarms(Studies):
         settings: Mapping[str, Any] | None = None,
         slots_per_window: int = 1,
         false_alarms_per_year: float = 1.0,
+        smallest_shift: float | None = None,
+        reference: Reference = "last-change",
     ) -> ScheduleBody:
         """Start a decode or timeline again and again, first at once.
 
@@ -47,7 +50,7 @@ class Alarms(Studies):
             Only devices with these labels.
         decoder, settings
             Of decodes.
-        slots_per_window, false_alarms_per_year
+        slots_per_window, false_alarms_per_year, smallest_shift, reference
             Of timelines.
         """
         body = {
@@ -61,6 +64,8 @@ class Alarms(Studies):
             "settings": dict(settings or {}),
             "slots_per_window": slots_per_window,
             "false_alarms_per_year": false_alarms_per_year,
+            "smallest_shift": smallest_shift,
+            "reference": reference,
         }
         path = self._path_of(study)
         return self._read(ScheduleBody, "POST", f"{path}/schedules", body)

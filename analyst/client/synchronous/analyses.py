@@ -20,7 +20,12 @@ from analyst.results.analyses import (
     read_analysis,
 )
 from shared.errors import ConfigError
-from shared.wire.bodies.analyses import AnalysisBody, AnalysisEntryBody
+from shared.wire.bodies.analyses import (
+    AcceptedChangeBody,
+    AnalysisBody,
+    AnalysisEntryBody,
+    Reference,
+)
 from shared.wire.bodies.results import ProgressBody
 
 R = TypeVar("R", bound=AnalysisResult[Any])
@@ -82,7 +87,8 @@ class Analyses(Decodes):
         slots_per_window: int = 1,
         seed: int = 0,
         false_alarms_per_year: float = 1.0,
-        smallest_shift: float = 0.1,
+        smallest_shift: float | None = None,
+        reference: Reference = "last-change",
     ) -> Analysis[Timeline]:
         """Start to follow a study window by window: when it changed, how surely, and in what.
 
@@ -99,7 +105,12 @@ class Analyses(Decodes):
         false_alarms_per_year
             False alarms to accept in a year without a change.
         smallest_shift
-            Smallest size of an alarm, in the plan's scales.
+            Smallest size of an alarm and of a lasting change, in the plan's scales; None for 0.1,
+            or for the usual change from one window to the next, if that is larger.
+        reference
+            ``last-change``: each window is compared with all since the last accepted or lasting
+            change. ``last-accepted``: since the last change of :meth:`accept_change`.
+            ``all-before``: with all windows before it.
         """
         study_id = self.find_study(study)
         chosen = self._select(
@@ -118,8 +129,52 @@ class Analyses(Decodes):
             "seed": seed,
             "false_alarms_per_year": false_alarms_per_year,
             "smallest_shift": smallest_shift,
+            "reference": reference,
         }
         return self._analyse(study_id, Timeline, request)
+
+    def accept_change(
+        self,
+        study: str,
+        start: When | None = None,
+        *,
+        first_slot: int | None = None,
+        note: str = "",
+    ) -> AcceptedChangeBody:
+        """Accept a change: from then on it is no alarm, and later windows are compared with it.
+
+        Parameters
+        ----------
+        start, first_slot
+            The day, month or time at which the first window after the change begins; or its slot.
+        note
+            Why, for the list and the audit log.
+        """
+        study_id, slot = self._find_slot(study, start, first_slot)
+        path = f"/v1/studies/{study_id}/accepted-changes"
+        body = {"first_slot": slot, "note": note}
+        return self._read(AcceptedChangeBody, "POST", path, body)
+
+    def accepted_changes(self, study: str) -> Iterator[AcceptedChangeBody]:
+        """Yield the accepted changes of a study, in order."""
+        return self._pages_of(AcceptedChangeBody, study, "accepted-changes")
+
+    def reopen_change(
+        self, study: str, start: When | None = None, *, first_slot: int | None = None
+    ) -> AcceptedChangeBody:
+        """Accept a change no longer; as :meth:`accept_change`."""
+        study_id, slot = self._find_slot(study, start, first_slot)
+        path = f"/v1/studies/{study_id}/accepted-changes/{slot}"
+        return self._read(AcceptedChangeBody, "DELETE", path)
+
+    def _find_slot(self, study: str, start: When | None, first_slot: int | None) -> tuple[str, int]:
+        study_id = self.find_study(study)
+        chosen = self._select(study_id, start=start, first_slot=first_slot)
+        if chosen["first_slot"] is None:
+            raise ConfigError(
+                "is missing", field="start", fix="give the day at which the change begins"
+            )
+        return study_id, int(chosen["first_slot"])
 
     def groups(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -104,9 +105,7 @@ class GridStatistic(CountingStatistic):
         NDArray
             Shape ``(n,)``, from 0 to ``n_cells``.
         """
-        place = np.zeros(len(steps), dtype=np.int64)
-        for i, m in enumerate(self.cells):
-            place = place * m + (steps[:, i].astype(np.int64) + STEPS) * m // (2 * STEPS + 1)
+        place = locate_cells(steps, self.cells)
         place[~sketchable] = self.n_cells
         return place
 
@@ -122,3 +121,11 @@ class GridStatistic(CountingStatistic):
         for _, part in encode_parts(self.encoder, records, first_record):
             engine.add_grid(part, self, sums=sums)
         return 0
+
+
+def locate_cells(steps: NDArray[np.int16], cells: Sequence[int]) -> NDArray[np.int64]:
+    """Return the cell of each quantised record, shape ``(n, d)``, in a grid of any dimension."""
+    place = np.zeros(len(steps), dtype=np.int64)
+    for i, m in enumerate(cells):
+        place = place * m + (steps[:, i].astype(np.int64) + STEPS) * m // (2 * STEPS + 1)
+    return place

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from shared.structure import Rule, member
+from shared.wire.bodies.analyses import Reference
 from shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
@@ -54,6 +55,16 @@ class ScheduleRequest:
         float, Rule(lambda rate: 0.0 < rate <= 1e6, "must be above 0")
     ] = member(
         "False alarms to accept in a year without a change. Timelines only.", 1.0, default=1.0
+    )
+    smallest_shift: (
+        Annotated[float, Rule(lambda shift: 0.0 <= shift <= 1e6, "must be 0 or more")] | None
+    ) = member(
+        "Smallest size of an alarm; null as for a timeline. Timelines only.", None, default=None
+    )
+    reference: Reference = member(
+        "The windows that each window is compared with. Timelines only.",
+        "last-accepted",
+        default="last-change",
     )
 
 

@@ -59,9 +59,12 @@ class ComparisonRequest:
     ] = member("Smallest size of an alarm, in the plan's scales.", 0.1, default=0.1)
 
 
+Reference = Literal["last-change", "last-accepted", "all-before"]
+
+
 @request
 class TimelineRequest:
-    """Windows of a study in order, each compared with all windows before it."""
+    """Windows of a study in order, each compared with the windows of its reference."""
 
     kind: Literal["timeline"] = member("The kind of analysis.", "timeline")
     labels: Labels = member(
@@ -81,9 +84,26 @@ class TimelineRequest:
     false_alarms_per_year: Annotated[
         float, Rule(lambda rate: 0.0 < rate <= 1e6, "must be above 0")
     ] = member("False alarms to accept in a year without a change.", 1.0, default=1.0)
-    smallest_shift: Annotated[
-        float, Rule(lambda shift: 0.0 <= shift <= 1e6, "must be 0 or more")
-    ] = member("Smallest size of an alarm, in the plan's scales.", 0.1, default=0.1)
+    smallest_shift: (
+        Annotated[float, Rule(lambda shift: 0.0 <= shift <= 1e6, "must be 0 or more")] | None
+    ) = member(
+        "Smallest size of an alarm and of a lasting change, in the plan's scales; null for 0.1, or "
+        "for the median change from one window to the next, if that is larger.",
+        0.1,
+        default=None,
+    )
+    reference: Reference = member(
+        "The windows that each window is compared with: all before it, from the last accepted or "
+        "lasting change on (`last-change`), from the last accepted change on (`last-accepted`), or "
+        "from the first window on (`all-before`).",
+        "last-change",
+        default="last-change",
+    )
+    accepted_slots: Annotated[list[Slot], Rule(max_length=400)] | None = member(
+        "First slots of accepted changes; null for those of the study at the time of the request.",
+        [492],
+        default=None,
+    )
 
 
 @request
@@ -206,14 +226,26 @@ class WindowBody:
     n_sketches: int = member("Number of its sketches.", 4)
     snr: float | None = member("Signal-to-noise ratio.", 14.0)
     p: float | None = member(
-        "Probability of a difference like this from all windows before, where nothing has changed; "
+        "Probability of a difference like this from its reference, where nothing has changed; "
         "null for the first window, and for one that cannot be compared.",
         0.4,
     )
     size: float | None = member("Equivalent common shift, in the plan's scales.", 0.05)
     size_error: float | None = member("Its standard error.", 0.06)
-    is_alarm: bool = member("Whether `p` is below `level` and the size large enough.", False)
+    is_alarm: bool = member(
+        "Whether `p` is below `level`, the size large enough, and the change not accepted.", False
+    )
     level: float | None = member("The limit of `p`.", 0.019)
+    reference: int | None = member(
+        "Number of the first window of its reference, from 0; the last one is the window before.",
+        18,
+        default=None,
+    )
+    is_accepted: bool = member(
+        "Whether a change at this window was accepted: later windows are compared with it.",
+        False,
+        default=False,
+    )
     clusters: list[WindowClusterBody] | None = member(
         "The clusters in this window; null where it cannot be compared."
     )
@@ -244,6 +276,35 @@ class TimelineBody(AnswerBody):
     windows: list[WindowBody] = member("The windows, in order.")
     change_points: list[ChangePointBody] = member("The changes, in order.")
     level: float = member("The limit of `p` of a window.", 0.019)
+    smallest_shift: float = member(
+        "The limit of the size of a window and of a change.", 0.1, default=0.1
+    )
+    usual: float = member(
+        "Median change from one window to the next, in the plan's scales; 0 if windows are few.",
+        0.02,
+        default=0.0,
+    )
+
+
+@request
+class AcceptRequest:
+    """A change to accept: from its window on, later windows are compared with it."""
+
+    first_slot: Slot = member("The first slot after the change.", 492)
+    note: Annotated[str, Rule(max_length=500)] = member(
+        "Why, for the list and the audit log.", "summer", default=""
+    )
+
+
+@body
+class AcceptedChangeBody:
+    """A change of a study's records that somebody accepted."""
+
+    first_slot: int = member("The first slot after the change.", 492)
+    start: Time = member("Begin of that slot.", SAMPLE_TIME)
+    accepted: Time = member("When it was accepted.", SAMPLE_TIME)
+    actor: str = member("The API key that accepted it.", "a1b2c3d4e5f60718")
+    note: str = member("Why.", "summer")
 
 
 @body

@@ -36,6 +36,7 @@ OPERATOR_CALLS = [
 ANALYST_CALLS = [
     ("GET", "/v1/studies"),
     ("GET", f"/v1/studies/{STUDY}"),
+    ("POST", "/v1/advice"),
     ("GET", f"/v1/studies/{STUDY}/devices"),
     ("GET", "/v1/devices"),
     ("GET", f"/v1/devices/{STUDY}"),
@@ -65,6 +66,9 @@ ANALYST_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/publications"),
     ("GET", f"/v1/studies/{STUDY}/published"),
     ("POST", f"/v1/studies/{STUDY}/analyses"),
+    ("POST", f"/v1/studies/{STUDY}/accepted-changes"),
+    ("GET", f"/v1/studies/{STUDY}/accepted-changes"),
+    ("DELETE", f"/v1/studies/{STUDY}/accepted-changes/5"),
     ("GET", f"/v1/studies/{STUDY}/analyses"),
     ("GET", f"/v1/analyses/{STUDY}"),
     ("GET", f"/v1/analyses/{STUDY}/events"),
@@ -153,6 +157,7 @@ async def test_every_call_of_the_interface_is_in_these_lists(desk: Desk) -> None
             .replace("{batch}", STUDY)
             .replace("{alarm}", STUDY)
             .replace("{token}", STUDY)
+            .replace("{first_slot}", "5")
             .replace("{key}", KEY),
         )
         for method, url in calls

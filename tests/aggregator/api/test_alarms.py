@@ -576,6 +576,20 @@ async def test_a_change_point_that_moves_a_little_is_the_same(server: Server) ->
     assert events == [("timeline.change_point", "04"), ("timeline.change_point", "08")]
 
 
+async def test_an_old_window_beside_a_known_alarm_is_no_news(server: Server) -> None:
+    """A later window may move the reference of earlier ones."""
+    short = timeline({3})
+    short["windows"] = short["windows"][:8]
+    events = await run_timelines(server, short, timeline({3, 4, 7, 8}))
+    assert events == [("timeline.alarm", "07"), ("timeline.alarm", "08")]
+
+
+async def test_an_accepted_change_is_no_event(server: Server) -> None:
+    accepted = timeline(set(), {6})
+    accepted["windows"][6]["is_accepted"] = True
+    assert await run_timelines(server, timeline(set()), accepted) == []
+
+
 async def test_an_event_is_queued_once_whoever_finds_it(server: Server) -> None:
     study = await fill(server.desk)
     await create_alarm(server.desk, study, "https://example.org/hook")

@@ -279,6 +279,57 @@ async def test_a_timeline_finds_the_window_of_the_change(server: Server) -> None
     assert max(flows[:3]) < min(flows[3:])
 
 
+async def test_an_accepted_change_is_no_alarm_and_later_windows_are_compared_with_it(
+    server: Server,
+) -> None:
+    desk = server.desk
+    study = await fill(desk)
+    before = await solve(
+        server, await ask(desk, study, kind="timeline", n_clusters=3, reference="all-before")
+    )
+    assert [window["is_alarm"] for window in before["windows"]][3:] == [True] * 3
+    assert {window["reference"] for window in before["windows"][1:]} == {0}
+    url = f"/v1/studies/{study.hex()}/accepted-changes"
+    made = await desk.post(url, {"first_slot": SLOT + 3, "note": "a new filter"})
+    assert made.status_code == 201
+    assert (made.json()["start"], made.json()["note"]) == (
+        before["windows"][3]["start"],
+        "a new filter",
+    )
+    again = await desk.post(url, {"first_slot": SLOT + 3})
+    assert (again.status_code, again.json()) == (200, made.json())
+    assert (await desk.read(url))["items"] == [made.json()]
+    asked = await ask(desk, study, kind="timeline", n_clusters=3, reference="last-accepted")
+    assert asked["request"]["accepted_slots"] == [SLOT + 3]
+    windows = (await solve(server, asked))["windows"]
+    assert [window["is_alarm"] for window in windows] == [False] * 6
+    assert [window["is_accepted"] for window in windows] == [i == 3 for i in range(6)]
+    assert [window["reference"] for window in windows] == [None, 0, 0, 0, 3, 3]
+    # It was a change nevertheless.
+    assert windows[3]["p"] < windows[3]["level"]
+    gone = await desk.http.delete(f"{url}/{SLOT + 3}", headers=desk.operator)
+    assert gone.json() == made.json()
+    assert (await desk.read(url))["items"] == []
+    missing = await desk.http.delete(f"{url}/{SLOT + 3}", headers=desk.operator)
+    assert_problem(missing, "not-found", 404, "first_slot")
+    audit = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    written = {entry["action"] for entry in audit if entry["target"] == study.hex()}
+    assert {"change.accept", "change.reopen"} <= written
+
+
+@pytest.mark.parametrize("slot", [SLOT, SLOT + N_SLOTS, 1 << 52])
+async def test_only_a_window_with_others_before_it_is_a_change(desk: Desk, slot: int) -> None:
+    study = await fill(desk, n_devices=1)
+    url = f"/v1/studies/{study.hex()}/accepted-changes"
+    assert_problem(await desk.post(url, {"first_slot": slot}), "request-invalid", 422, "first_slot")
+
+
+async def test_windows_by_count_have_no_change_to_accept(desk: Desk) -> None:
+    study = await desk.publish(make_plan(window=WindowRule(kind="count", length=N_RECORDS)))
+    url = f"/v1/studies/{study.hex()}/accepted-changes"
+    assert_problem(await desk.post(url, {"first_slot": 3}), "request-invalid", 422, "kind")
+
+
 async def test_a_window_without_sketches_has_a_doubt_and_the_others_do_not_care(
     server: Server,
 ) -> None:

@@ -35,7 +35,7 @@ from shared.sharing.masks import read_masked
 from shared.sharing.seals import open_seal, seal_seed
 from shared.system import SystemSource
 from shared.wire import SketchMessage, decode_message, encode_message
-from tests.aggregator.databases import open_kind
+from tests.aggregator.databases import address_of, open_kind
 from tests.aggregator.fleet import Device, change_bytes
 from tests.aggregator.serving import Server, SteppedClock, open_server
 from tests.shared.sharing.samples import make_draft
@@ -47,17 +47,18 @@ STEP_S = 0.002
 
 @dataclass(kw_only=True)
 class HelperWorld:
-    """A helper on a SQLite file, at an address on this machine."""
+    """A helper on a SQLite file, or a Postgres database, at an address on this machine."""
 
     folder: Path
     clock: SteppedClock
     source: RandomSource = field(default_factory=SystemSource)
     url: str = ""
+    address: str = ""
 
     def __post_init__(self) -> None:
         self.keys = KeyFolder(self.folder / "keys")
         self.keys.make_identity()
-        self.database = open_database(str(self.folder / "helper.db"))
+        self.database = open_database(self.address or str(self.folder / "helper.db"))
         with write(self.database) as connection:
             row = {"key_hash": hash_key(KEY), "name": "leader", "created": 0.0}
             connection.execute(leader_keys.insert().values(**row))
@@ -118,6 +119,7 @@ class Pair:
     helper: HelperWorld
     plan: SketchPlan
     study: bytes = b""
+    devices: list[Device] = field(default_factory=list)
 
     @property
     def clock(self) -> SteppedClock:
@@ -259,14 +261,28 @@ def make_sum_draft(**changes: Any) -> SketchPlan:
 
 @asynccontextmanager
 async def open_pair(
-    folder: Path, *, kind: str = "sqlite", clock: SteppedClock | None = None, **changes: Any
+    folder: Path,
+    *,
+    kind: str = "sqlite",
+    clock: SteppedClock | None = None,
+    helpers_database: str = "",
+    **changes: Any,
 ) -> AsyncIterator[Pair]:
-    """Open a leader and a helper with one study; ``changes`` are choices of its plan."""
+    """Open a leader and a helper with one study; ``changes`` are choices of its plan.
+
+    Parameters
+    ----------
+    kind
+        Of the leader's database.
+    helpers_database
+        Name of a Postgres database for the helper; a SQLite file without.
+    """
     clock = clock or SteppedClock()
     clock.seconds = 1_000_000.0 + 60.0
     apart = folder / "helper"
     apart.mkdir()
-    helper = HelperWorld(folder=apart, clock=clock)
+    address = address_of(helpers_database).replace("+psycopg", "") if helpers_database else ""
+    helper = HelperWorld(folder=apart, clock=clock, address=address)
     plan = helper.accept(make_sum_draft(**changes))
     with helper.serving():
         settings = {"helper_url": helper.url, "helper_api_key": KEY}

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from shared.plan import compute_plan_digest
 from shared.wire.message import decode_message
 from tests.aggregator.batches.conftest import Pair, open_pair
 from tests.aggregator.fleet import assert_problem
@@ -180,3 +181,45 @@ async def exclude(pair: Pair, device_id: bytes) -> dict[str, int]:
     )
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
+
+
+async def test_metrics_count_batches_and_reports_and_name_none(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+    object.__setattr__(pair.server.settings, "helper_url", "http://127.0.0.1:9")
+    await pair.work()
+    pair.wait(99.0)
+
+    text_ = (await pair.server.desk.http.get("/metrics")).text
+
+    assert 'sfumato_batches{state="closing"} 1.0' in text_
+    assert 'sfumato_reports{verdict="waiting"} 3.0' in text_
+    assert "sfumato_helper_up 0.0" in text_
+    assert "sfumato_batch_oldest_seconds 100.0" in text_
+    assert (await pair.only()).batch_id.hex() not in text_
+    object.__setattr__(pair.server.settings, "helper_url", pair.helper.url)
+    await pair.work()
+    text_ = (await pair.server.desk.http.get("/metrics")).text
+    assert "sfumato_helper_up 1.0" in text_
+    assert 'sfumato_reports{verdict="opened"} 3.0' in text_
+
+
+async def test_a_batch_whose_plan_the_helper_retired_is_void_in_the_end(
+    sqlite_pair: Pair,
+) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.helper.plans.retire(compute_plan_digest(pair.plan), now=0.0)
+    pair.end_slot()
+    await pair.work()
+    batch = await pair.only()
+    assert batch.state == "closing"
+    assert batch.problem is not None
+    assert batch.problem["type"] == "/problems/plan-not-accepted"
+
+    pair.clock.seconds = batch.expires + 1
+    await pair.work()
+
+    assert await pair.states() == ["void"]
+    assert await pair.find_faults() == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from typing import Any
 
 import httpx
@@ -223,7 +225,7 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
             files.push([this.download, blobs.get(this.href)]);
           };
           for (const button of document.querySelectorAll(".downloads button")) button.click();
-          while (files.length < 4) await new Promise(requestAnimationFrame);
+          while (files.length < 5) await new Promise(requestAnimationFrame);
           const of = (name) => files.find(([file]) => file.endsWith(name))[1];
           const image = await createImageBitmap(of("png"));
           const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
@@ -231,7 +233,8 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
           const { data } = canvas.getImageData(0, 0, image.width, image.height);
           const pixels = new Uint32Array(data.buffer);
           return {
-            csv: await of("csv").text(), json: await of("json").text(), svg: await of("svg").text(),
+            html: await of("html").text(), csv: await of("csv").text(),
+            json: await of("json").text(), svg: await of("svg").text(),
             colours: new Set(pixels).size, width: image.width,
             drawn: document.querySelector(".result .plot svg").clientWidth,
           };
@@ -243,9 +246,50 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
     assert lines[0].startswith("start,end,n_records")
     assert json.loads(found["json"]) == result
     assert found["svg"].startswith("<svg")
+    check_report(found["html"], result, scene, changing)
     assert "class=" not in found["svg"]
     assert found["colours"] > 20
     assert found["width"] == 2 * found["drawn"]
+
+
+def check_report(html: str, result: dict[str, Any], scene: Scene, study: str) -> None:
+    """Check that a report stands by itself: answer, protection, origin, and nothing to run."""
+    content = html[html.index("<body") :]
+    assert "default-src 'none'" in html
+    assert not re.search("<(script|button|input|form|a|img|link)[ >]", html)
+    assert not re.search(r"\s(on\w+|style|href|src)=", content)
+    assert content.count("<svg") > 9
+    assert ARABIC in content
+    assert study in content
+    privacy = httpx.get(f"{scene.aggregator.url}/v1/studies/{study}/privacy").json()
+    assert privacy["statement"] in unescape(content)
+    assert all(digest in content for digest in result["snapshots"])
+    pre = content[content.index("<pre>") + 5 : content.index("</pre>")]
+    assert json.loads(unescape(pre)) == result
+
+
+def test_an_accepted_change_is_no_alarm_any_more(scene: Scene, changing: str) -> None:
+    ask(scene, changing, "time")
+    page = scene.page
+    before = read_analysis(scene)["windows"]
+    assert before[CHANGED]["is_alarm"]
+    page.tab_to("[aria-label^='Accept the change of']")
+    page.press("Enter")
+    page.wait_for(".pill.accepted")
+    try:
+        with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+            (accepted,) = client.accepted_changes(changing)
+        assert accepted.first_slot == before[CHANGED]["first_slot"]
+        page.evaluate("document.querySelector('form button.main').click()")
+        page.wait_for(".window.accepted")
+        assert page.evaluate("document.querySelectorAll('.window.alarm').length") == 0
+        assert "No alarm in 7 windows" in page.text(".verdict")
+    finally:
+        page.evaluate("document.querySelector('[aria-label^=\"Accept no longer\"]')?.click()")
+        page.wait_for("[aria-label^='Accept the change of']")
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        assert list(client.accepted_changes(changing)) == []
+    assert not page.complaints
 
 
 def test_a_formula_in_a_name_is_saved_as_text(scene: Scene) -> None:
@@ -352,19 +396,64 @@ def test_an_operator_closes_a_study_and_opens_it_again(scene: Scene) -> None:
 def test_an_operator_creates_a_study_from_a_pasted_plan(scene: Scene) -> None:
     scene.enter()
     page = scene.page
-    page.evaluate("document.querySelector('details.plain').open = true")
+    page.evaluate("document.querySelector('textarea').closest('details').open = true")
     fill = "(text => { document.querySelector('textarea').value = text; })"
-    page.evaluate("document.querySelector('details input[type=text]').value = 'pasted'")
+    page.evaluate("document.querySelector('textarea').form.querySelector('input').value = 'pasted'")
     page.evaluate(f"{fill}('not JSON')")
-    page.evaluate("document.querySelector('details button.main').click()")
+    create = "document.querySelector('textarea').form.querySelector('button.main').click()"
+    page.evaluate(create)
     page.wait_for(".problem", problem=True)
     assert "must be JSON" in page.text(".problem")
     document = json.dumps(plan_to_json(make_plan(most_sketches=1234)))
     page.evaluate(f"{fill}({json.dumps(document)})")
-    page.evaluate("document.querySelector('details button.main').click()")
+    page.evaluate(create)
     page.wait_for("details .verdict.good a", problem=True)
     page.evaluate("document.querySelector('details .verdict.good a').click()")
     page.wait("document.querySelector('h1').textContent === 'pasted'")
+
+
+def describe_flow(scene: Scene) -> None:
+    """Type a column into the planner, by keyboard alone."""
+    scene.enter()
+    page = scene.page
+    page.evaluate("document.querySelector('.planner').open = true")
+    page.evaluate("document.querySelector('.planner input').focus()")
+    for text in ("flow", "l/s", "0", "50"):
+        page.type(text)
+        page.press("Tab")
+
+
+def test_a_study_is_planned_on_the_page_and_created_from_its_plan(scene: Scene) -> None:
+    describe_flow(scene)
+    page = scene.page
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict.good")
+    assert "between 1.0" in page.text(".planner .headline")
+    assert "epsilon = 1 " in page.text(".planner blockquote")
+    page.evaluate("document.querySelector('.planner .result button.main').click()")
+    page.type("planned")
+    page.evaluate("document.querySelector('textarea').form.requestSubmit()")
+    page.wait_for("details .verdict.good a")
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        (dimension,) = client.plan("planned").dimensions
+    found = (dimension.name, dimension.unit, dimension.lower, dimension.upper)
+    assert found == ("flow", "l/s", 0.0, 50.0)
+    assert not page.complaints
+
+
+def test_a_hopeless_study_is_called_so_on_the_page_with_what_would_help(scene: Scene) -> None:
+    describe_flow(scene)
+    page = scene.page
+    for name in ("Devices", "Records"):
+        page.evaluate(
+            "[...document.querySelectorAll('.planner label')]"
+            f".find(e => e.innerText.startsWith('{name}')).querySelector('input').value = 10"
+        )
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict.bad")
+    assert "Do not run this" in page.text(".planner .headline")
+    assert "devices instead of 10" in page.text(".planner .result")
+    assert page.evaluate("document.querySelector('.planner .result button.main')") is None
 
 
 def test_an_analyst_is_offered_no_action_of_an_operator(scene: Scene, changing: str) -> None:

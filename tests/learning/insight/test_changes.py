@@ -8,7 +8,10 @@ import pytest
 
 from learning.insight.changes import (
     compute_levels,
+    find_begins,
     find_change_points,
+    join_stretches,
+    measure_usual_change,
     review,
     spend_levels,
     watch,
@@ -37,16 +40,21 @@ def draw_year(fleet: Fleet, change_at: int = N_WINDOWS, n_sketches: int = 1) -> 
 
 def test_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
     rng, fleet = np.random.default_rng(1), Fleet(make_plan(), 1)
-    p_values, scans = [], []
+    p_values, accepted, scans = [], [], []
     for _ in range(25):
         timeline = draw_year(fleet)
         levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
         p_values.append([reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)])
+        readings = watch(timeline, levels, rng=rng, references=[4, 8], n_years=499)
+        accepted.append([reading.p for reading in readings])
         scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=499)))
     # Seeded. 275 tests at 5 %: a standard error of 1.3 %; at 20 %, of 2.4 %; 25 scans, 8 %.
     assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
     assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
     assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
+    # Accepted changes leave the number of false alarms as it is.
+    assert np.mean(np.array(accepted) < 0.05) == pytest.approx(0.05, abs=0.04)
+    assert np.mean(np.array(accepted) < 0.2) == pytest.approx(0.2, abs=0.07)
     # Prefixes are independent where nothing changes.
     logs = np.log(p_values)
     neighbours = np.corrcoef(logs[:, :-1].ravel(), logs[:, 1:].ravel())[0, 1]
@@ -76,6 +84,48 @@ def test_two_changes_are_found_by_searching_again() -> None:
     timeline = follow(make_model(plan), selections)
     found = find_change_points(timeline, rng=np.random.default_rng(1))
     assert [point.place for point in found] == [4, 9]
+
+
+def test_a_window_after_an_accepted_change_is_compared_with_those_since() -> None:
+    assert find_begins(6, []) == [0, 0, 0, 0, 0]
+    # The window of the change itself is compared with those before: the change is seen once.
+    assert find_begins(6, [3]) == [0, 0, 0, 3, 3]
+    assert find_begins(6, [3, 4, 9]) == [0, 0, 0, 3, 4]
+    plan = make_plan(40, epsilon=Fraction(5))
+    timeline = draw_year(Fleet(plan, 1), change_at=7)
+    levels = compute_levels(N_WINDOWS - 1, windows_per_year=52)
+    readings = watch(timeline, levels, rng=np.random.default_rng(1), references=[7])
+    assert [each.window for each in readings if each.is_alarm] == ["week 7"]
+    unaccepted = watch(timeline, levels, rng=np.random.default_rng(1))
+    assert [each.window for each in unaccepted if each.is_alarm][:3] == [
+        "week 7",
+        "week 8",
+        "week 9",
+    ]
+
+
+def test_where_windows_always_change_only_larger_changes_last() -> None:
+    plan = make_plan(40, epsilon=Fraction(5))
+    fleet = Fleet(plan, 1)
+    steady = draw_year(fleet, change_at=7)
+    assert measure_usual_change(steady) < 0.1
+    # Two places to and fro, and far away from the ninth window on.
+    moved = [replace(MIXTURE, means=MIXTURE.means + far) for far in (0.0, 0.5, 2.0, 2.5)]
+    turning = follow(
+        make_model(plan),
+        [
+            fleet.draw(1000, mixture=moved[t % 2 + 2 * (t >= 9)], name=f"week {t}")
+            for t in range(N_WINDOWS)
+        ],
+    )
+    usual = measure_usual_change(turning)
+    assert usual > 0.3
+    points = find_change_points(turning, rng=np.random.default_rng(1))
+    assert len(points) > 1
+    (kept,) = join_stretches(turning, points, smallest_shift=usual)
+    assert kept.place == 9
+    assert kept.size > usual
+    assert measure_usual_change(turning.cut(0, 8)) == 0.0, "a few windows say little"
 
 
 def test_many_sketches_have_gaussian_noise() -> None:

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
+from shared.privacy.mechanisms.cube import DiscreteCube
 from shared.privacy.mechanisms.gaussian import draw_gaussian
 from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.mechanisms.laplace import draw_laplace
@@ -73,6 +74,16 @@ EXTREMES: dict[str, Draw] = {
     "knorm 1": lambda source: DiscreteKNorm(
         n_frequencies=1, norm_sensitivity=3, rate=UNIT, neighbouring="replace-one"
     ).draw_noise(source),
+    "cube 1": lambda source: (
+        DiscreteCube(n_coordinates=3, norm_sensitivity=3, rate=UNIT, neighbouring="replace-one")
+        .draw_noise(source, 3)
+        .ravel()
+    ),
+    "cube 2^40": lambda source: (
+        DiscreteCube(n_coordinates=3, norm_sensitivity=3, rate=1 << 12, neighbouring="replace-one")
+        .draw_noise(source, 3)
+        .ravel()
+    ),
 }
 
 

@@ -1,11 +1,12 @@
-// Files from what is shown: JSON, CSV, SVG and PNG. Nothing is sent anywhere.
+// Files from what is shown: JSON, CSV, SVG, PNG and HTML. Nothing is sent anywhere.
 
 import { h } from "./dom.js";
+import { makeReport } from "./report.js";
 
 const PAINTED = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "paint-order"];
 const ZOOM = 2;
 
-function save(name, blob) {
+export function save(name, blob) {
   const address = URL.createObjectURL(blob);
   h("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
@@ -130,6 +131,14 @@ export function toPng(picture) {
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
+/** Save what a card shows as a page of its own. */
+async function saveReport(name, button, data) {
+  const [, study] = /^#studies\/([0-9a-f]{64})/.exec(location.hash) ?? [];
+  const title = button.closest("section.card").querySelector("h2").textContent;
+  const text = await makeReport({ title, study, shown: button.closest(".result"), data });
+  save(`${name}.html`, new Blob([text], { type: "text/html" }));
+}
+
 /** Buttons that save what is shown; `rows` and `data` are functions, `pictures` is where to look for the first picture. */
 export function downloadButtons(name, { data, rows, pictures }) {
   const button = (text, onclick) => h("button", { type: "button", class: "small", onclick }, text);
@@ -140,6 +149,7 @@ export function downloadButtons(name, { data, rows, pictures }) {
     h("span", { class: "note" }, "Download"),
     rows && button("CSV", () => save(`${name}.csv`, new Blob([toCsv(rows())], { type: "text/csv" }))),
     data && button("JSON", () => save(`${name}.json`, new Blob([JSON.stringify(data(), null, 2)], { type: "application/json" }))),
+    data && button("Report", ({ target }) => saveReport(name, target, data())),
     pictures && button("SVG", () => save(`${name}.svg`, new Blob([standAlone(drawn())], { type: "image/svg+xml" }))),
     pictures && button("PNG", async () => save(`${name}.png`, await toPng(drawn()))),
   );

@@ -1,6 +1,7 @@
 // The clusters over time: a strip of what stands out, and small multiples of every quantity.
 
-import { h, picture, s, table } from "../base/dom.js";
+import { Problem, request } from "../base/api.js";
+import { announce, h, picture, problemBox, s, table } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
 import { chance, count, fixed, share, utc, whole, withUnit } from "../base/words.js";
 import { band, bottomAxis, dot, errorBar, frame, leftAxis, legend, line, reach, scale, timeTicks } from "../chart/chart.js";
@@ -16,6 +17,12 @@ const SMALL = 92;
 const FOOT = 22;
 const DOTS = 60;
 const MOST_CHIPS = 5;
+const MOST_STRETCHES = 4;
+const REFERENCES = {
+  "last-change": "last change",
+  "last-accepted": "last accepted",
+  "all-before": "all before",
+};
 
 const startOf = ({ start }) => Date.parse(start);
 const endOf = ({ end }) => Date.parse(end);
@@ -29,15 +36,22 @@ const period = (window) => `${day(window.start)} to ${day(window.end)}`;
 
 function stateOf(window) {
   if (window.p === null) return "hopeless";
+  if (window.is_accepted) return "accepted";
   return window.is_alarm ? "alarm" : "quiet";
 }
 
-const SPOKEN = { alarm: "alarm", quiet: "no alarm", hopeless: "not compared" };
+const SPOKEN = { alarm: "alarm", quiet: "no alarm", accepted: "accepted change", hopeless: "not compared" };
 
 function describeWindow(window) {
   const seen = window.p === null ? SPOKEN[stateOf(window)] : `size ${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}, chance ${chance(window.p)}: ${SPOKEN[stateOf(window)]}`;
   if (window.doubt) return `${period(window)}: ${window.doubt}`;
   return `${period(window)}: ${whole(window.n_records)} records, ${seen}`;
+}
+
+/** The windows that a window is compared with, as a period; null for the first. */
+function referenceOf(windows, i) {
+  const first = windows[i].reference;
+  return windows[i].p === null || first === null || first === undefined ? null : `${day(windows[first].start)} to ${day(windows[i - 1].end)}`;
 }
 
 /** Lines at change points, numbered; numbers that would touch go to a second row. */
@@ -58,19 +72,19 @@ function drawChanges(changes, windows, x, top, bottom, hasNumbers) {
   });
 }
 
-function drawStrip({ windows, change_points: changes }, width, marks) {
+function drawStrip({ windows, change_points: changes, smallest_shift: limit }, width, marks) {
   const x = scale(span(windows), [LEFT, width - RIGHT]);
   const top = 40;
-  const y = scale([0, reach(windows.map(({ size, size_error: e }) => (size ?? 0) + (e ?? 0)), { keep: [0] })[1]], [top + STRIP, top]);
+  const y = scale([0, reach(windows.map(({ size, size_error: e }) => (size ?? 0) + (e ?? 0)), { keep: [0, limit] })[1]], [top + STRIP, top]);
   const lane = top + STRIP + 8;
   const gap = Math.min(2, (x.range[1] - x.range[0]) / windows.length / 5);
-  const bars = windows.map((window) => {
+  const bars = windows.map((window, i) => {
     const [from, to] = [x(startOf(window)), x(endOf(window))];
     const state = stateOf(window);
     return s(
       "g",
       { class: `window ${state}` },
-      s("title", {}, describeWindow(window)),
+      s("title", {}, describeWindow(window), referenceOf(windows, i) === null ? "" : `. Compared with ${referenceOf(windows, i)}`),
       window.size !== null && s("rect", { class: "value", x: from + gap / 2, y: y(window.size), width: Math.max(1, to - from - gap), height: Math.max(1, y(0) - y(window.size)) }),
       window.size !== null && window.size_error && errorBar([(from + to) / 2, y(Math.max(0, window.size - window.size_error))], [(from + to) / 2, y(window.size + window.size_error)]),
       s("rect", { class: "lamp", x: from + gap / 2, y: lane, width: Math.max(1, to - from - gap), height: LANE, "fill-opacity": window.p === null ? 0 : window.is_alarm ? 1 : 0.15 + 0.45 * Math.min(1, -Math.log10(Math.max(window.p, 1e-4)) / 4) }),
@@ -89,6 +103,7 @@ function drawStrip({ windows, change_points: changes }, width, marks) {
     s("text", { class: "tick", x: 0, y: lane + 12 }, "chance"),
     chosen,
     bars,
+    s("line", { class: "limit", x1: x.range[0], x2: x.range[1], y1: y(limit), y2: y(limit) }),
     drawChanges(changes, windows, x, top, lane + LANE, true),
     bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), lane + LANE),
   );
@@ -194,7 +209,33 @@ function showChips(changes) {
   );
 }
 
-function showChanges({ change_points: changes, windows }) {
+/** A button that accepts a change, and what becomes of it. */
+function offerAccepting(change, window, study, signal) {
+  const place = h("span", { class: "accepting" });
+  const path = `/v1/studies/${study.study_id}/accepted-changes`;
+  async function send(run) {
+    try {
+      await run();
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(problemBox(error));
+    }
+  }
+  function offer(isAccepted) {
+    const act = isAccepted
+      ? () => request(`${path}/${window.first_slot}`, { method: "DELETE", signal }).then(() => offer(false))
+      : () => request(path, { method: "POST", body: { first_slot: window.first_slot }, signal }).then(() => offer(true));
+    const button = h("button", { type: "button", class: "small", onclick: () => send(act), "aria-label": `${isAccepted ? "Accept no longer" : "Accept"} the change of ${day(change.start)}` }, isAccepted ? "Accept no longer" : "Accept");
+    const isKnown = isAccepted === window.is_accepted;
+    place.replaceChildren(...[isAccepted && h("span", { class: "pill accepted" }, "accepted"), " ", button, !isKnown && h("span", { class: "note" }, " Look over time again to see what follows.")].filter(Boolean));
+    if (!isKnown) announce(isAccepted ? "accepted" : "no longer accepted");
+  }
+  offer(window.is_accepted);
+  return place;
+}
+
+function showChanges({ change_points: changes, windows }, study, signal) {
   if (!changes.length) return h("p", { class: "empty" }, windows.length < 2 ? "One window has nothing before it to compare with." : "No lasting change stands out.");
   return h(
     "ol",
@@ -204,7 +245,8 @@ function showChanges({ change_points: changes, windows }) {
         "li",
         {},
         h("strong", {}, day(change.start)),
-        h("span", { class: "note" }, ` size ${fixed(change.size, 2)}${change.size_error ? ` ± ${fixed(change.size_error, 2)}` : ""}, chance ${chance(change.p)}`),
+        h("span", { class: "note" }, ` size ${fixed(change.size, 2)}${change.size_error ? ` ± ${fixed(change.size_error, 2)}` : ""}, chance ${chance(change.p)} `),
+        offerAccepting(change, windows[change.window], study, signal),
         showChips(change.changes ?? []),
       ),
     ),
@@ -216,13 +258,37 @@ function summarise({ windows, change_points: changes }) {
   const compared = windows.filter((each) => each.p !== null);
   const alarms = compared.filter((each) => each.is_alarm).length;
   if (!compared.length) return windows.length < 2 ? "There is one window, and nothing before it to compare with." : "No window can be compared with those before it.";
-  const first = alarms ? `${whole(alarms)} of ${count(compared.length, "window")} ${alarms === 1 ? "differs" : "differ"} from all before` : `None of ${count(compared.length, "window")} differs from those before`;
+  const first = alarms ? `${whole(alarms)} of ${count(compared.length, "window")} ${alarms === 1 ? "is an alarm" : "are alarms"}` : `No alarm in ${count(compared.length, "window")}`;
   return `${first}; ${changes.length ? count(changes.length, "lasting change") : "no lasting change"}.`;
 }
 
-/** The sentences of the answer, without those that the list of changes has. */
+/** When the alarms are, stretch by stretch, and the surest change in each. */
+function listAlarms({ windows, change_points: changes }) {
+  const stretches = [];
+  windows.forEach((window, i) => {
+    if (!window.is_alarm) return;
+    if (i && windows[i - 1].is_alarm) stretches.at(-1)[1] = i;
+    else stretches.push([i, i]);
+  });
+  const told = stretches.slice(0, MOST_STRETCHES).map(([first, last]) => {
+    const named = changes.filter((change) => change.window >= first && change.window <= last).flatMap((change) => change.changes.filter((each) => each.is_named));
+    const surest = named.sort((a, b) => Math.abs(b.z) - Math.abs(a.z))[0];
+    const why = surest ? `, above all cluster ${surest.cluster + 1}: ${quantityOf(surest)} ${surest.estimate > 0 ? "▲" : "▼"} ${describeEstimate(surest)}` : "";
+    return `Alarm from ${day(windows[first].start)} to ${day(windows[last].end)}${why}.`;
+  });
+  return stretches.length > MOST_STRETCHES ? [...told, `And ${count(stretches.length - MOST_STRETCHES, "more alarm")}.`] : told;
+}
+
+/** From which size on a difference counts, and why. */
+function describeLimit({ smallest_shift: limit, usual }, asked) {
+  if (asked.smallest_shift !== null && asked.smallest_shift !== undefined) return null;
+  if (!(usual > limit * 0.999)) return null;
+  return `Here one window usually differs from the next by ${fixed(usual, 2)} scales, so only larger differences count.`;
+}
+
+/** The sentences of the answer, without those that the page says otherwise. */
 function remainingWords({ words, change_points: changes }) {
-  return words.filter((text) => !changes.some((change) => text.includes(change.words)));
+  return words.filter((text) => !changes.some((change) => text.includes(change.words)) && !text.startsWith("unlike the windows"));
 }
 
 /** The clusters once, as the key of the colours. */
@@ -231,19 +297,20 @@ function showKey({ clusters, dimensions }) {
 }
 
 function listWindows({ windows }) {
-  return windows.map((window) => [
+  return windows.map((window, i) => [
     period(window),
     whole(window.n_sketches),
     whole(window.n_records),
     window.snr === null ? "–" : fixed(window.snr, 1),
     window.size === null ? "–" : `${fixed(window.size, 2)}${window.size_error ? ` ± ${fixed(window.size_error, 2)}` : ""}`,
     window.p === null ? "–" : chance(window.p),
+    referenceOf(windows, i) ?? "–",
     window.doubt ?? SPOKEN[stateOf(window)],
   ]);
 }
 
 function csvOf({ windows, clusters, dimensions }) {
-  const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm"];
+  const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm", "is_accepted", "reference"];
   const of = clusters.flatMap((_, k) => [`cluster_${k + 1}_share`, `cluster_${k + 1}_share_error`, ...dimensions.flatMap(({ name }) => [`cluster_${k + 1}_${name}`, `cluster_${k + 1}_${name}_error`])]);
   const rows = windows.map((w) => [
     ...heads.map((name) => w[name]),
@@ -325,7 +392,7 @@ function makeBrush(result, study, asked, redraw) {
   return { node, marks, update, follow };
 }
 
-function show(study) {
+function show(study, signal) {
   return ({ result, request: asked }) => {
     const { windows } = result;
     const alarms = windows.filter((each) => each.is_alarm).length;
@@ -341,22 +408,24 @@ function show(study) {
       h(
         "div",
         { class: "strip" },
-        showWords({ words: [summarise(result), ...remainingWords(result)] }, alarms || result.change_points.length ? "bad" : "good"),
+        showWords({ words: [summarise(result), ...listAlarms(result), describeLimit(result, asked), ...remainingWords(result)].filter(Boolean) }, alarms ? "bad" : "good"),
         figures,
         legend([
           ["alarm", "alarm"],
-          ["quiet", "no alarm; the height is the size of the difference"],
-          ["hopeless", "too noisy or nothing before it"],
+          ["quiet", "no alarm"],
+          ...(windows.some((each) => each.is_accepted) ? [["accepted", "accepted change"]] : []),
+          ["hopeless", "too noisy, or nothing before it"],
           ["change", "lasting change"],
+          ["limit", "smallest size that counts"],
         ]),
       ),
-      h("p", { class: "note" }, "The size says by how much every record would have to shift, in units of the plan's scales, to look like this. The table at the end has the figures of each window."),
-      h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result)),
+      h("p", { class: "note" }, "The height is the size of the difference from the windows since the last change: by how many of the plan's scales every record would have to shift to look like this. Hold the pointer over a bar, or open the table at the end, for the figures."),
+      h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result, study, signal), result.change_points.length > 0 && h("p", { class: "note how-to" }, "Accept a change that is known, such as a season or a new filter: it is no alarm any more, and later windows are compared with what came with it, for everybody and in scheduled timelines.")),
       windows.length > 1 && brush.node,
       h("h3", {}, "The clusters, window by window"),
       h("p", { class: "note" }, "Bands are one standard error. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows where noise forbids an estimate are left out."),
       showMultiples(result),
-      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", ""], listWindows(result), { numeric, stacks: true })),
+      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", "Compared with", ""], listWindows(result), { numeric, stacks: true })),
       downloadButtons("over-time", { data: () => result, rows: () => csvOf(result), pictures: figures }),
     ];
   };
@@ -370,6 +439,8 @@ export function timelinePanel(context) {
   }
   const controls = makeSelectionControls(plan);
   const k = clustersInput(plan, query);
+  const against = h("select", {}, Object.entries(REFERENCES).map(([value, text]) => h("option", { value }, text)));
+  const limit = h("input", { type: "number", min: "0", step: "any", placeholder: "automatic", inputmode: "decimal" });
   const step = h("input", { type: "number", min: "1", step: "1", value: "1", required: true, inputmode: "numeric" });
   const alarms = h("input", { type: "number", min: "0.01", step: "any", value: "1", required: true, inputmode: "decimal" });
   const { node } = analysisPanel({
@@ -378,20 +449,22 @@ export function timelinePanel(context) {
     section: "time",
     title: "Over time",
     verb: "Look over time",
-    lead: "Every window is compared with all windows before it, on one set of clusters. An alarm is a difference that noise rarely makes; you choose how rarely.",
+    lead: "Every window is compared with those since the last change, on one set of clusters. An alarm is a difference that noise rarely makes, and that is large enough to matter.",
     fields: h(
       "div",
       { class: "fields" },
       field("Clusters k", k),
       field("Plan's windows in one", step),
       field("False alarms a year", alarms),
+      field("Compared since", against),
+      field("Smallest size (scales)", limit),
       layOutSelection(controls),
     ),
     readForm: () => {
       const { labels, first_slot = null, last_slot = null } = readSelection(controls, plan);
-      return { labels, first_slot, last_slot, n_clusters: Number(k.value), slots_per_window: Number(step.value), false_alarms_per_year: Number(alarms.value) };
+      return { labels, first_slot, last_slot, n_clusters: Number(k.value), slots_per_window: Number(step.value), false_alarms_per_year: Number(alarms.value), reference: against.value, smallest_shift: limit.value === "" ? null : Number(limit.value) };
     },
-    show: show(study),
+    show: show(study, context.signal),
   });
   return [node];
 }

@@ -19,7 +19,7 @@ function readPlan(text) {
   return plan.plan ?? plan;
 }
 
-/** A folded form; a study that was created is opened. */
+/** A folded form, and a function that fills a plan in. */
 export function createPanel(signal) {
   const name = h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" });
   const plan = h("textarea", { rows: "8", required: true, spellcheck: "false", autocomplete: "off" });
@@ -59,23 +59,26 @@ export function createPanel(signal) {
     }
   }
 
-  return h(
-    "section",
-    { class: "card" },
+  const folded = h(
+    "details",
+    { class: "plain" },
+    h("summary", {}, h("h2", {}, "Create a study")),
+    h("p", { class: "note" }, "A plan is public and never changes: it fixes what devices compute and how much noise they add. “Plan a study” finds a good one, and so does “sfumato plan advise”."),
     h(
-      "details",
-      { class: "plain" },
-      h("summary", {}, h("h2", {}, "Create a study")),
-      h("p", { class: "note" }, "A plan is public and never changes: it fixes what devices compute and how much noise they add. Find a good one with “sfumato plan advise”."),
-      h(
-        "form",
-        { onsubmit: create },
-        h("div", { class: "fields" }, field("Name", name), field("Plan from a file", file, "JSON")),
-        h("label", { class: "area" }, h("span", {}, "Plan (JSON)"), plan),
-        h("label", { class: "check" }, same, h("span", {}, "Create it even if another study has this plan; a device in both spends its budget twice")),
-        h("div", { class: "buttons" }, start),
-      ),
-      place,
+      "form",
+      { onsubmit: create },
+      h("div", { class: "fields" }, field("Name", name), field("Plan from a file", file, "JSON")),
+      h("label", { class: "area" }, h("span", {}, "Plan (JSON)"), plan),
+      h("label", { class: "check" }, same, h("span", {}, "Create it even if another study has this plan; a device in both spends its budget twice")),
+      h("div", { class: "buttons" }, start),
     ),
+    place,
   );
+  function fill(document) {
+    plan.value = JSON.stringify(document, null, 2);
+    folded.open = true;
+    name.focus();
+    folded.scrollIntoView({ block: "center" });
+  }
+  return { node: h("section", { class: "card" }, folded), fill };
 }

@@ -4,6 +4,7 @@ import { h, named, table } from "../base/dom.js";
 import { listing } from "../base/listing.js";
 import { ago, stateOf, utc, whole } from "../base/words.js";
 import { createPanel } from "./create.js";
+import { planPanel } from "./plan.js";
 
 /** The age of a time, with the time itself as a tooltip. */
 export function when(text, never = "never") {
@@ -39,9 +40,11 @@ function render(studies) {
 
 export async function showStudies(scope, signal) {
   const textOf = (study) => `${study.name} ${study.study_id}`;
+  const create = scope === "operator" ? createPanel(signal) : null;
   return [
     h("h1", { tabindex: "-1" }, "Studies"),
     h("section", { class: "card" }, await listing("/v1/studies", { render, textOf, noun: "study", signal })),
-    scope === "operator" && createPanel(signal),
+    planPanel(signal, create?.fill),
+    create?.node,
   ].filter(Boolean);
 }

@@ -1,0 +1,69 @@
+"""The table of centroids that commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+Floats = NDArray[np.float64]
+
+MOST_ACROSS = 6
+"""Axes above which centroids are columns of a table, not rows."""
+BAR = 1.645
+"""Standard errors on each side of a 90 % bar."""
+
+
+def tabulate_centroids(
+    names: Sequence[str],
+    units: Sequence[str],
+    weights: Floats,
+    centroids: Floats,
+    *,
+    resolved: NDArray[np.bool] | None = None,
+    errors: Floats | None = None,
+    weight_errors: Floats | None = None,
+) -> Table:
+    """Tabulate a centroid a row, or a column where axes are many; numbers are never cut short.
+
+    Parameters
+    ----------
+    names, units
+        Of the d axes.
+    weights, centroids
+        Shapes ``(k,)`` and ``(k, d)``.
+    resolved
+        Shape ``(k,)``: False where a centroid is shown dim.
+    errors, weight_errors
+        Standard errors of both; None without bars.
+    """
+    axes = [f"{name} ({unit})" for name, unit in zip(names, units, strict=True)]
+    shares = [
+        f"{weight:.1%}"
+        + ("" if weight_errors is None else f" ± {BAR * float(weight_errors[i]):.1%}")
+        for i, weight in enumerate(weights)
+    ]
+    styles = [None if resolved is None or resolved[i] else "dim" for i in range(len(weights))]
+    cells = [
+        [
+            f"{value:.4g}" + ("" if errors is None else f" ± {BAR * float(errors[i, j]):.2g}")
+            for j, value in enumerate(centroid)
+        ]
+        for i, centroid in enumerate(centroids)
+    ]
+    table = Table()
+    table.add_column("weight", overflow="fold")
+    if len(axes) <= MOST_ACROSS:
+        for axis in axes:
+            table.add_column(Text(axis), justify="right", overflow="fold")
+        for share, row, style in zip(shares, cells, styles, strict=True):
+            table.add_row(share, *row, style=style)
+        return table
+    for share, style in zip(shares, styles, strict=True):
+        table.add_column(share, justify="right", overflow="fold", style=style or "")
+    for i, axis in enumerate(axes):
+        table.add_row(Text(axis), *(row[i] for row in cells))
+    return table

@@ -1,0 +1,414 @@
+"""Estimators of the literature's central methods of private clustering: what they share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+
+from analyst.estimators.columns import Bounds, read_box, read_scales
+from analyst.estimators.contract import PrivateEstimator, absent, describe_level
+from analyst.estimators.reading import (
+    find_names,
+    list_names,
+    read_rng,
+    read_rows,
+    read_seed,
+    read_whole,
+)
+from analyst.estimators.turns import Turn, join_events
+from learning.clustering.methods.contract import (
+    MOST_RECORDS,
+    Curator,
+    Method,
+    QuantisedRecords,
+    Round,
+    Task,
+)
+from learning.clustering.methods.release import ClusterRelease, describe_design
+from learning.decoding.kmeans import assign
+from shared.cbor import encode_deterministic
+from shared.core.quantise import Quantiser
+from shared.errors import ConfigError, TableError
+from shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
+from shared.system import SystemSource
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Floats = NDArray[np.float64]
+
+_MOST_CLUSTERS = 10_000
+_MISSING = -1
+_SHOWN_COLUMNS = 7
+_SEED_BYTES = 32
+_WORD = 8
+
+
+class _NotOfRecords:
+    """Methods of scikit-learn's base classes that would show the records."""
+
+    fit_predict = absent()
+    fit_transform = absent()
+
+
+class ClusteringEstimator(
+    _NotOfRecords,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    PrivateEstimator,
+):
+    """An estimator that plans its rounds, asks them of the records, and keeps the answers alone.
+
+    A subclass stores its parameters and makes a method of them in ``_make_method``.
+    """
+
+    n_clusters: int
+    bounds: Bounds
+    scale: Any
+    max_records: int | None
+    public_seed: Any
+    random_state: object
+
+    release_: ClusterRelease  # type: ignore[assignment]  # of several rounds
+    cluster_centers_: Floats
+    weights_: Floats
+
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "labels_": "labels of the records would not be private; call predict for others",
+            "inertia_": "a cost of the records would be another release",
+            "n_iter_": "the rounds are known before the records: see events_",
+            "score": "a score of the records would be another release",
+            "fit_predict": "labels of the records would not be private; call predict for others",
+            "fit_transform": "the transformed records would not be private",
+            "feature_names_in_": "the records had no names of columns",
+        }
+    )
+
+    def _make_method(self, lower: Floats, upper: Floats) -> Method:
+        raise NotImplementedError
+
+    # ---- fitting ----
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Ask the planned questions about some records, with noise, and compute centroids.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing or infinite value is counted
+            apart, and moves no centroid.
+        y
+            Ignored.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError, PlanError
+            A parameter or the shape of ``X`` is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+
+        Guarantees
+        ----------
+        ``guarantee_``, for everything that this estimator then shows.
+        """
+        del y
+        self._require_first()
+        rows = read_rows(X)
+        found = find_names(X)
+        names = list_names(found, rows.shape[1])
+        if self.relation == "replace-one" and not len(rows):
+            raise TableError(
+                f"has no record: 0 sample(s) (shape={rows.shape}) while a minimum of 1 is "
+                "required.",
+                field="X",
+                fix="pass at least one",
+            )
+        plan = self._plan(len(rows), names)
+        read_rng(self.random_state)
+        quantiser = Quantiser.from_bounds(plan.lower, plan.upper)
+        records = QuantisedRecords.of(rows, quantiser)
+        events = plan.list_events(self._name_fit())
+
+        def release() -> ClusterRelease:
+            # The seed is fresh unless it is stated: a fit that was cut off was seen by nobody.
+            stated = plan.task.seed or secrets.token_bytes(_SEED_BYTES)
+            task = replace(plan.task, seed=stated)
+            curator = Curator(rounds=plan.rounds, relation=task.relation, source=SystemSource())
+            plan.method.release(records, task, curator)
+            return ClusterRelease(
+                method=plan.method,
+                task=task,
+                lower=plan.lower,
+                upper=plan.upper,
+                names=plan.names,
+                answers=tuple(curator.answers),
+            )
+
+        with self._take_turn(plan.design) as turn:
+            turn.keep(b"")
+            self.release_ = self._draw_rounds(turn, events, release)
+            self.guarantee_ = _compose(self.events_, task=plan.task)
+            self.n_features_in_ = rows.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            if found is not None:
+                self.feature_names_in_ = found
+            self._answer(plan.task.n_clusters)
+        return self
+
+    def plan_events(
+        self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a fit of so many records and columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where parameters name them.
+        """
+        known = list(names or list_names(None, n_features))
+        return self._plan(n_records, known).list_events(self._name_fit())
+
+    def decode(self, n_clusters: int | None = None) -> Self:
+        """Compute clusters anew from the release, also for another k: this spends nothing.
+
+        Parameters
+        ----------
+        n_clusters
+            Another number of clusters; None for the parameter.
+
+        Raises
+        ------
+        ConfigError
+            The release does not tell of so many clusters.
+        """
+        self._require_fitted()
+        k = self._read_count() if n_clusters is None else n_clusters
+        self._answer(read_whole(k, "n_clusters", most=_MOST_CLUSTERS, fix="use a smaller number"))
+        self.n_clusters = k
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+        """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.
+
+        The centroids are public, but what is computed here from private records is as private as
+        they are.
+
+        Raises
+        ------
+        TableError
+            The columns are not those of the fit.
+        """
+        rows = self._read_points(X)
+        labels = np.full(len(rows), _MISSING, dtype=np.intp)
+        whole = np.isfinite(rows).all(axis=1)
+        if whole.any():
+            labels[whole], _ = assign(rows[whole], self.cluster_centers_ / self.metric_)
+        return labels
+
+    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+        """Return distances of records to all centroids: shape ``(n, k)``, in units of ``metric_``.
+
+        Raises
+        ------
+        TableError
+            The columns are not those of the fit.
+        """
+        rows = self._read_points(X)
+        distances = np.empty((len(rows), len(self.cluster_centers_)))
+        for i, centroid in enumerate(self.cluster_centers_ / self.metric_):
+            distances[:, i] = np.sqrt(np.sum((rows - centroid) ** 2, axis=1))
+        return distances
+
+    @property
+    def metric_(self) -> Floats:
+        """Lengths that count as one along each axis: shape ``(d,)``.
+
+        All 1, so that distances are in data units, where all bounds are equally wide, and otherwise
+        half their widths.
+        """
+        self._require_fitted()
+        half = (self.release_.upper - self.release_.lower) / 2.0
+        return np.ones_like(half) if np.all(half == half[0]) else half
+
+    @property
+    def _n_features_out(self) -> int:
+        self._require_fitted()
+        return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def __str__(self) -> str:
+        if "release_" not in vars(self):
+            return f"{type(self).__name__}: not fitted"
+        lines = [f"{type(self).__name__}: {len(self.weights_)} clusters", f"  {self.describe()}"]
+        for share, centroid in zip(self.weights_, self.cluster_centers_, strict=True):
+            cells = "  ".join(f"{value:.4g}" for value in centroid[:_SHOWN_COLUMNS])
+            more = "  ..." if len(centroid) > _SHOWN_COLUMNS else ""
+            lines.append(f"{share:7.1%}  {cells}{more}")
+        return "\n".join(lines)
+
+    # ---- before the records ----
+
+    def _plan(self, n_records: int, names: Sequence[str]) -> _Plan:
+        lower, upper = read_box(self.bounds, names)
+        epsilon, delta = self._read_level()
+        method = self._make_method(lower, upper)
+        task = Task(
+            n_records=self._count(n_records),
+            n_dimensions=len(names),
+            n_clusters=self._read_count(),
+            epsilon=epsilon,
+            delta=delta,
+            relation=self.relation,
+            scale=self._read_scale(names, (upper - lower) / 2.0),
+            seed=bytes.fromhex(read_seed(self.public_seed) or ""),
+        )
+        return _Plan(
+            method=method,
+            task=task,
+            rounds=method.plan_rounds(task),
+            lower=lower,
+            upper=upper,
+            names=tuple(names),
+        )
+
+    def _count(self, n_records: int) -> int:
+        if self.relation == "replace-one":
+            return n_records
+        if self.max_records is None:
+            raise ConfigError(
+                "is missing: under add-remove-one the number of records is secret",
+                field="max_records",
+                fix="state the most records that there can be, a public number",
+            )
+        return read_whole(
+            self.max_records, "max_records", most=MOST_RECORDS, fix="give a public number"
+        )
+
+    def _read_count(self) -> int:
+        return read_whole(
+            self.n_clusters, "n_clusters", most=_MOST_CLUSTERS, fix="give a number of clusters"
+        )
+
+    def _read_scale(self, names: Sequence[str], half_width: Floats) -> float | None:
+        """Return the spread inside a cluster over half a width, the root mean square of columns."""
+        if self.scale is None:
+            return None
+        scales = np.array(read_scales(self.scale, names, [()] * len(names)), dtype=np.float64)
+        return math.sqrt(float(np.mean((scales / half_width) ** 2)))
+
+    # ---- after the release ----
+
+    def _draw_rounds(
+        self, turn: Turn, events: Sequence[PrivacyEvent], release: Callable[[], ClusterRelease]
+    ) -> ClusterRelease:
+        """Count all rounds together, then ask them; read back what a ledger's turn has kept."""
+        turn.reserve(join_events(events))
+        # Before the noise is drawn: what fails from here on may have been seen.
+        self.events_ = (*vars(self).get("events_", ()), *events)
+        return ClusterRelease.decode(_unpack(turn.draw(lambda: _pack(release().encode()))))
+
+    def _answer(self, n_clusters: int) -> None:
+        found = self.release_.recover(n_clusters, rng=read_rng(self.random_state))
+        self.cluster_centers_ = self.release_.locate(found.centroids)
+        self.weights_ = found.shares
+
+    def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Return records in units of the metric."""
+        self._require_fitted()
+        rows = read_rows(X)
+        self._require_columns(rows.shape[1], find_names(X))
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled: Floats = rows / self.metric_
+        return scaled
+
+
+def describe_release(release: ClusterRelease) -> str:
+    """Describe in words what a release protects, and in how many rounds it was made."""
+    task = release.task
+    guarantee = PrivacyGuarantee(epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation)
+    changed = (
+        "in the values of one record; the number of records is public"
+        if task.is_counted
+        else "by the presence of one record; the number of records is secret"
+    )
+    n_rounds = len(release.answers)
+    return (
+        f"The release is {describe_level(guarantee)} differentially private: this compares two "
+        f"sets of records that differ {changed}. Method {release.method.name}, "
+        f"{n_rounds} {'round' if n_rounds == 1 else 'rounds'}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Plan:
+    """All that is decided before a record is read."""
+
+    method: Method
+    task: Task
+    rounds: tuple[Round, ...]
+    lower: Floats
+    upper: Floats
+    names: tuple[str, ...]
+
+    @property
+    def design(self) -> dict[str, Any]:
+        return describe_design(self.method, self.task, self.lower, self.upper, self.names)
+
+    def list_events(self, stream: str) -> tuple[PrivacyEvent, ...]:
+        """Return the event of each round; rounds of the same records compose in sequence."""
+        return tuple(
+            PrivacyEvent(
+                stream=stream,
+                plan_digest=hashlib.sha256(
+                    encode_deterministic({"design": self.design, "round": i})
+                ).digest(),
+                sequence=0,
+                epsilon=planned.epsilon,
+                delta=planned.delta,
+                rho=planned.rho,
+            )
+            for i, planned in enumerate(self.rounds)
+        )
+
+
+def _compose(events: Sequence[PrivacyEvent], *, task: Task) -> PrivacyGuarantee:
+    """Return what all rounds of all fits guarantee together."""
+    delta = sum((event.delta for event in events), Fraction(0))
+    loss = compose(events, delta=delta)
+    assert loss is not None
+    losses = [event.concentrated for event in events]
+    is_pure = not delta or None in losses
+    return PrivacyGuarantee(
+        epsilon=loss.epsilon,
+        delta=delta,
+        neighbouring=task.relation,
+        rho=None if is_pure else sum((each for each in losses if each), Fraction(0)),
+    )
+
+
+def _pack(data: bytes) -> NDArray[np.int64]:
+    """Return bytes as the whole numbers that a turn keeps."""
+    padded = len(data).to_bytes(_WORD, "little") + data
+    return np.frombuffer(padded.ljust(-(-len(padded) // _WORD) * _WORD, b"\0"), dtype="<i8")
+
+
+def _unpack(packed: NDArray[np.int64]) -> bytes:
+    data = packed.astype("<i8").tobytes()
+    return data[_WORD : _WORD + int.from_bytes(data[:_WORD], "little")]

@@ -1,0 +1,181 @@
+"""Private k-means by Lloyd's algorithm with noisy sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analyst.estimators.clustering import ClusteringEstimator
+from analyst.estimators.columns import Bounds, Scale
+from analyst.estimators.reading import Exact, read_whole
+from learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
+from shared.errors import ConfigError
+
+Floats = NDArray[np.float64]
+
+
+class LloydKMeans(ClusteringEstimator):
+    """k-means by rounds of Lloyd's algorithm, each with noisy sums and counts of its clusters.
+
+    The field's baseline (Blum et al. 2005, McSherry 2009, Su et al. 2016). Sums have cube noise, or
+    Gaussian noise with a delta; centroids move less where noise is strong. It ends in the local
+    optimum of its start: with a released start, such as the centroids of another method, it
+    refines. ``LloydKMeans.published`` is DPLloyd.
+
+    Parameters
+    ----------
+    n_clusters
+        k.
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    scale
+        Standard deviation inside one cluster, a number or one a column, from public knowledge:
+        from the third round on residuals are clipped to four of them. None: nothing is clipped.
+    start
+        ``packing``, ``uniform`` (mostly worse), or centroids of shape ``(k, d)``, data units, that
+        are public or were released; what that release cost is not counted here.
+    n_rounds
+        T; None for 3, 5 or 8 by n epsilon.
+    noise
+        ``cube``, ``laplace`` or ``gaussian``, which pays above some 20 columns or 8 rounds.
+    is_published
+        See ``published``.
+    relation
+        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
+        secret too.
+    max_records
+        Required under ``add-remove-one``: a public number of records that sizes and rounds
+        follow from.
+    public_seed
+        Of choices that depend on no record; it is published. None: fresh.
+    random_state
+        Steers k-means on the released counts, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the rounds, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+
+    Attributes
+    ----------
+    cluster_centers_
+        Shape ``(k, d)``, data units, by falling weight.
+    weights_
+        Shape ``(k,)``: shares of the records, with noise.
+    metric_
+        Lengths that count as one along each axis.
+    release_, events_, guarantee_
+        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        can be stored and read again; what each round spent; and what all guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analyst.estimators import LloydKMeans
+    >>> rng = np.random.default_rng(0)
+    >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
+    >>> found = LloydKMeans(2, epsilon="1", bounds=(-12, 12), public_seed=1).fit(records)
+    >>> sorted(found.cluster_centers_[:, 0].round().astype(int).tolist())
+    [-6, 6]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "0",
+        scale: Scale | None = None,
+        start: ArrayLike | Literal["packing", "uniform"] = "packing",
+        n_rounds: int | None = None,
+        noise: Literal["cube", "laplace", "gaussian"] = "cube",
+        is_published: bool = False,
+        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
+        max_records: int | None = None,
+        public_seed: int | str | bytes | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.scale = scale
+        self.start = start
+        self.n_rounds = n_rounds
+        self.noise = noise
+        self.is_published = is_published
+        self.relation = relation
+        self.max_records = max_records
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    @classmethod
+    def published(
+        cls,
+        n_clusters: int = 8,
+        *,
+        start: Literal["packing", "uniform"] = "packing",
+        n_rounds: int = 5,
+        **parameters: Any,
+    ) -> Self:
+        """Return DPLloyd as published: Laplace noise, centroids ``S / N``, five rounds.
+
+        ``start="uniform"`` is that of SuLQ and PINQ; the sphere packing is that of Su et al.
+        """
+        return cls(
+            n_clusters,
+            start=start,
+            n_rounds=n_rounds,
+            noise="laplace",
+            is_published=True,
+            **parameters,
+        )
+
+    def _make_method(self, lower: Floats, upper: Floats) -> LloydMethod:
+        n_rounds = 0
+        if self.n_rounds is not None:
+            n_rounds = read_whole(self.n_rounds, "n_rounds", most=MOST_ROUNDS, fix="leave it out")
+        given: tuple[tuple[float, ...], ...] = ()
+        start: Any = self.start
+        if not isinstance(start, str):
+            given, start = self._read_start(lower, upper), "given"
+        return LloydMethod(
+            n_rounds=n_rounds,
+            start=start,
+            centroids=given,
+            noise=self.noise,
+            is_published=self.is_published,
+        )
+
+    def _read_start(self, lower: Floats, upper: Floats) -> tuple[tuple[float, ...], ...]:
+        """Return centroids in half widths from the centre of the bounds."""
+        try:
+            points = np.asarray(self.start, dtype=np.float64)
+        except (TypeError, ValueError):
+            points = np.empty(0)
+        if points.ndim != 2 or points.shape[1] != len(lower) or not np.isfinite(points).all():
+            raise ConfigError(
+                f"must be packing, uniform, or finite centroids of {len(lower)} columns",
+                field="start",
+                fix='write "packing", or give centroids that are public or released',
+            )
+        placed = (2.0 * points - lower - upper) / (upper - lower)
+        return tuple(tuple(row) for row in placed.tolist())

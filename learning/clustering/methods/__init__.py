@@ -1,0 +1,1 @@
+"""The literature's central methods of private clustering, on integers with exact noise."""

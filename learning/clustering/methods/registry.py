@@ -1,0 +1,40 @@
+"""Registry of the central methods, by the names that releases carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from learning.clustering.methods.contract import Method
+from learning.clustering.methods.grid import GridMethod
+from learning.clustering.methods.lloyd import LloydMethod
+from learning.clustering.methods.tree import TreeMethod
+from shared.errors import ConfigError
+
+METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {method.name: method for method in (GridMethod, LloydMethod, TreeMethod)}
+)
+
+
+def make_method(name: str, settings: Mapping[str, Any]) -> Method:
+    """Make a method from its name and the settings that it describes itself by.
+
+    Raises
+    ------
+    ConfigError
+        The name is unknown, or a setting is.
+    """
+    if name not in METHODS:
+        raise ConfigError(
+            f"must be one of {', '.join(METHODS)}", field="method", fix="use a name of the list"
+        )
+    try:
+        made: Method = METHODS[name](**settings)
+    except TypeError as error:
+        raise ConfigError(
+            f"has settings that {name} does not know",
+            field="settings",
+            fix="use those that the method describes itself by",
+        ) from error
+    return made

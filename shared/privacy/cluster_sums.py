@@ -1,0 +1,71 @@
+"""Sums and counts of clusters: what one record can change in them, as exact integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.errors import PrivacyError
+from shared.privacy.sensitivity import require_neighbouring
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSums:
+    """Sums of d integers and a scaled count, of bodies of which a record is in at most one.
+
+    A record adds ``(x, w)`` to the body that it is in, with ``|x_i| <= R``; which one that is may
+    depend on the record and on what was released before. Under *replace-one* it moves from one
+    body to another, or inside one; under *add-remove-one* it comes or goes.
+
+    Parameters
+    ----------
+    n_dimensions
+        d.
+    radius
+        R, the largest magnitude of a coordinate of x.
+    count_unit
+        w, the factor of the count.
+
+    Raises
+    ------
+    PrivacyError
+        A number is below 1.
+    """
+
+    n_dimensions: int
+    radius: int
+    count_unit: int
+
+    def __post_init__(self) -> None:
+        for field in ("n_dimensions", "radius", "count_unit"):
+            if getattr(self, field) < 1:
+                raise PrivacyError(
+                    "must be at least 1", field=field, fix="take it from the method's task"
+                )
+
+    def measure_cubes(self, neighbouring: str) -> int:
+        """Bound the sum over bodies of the largest change of a coordinate.
+
+        Between two bodies each changes by ``max(R, w)``; inside one the sums change by 2 R and the
+        count not at all.
+        """
+        require_neighbouring(neighbouring)
+        most = max(self.radius, self.count_unit)
+        return most if neighbouring == "add-remove-one" else 2 * most
+
+    def measure_l1(self, neighbouring: str) -> int:
+        """Bound the L1 distance, ``d R + w`` for each body that changes."""
+        require_neighbouring(neighbouring)
+        one = self.n_dimensions * self.radius + self.count_unit
+        return one if neighbouring == "add-remove-one" else 2 * one
+
+    def measure_l2_squared(self, neighbouring: str) -> int:
+        """Bound the squared L2 distance.
+
+        Between two bodies ``2 d R^2 + 2 w^2``, inside one ``4 d R^2``: a count with
+        ``w^2 <= d R^2`` is free under replace-one.
+        """
+        require_neighbouring(neighbouring)
+        one = self.n_dimensions * self.radius**2
+        if neighbouring == "add-remove-one":
+            return one + self.count_unit**2
+        return max(4 * one, 2 * one + 2 * self.count_unit**2)

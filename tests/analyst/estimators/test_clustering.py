@@ -1,0 +1,339 @@
+"""The one contract of the central methods: every estimator that is listed here keeps it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted
+
+from analyst import estimators
+from analyst.estimators import GridKMeans, LloydKMeans, TreeKMeans
+from analyst.estimators.clustering import ClusteringEstimator
+from learning.clustering.methods.release import ClusterRelease
+from shared.errors import BudgetExceededError, ConfigError, PrivacyError, RecordError, SketchError
+from shared.ledger import OwnersLedger
+from tests.analyst.estimators.tables import Table
+
+Floats = NDArray[np.float64]
+MEANS = np.array([[-5.0, -4.0], [5.0, -5.0], [0.0, 6.0]])
+D = 2
+
+ESTIMATORS: dict[str, Any] = {
+    "grid": GridKMeans,
+    "grid alone": lambda *k, **given: GridKMeans(*k, n_rounds=0, **given),
+    "grid published": GridKMeans.published,
+    "lloyd": LloydKMeans,
+    "lloyd published": LloydKMeans.published,
+    "tree": TreeKMeans,
+}
+each = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def make_records(n: int = 3000, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return MEANS[rng.choice(3, size=n, p=(0.5, 0.3, 0.2))] + rng.normal(scale=0.7, size=(n, 2))
+
+
+def make(name: str, **changes: Any) -> Any:
+    given: dict[str, Any] = {"epsilon": "8", "bounds": (-10.0, 10.0), "random_state": 0}
+    return ESTIMATORS[name](3, **given | changes)
+
+
+def test_every_estimator_of_a_central_method_is_tested_here() -> None:
+    known = {
+        value
+        for value in vars(estimators).values()
+        if isinstance(value, type) and issubclass(value, ClusteringEstimator)
+    }
+    assert known == {type(make(name)) for name in ESTIMATORS}
+
+
+# ---- what is learnt ----
+
+
+@each
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+def test_clusters_are_found_where_noise_is_small(name: str, relation: str) -> None:
+    found = make(name, relation=relation, max_records=3000, public_seed=1).fit(make_records())
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    if "published" not in name and name != "lloyd":
+        # These have one start, and may end in its local optimum.
+        assert distances.min(axis=0).max() < 0.5
+        assert found.weights_ == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert distances.min() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("noise", "delta"), [("cube", "0"), ("laplace", "0"), ("gaussian", "1e-6")]
+)
+def test_rounds_of_sums_refine_centroids_that_were_released(noise: str, delta: str) -> None:
+    start = MEANS + np.array([[2.0, -1.0], [-1.5, 1.0], [1.0, 1.0]])
+    found = make("lloyd", start=start, noise=noise, delta=delta, scale=0.7).fit(make_records())
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    assert distances.min(axis=0).max() < 0.3
+    assert found.weights_ == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert found.guarantee_.epsilon <= 8
+    assert found.guarantee_.delta == Fraction(delta)
+    assert (found.guarantee_.rho is None) == (noise != "gaussian")
+
+
+def test_a_start_of_another_shape_is_refused_before_anything_is_spent() -> None:
+    for start in (MEANS[:2], [[0.0], [1.0], [2.0]], "elsewhere", [[np.nan, 0.0]] * 3):
+        found = make("lloyd", start=start)
+        with pytest.raises(ConfigError, match="start"):
+            found.fit(make_records(100))
+        assert not {"release_", "events_"} & set(vars(found))
+
+
+def test_gaussian_noise_needs_a_delta() -> None:
+    with pytest.raises(PrivacyError, match="delta"):
+        make("lloyd", noise="gaussian").fit(make_records(100))
+
+
+def test_another_number_of_clusters_costs_nothing() -> None:
+    found = make("grid").fit(make_records())
+    before = found.events_
+    assert found.decode(2).cluster_centers_.shape == (2, D)
+    assert found.decode(5).cluster_centers_.shape == (5, D)
+    assert found.events_ == before
+    with pytest.raises(ConfigError, match="n_clusters"):
+        found.decode(0)
+
+
+def test_records_with_missing_values_move_no_centroid() -> None:
+    records = make_records()
+    broken = np.vstack([records, np.full((1500, D), np.nan), [[np.inf, 9.0]] * 1500])
+    for relation in ("replace-one", "add-remove-one"):
+        found = make("grid", relation=relation, max_records=6000).fit(broken)
+        distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+        assert distances.min(axis=0).max() < 0.5
+
+
+def test_columns_of_other_widths_are_measured_by_them() -> None:
+    records = make_records() * [1.0, 1000.0]
+    found = make("grid", bounds=([-10, -10_000], [10, 10_000])).fit(records)
+    assert found.metric_.tolist() == [10, 10_000]
+    distances = np.linalg.norm(found.cluster_centers_[:, None] / [1, 1000] - MEANS, axis=2)
+    assert distances.min(axis=0).max() < 0.5
+
+
+def test_predictions_are_of_the_nearest_centroid_and_say_where_a_value_is_missing() -> None:
+    found = make("grid").fit(make_records())
+    others = np.vstack([make_records(50, seed=1), [[np.nan, 0.0]]])
+    labels = found.predict(others)
+    assert labels[-1] == -1
+    assert np.array_equal(labels[:-1], np.argmin(found.transform(others[:-1]), axis=1))
+
+
+# ---- the contract ----
+
+
+@each
+def test_every_attribute_follows_from_the_release_and_public_parameters(name: str) -> None:
+    found = make(name).fit(make_records(500))
+    stored = ClusterRelease.decode(found.release_.encode())
+    again = make(name)
+    again.release_ = stored
+    again._answer(3)
+    fitted = {key for key in vars(found) if key.endswith("_")}
+    assert fitted == {
+        *("release_", "events_", "guarantee_", "n_features_in_"),
+        *(key for key in vars(again) if key.endswith("_")),
+    }
+    assert np.array_equal(found.cluster_centers_, again.cluster_centers_)
+    assert np.array_equal(found.weights_, again.weights_)
+
+
+@each
+def test_what_is_spent_is_known_before_and_after(name: str) -> None:
+    found = make(name, epsilon=0.1)
+    planned = found.plan_events(3000, D)
+    found.fit(make_records())
+    assert found.events_ == planned
+    assert sum(event.epsilon for event in planned) == Fraction(1, 10)
+    assert found.guarantee_.epsilon == Fraction(1, 10)
+    assert "epsilon = 0.1 differentially private" in found.describe()
+
+
+@each
+def test_noise_never_follows_a_random_state_or_a_public_seed(name: str) -> None:
+    records = make_records(500)
+    first, second = (make(name, public_seed=1, epsilon=2).fit(records).release_ for _ in range(2))
+    assert first.design == second.design
+    differ = first.answers[0].values != second.answers[0].values
+    assert np.mean(differ) > 0.4
+
+
+@each
+def test_a_second_fit_is_refused_unless_asked_for_and_costs_again(name: str) -> None:
+    records = make_records(400)
+    found = make(name, epsilon="1").fit(records)
+    before = found.release_
+    with pytest.raises(PrivacyError, match="would spend it again"):
+        found.fit(records)
+    assert found.release_ is before
+    found.set_params(refit=True).fit(records)
+    assert found.guarantee_.epsilon == 2
+    assert "fitted 2 times" in found.describe()
+
+
+@each
+def test_what_would_tell_of_the_records_is_not_there_and_says_why(name: str) -> None:
+    found = make(name).fit(make_records(100))
+    for absent in ("labels_", "inertia_", "n_iter_", "score", "fit_predict", "fit_transform"):
+        assert not hasattr(found, absent)
+        with pytest.raises(AttributeError, match=f"{absent}': "):
+            getattr(found, absent)
+    with pytest.raises(AttributeError, match="call fit first"):
+        make(name).predict(np.zeros((1, D)))
+
+
+@each
+@pytest.mark.parametrize(
+    ("changes", "error", "field"),
+    [
+        ({"epsilon": "much"}, PrivacyError, "epsilon"),
+        ({"epsilon": True}, PrivacyError, "epsilon"),
+        ({"epsilon": 0}, PrivacyError, "epsilon"),
+        ({"epsilon": "1e-15"}, PrivacyError, "epsilon"),
+        ({"delta": 1}, PrivacyError, "delta"),
+        ({"relation": "neighbours"}, PrivacyError, "relation"),
+        ({"relation": "add-remove-one"}, ConfigError, "max_records"),
+        ({"bounds": None}, ConfigError, "bounds"),
+        ({"bounds": (1, 1)}, ConfigError, "bounds"),
+        ({"bounds": {"x0": (0, 1)}}, ConfigError, "bounds"),
+        ({"scale": 0}, ConfigError, "scale"),
+        ({"n_clusters": 0}, ConfigError, "n_clusters"),
+        ({"n_clusters": 11}, ConfigError, "n_clusters"),
+        ({"public_seed": 1.5}, ConfigError, "public_seed"),
+        ({"random_state": -1}, ConfigError, "random_state"),
+        ({"ledger": "ledger.db"}, ConfigError, "source"),
+    ],
+)
+def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
+    name: str, changes: dict[str, Any], error: type[SketchError], field: str, tmp_path: Path
+) -> None:
+    if "ledger" in changes:
+        changes = changes | {"ledger": tmp_path / "ledger.db"}
+    found = make(name).set_params(**changes)
+    with pytest.raises(error) as caught:
+        found.fit(make_records(10))
+    assert caught.value.field == field
+    assert not {"release_", "events_"} & set(vars(found))
+    assert list(tmp_path.iterdir()) == []
+
+
+@each
+def test_a_seed_of_the_noise_is_refused_by_name(name: str) -> None:
+    with pytest.raises(PrivacyError, match="seed: refused: noise that can be repeated"):
+        make(name, seed=1)
+
+
+@each
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros((1, D)),
+        np.full((50, D), 3.0),
+        np.full((50, D), np.nan),
+        np.full((50, D), 1 << 41),
+        np.full((50, 1), 0.5),
+    ],
+)
+def test_odd_records_are_released_as_any_others(name: str, rows: Floats) -> None:
+    found = make(name).set_params(n_clusters=1, epsilon="1/2").fit(rows)
+    assert np.isfinite(found.cluster_centers_).all()
+    assert np.abs(found.cluster_centers_).max() <= 10.0
+
+
+def test_more_columns_than_a_grid_can_have_are_refused_before_anything_is_spent() -> None:
+    found = make("grid")
+    with pytest.raises(ConfigError, match="at most 12 for a grid"):
+        found.fit(np.zeros((100, 13)))
+    assert not {"release_", "events_"} & set(vars(found))
+
+
+# ---- tools ----
+
+
+@each
+def test_it_works_in_the_tools_of_scikit_learn(name: str) -> None:
+    records = make_records(300)
+    found = make(name)
+    assert clone(found).get_params() == found.get_params()
+    line = make_pipeline(FunctionTransformer(), found).fit(records)
+    check_is_fitted(found)
+    assert line.transform(records).shape == (300, 3)
+    for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other.release_.digest == found.release_.digest
+
+
+def test_names_of_columns_are_kept() -> None:
+    bounds = {"a": (-10, 10), "b": (-10, 10)}
+    found = make("grid", refit=True, bounds=bounds).fit(Table(make_records(100), ["a", "b"]))
+    assert found.feature_names_in_.tolist() == ["a", "b"]
+    assert found.release_.names == ("a", "b")
+    assert not hasattr(
+        found.set_params(bounds=(-10, 10)).fit(make_records(100)), "feature_names_in_"
+    )
+    with pytest.raises(RecordError, match="must have 2 columns"):
+        found.predict(np.zeros((1, 3)))
+
+
+UNFIT = {
+    "check_clustering": "calls fit_predict",
+    "check_complex_data": "wants another class of error",
+    "check_do_not_raise_errors_in_init_or_set_params": "sets a parameter that is refused by name",
+    "check_dtype_object": "wants a value to be refused, which would tell of its record",
+    "check_estimator_sparse_array": "wants another class of error",
+    "check_estimator_sparse_matrix": "wants another class of error",
+    "check_estimator_sparse_tag": "wants another class of error",
+    "check_estimators_empty_data_messages": "wants another class of error",
+    "check_fit1d": "wants another class of error",
+    "check_fit2d_predict1d": "wants another class of error",
+    "check_fit_idempotent": "compares two fits, whose noise differs",
+    "check_n_features_in_after_fitting": "wants another text",
+    "check_transformer_data_not_an_array": "calls fit_transform",
+    "check_transformer_general": "calls fit_transform",
+    "check_transformer_preserve_dtypes": "calls fit_transform",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_fail_only_where_privacy_or_the_house_differs() -> None:
+    results = check_estimator(make("grid", refit=True), on_fail=None)
+    failed = {result["check_name"] for result in results if result["status"] == "failed"}
+    assert failed <= UNFIT.keys()
+    assert sum(result["status"] == "passed" for result in results) > 25
+
+
+# ---- the owner's ledger ----
+
+
+@each
+def test_the_ledger_counts_all_rounds_of_a_fit_and_refuses_beyond_the_budget(
+    name: str, tmp_path: Path
+) -> None:
+    source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
+    source.write_text("x\n")
+    records = make_records(300)
+    options: dict[str, Any] = {"ledger": ledger, "source": source, "epsilon": "0.6"}
+    make(name, **options).fit(records)
+    second = make(name, **options)
+    with pytest.raises(BudgetExceededError, match="above the owner's limit 1"):
+        second.fit(records)
+    assert not {"release_", "events_"} & set(vars(second))
+    assert make(name, **options, budget="2").fit(records).events_
+    events, _ = OwnersLedger(ledger).load()
+    assert sum(event.count * event.epsilon for event in events) == Fraction(12, 10)

@@ -1,0 +1,27 @@
+"""The page of methods: its examples run, in their order, on records that it does not know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "methods.md"
+
+
+def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    means = np.array([[20.0, 10.0], [-10.0, 60.0], [40.0, 100.0]])
+    records = means[rng.integers(3, size=6000)] + rng.normal(scale=3.0, size=(6000, 2))
+    known: dict[str, Any] = {"records": records, "others": records[:10]}
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        exec(compile(example, str(PAGE), "exec"), known)
+    distances = np.linalg.norm(known["refined"].cluster_centers_[:, None] - means, axis=2)
+    assert distances.min(axis=0).max() < 5.0
+    assert known["again"].digest == known["found"].release_.digest

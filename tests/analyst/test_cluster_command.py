@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learning.clustering.methods.release import ClusterRelease
+from shared import command
+from shared.ledger import OwnersLedger
+
+MEANS = np.array([[20.0, 5.0], [-10.0, 30.0]])
+BOUNDS = ("--bounds", "temp=-40:60", "--bounds", "wind=0:100")
+
+
+@pytest.fixture(autouse=True)
+def _records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    records = MEANS[rng.choice(2, size=2000, p=(0.7, 0.3))] + rng.normal(size=(2000, 2))
+    lines = ["temp,wind", *(f"{a:.3f},{b:.3f}" for a, b in records), "broken,"]
+    Path("records.csv").write_text("\n".join(lines) + "\n")
+
+
+def cluster(*arguments: str) -> int:
+    return command.main(["cluster", *arguments])
+
+
+def test_centroids_are_printed_as_those_of_a_decode_and_the_promise_after_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cluster("records.csv", "-k", "2", "--epsilon", "2", *BOUNDS) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "weight" in words
+    assert "temp (1)" in words
+    assert "epsilon = 2 differentially private" in words
+    assert "Method grid, 2 rounds." in words
+
+
+@pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])
+def test_json_is_one_object_and_a_stored_release_costs_nothing_more(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["-k", "2", "--epsilon", "4", *BOUNDS, "--method", method, "-o", "found.cbor"]
+    assert cluster("records.csv", *given, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["method"] == method
+    assert made["n_records"] == 2001
+    assert np.array(made["centroids"]).shape == (2, 2)
+    assert (
+        ClusterRelease.decode(Path("found.cbor").read_bytes()).digest.hex()
+        == (made["release_digest"])
+    )
+    assert cluster("show", "found.cbor", "-k", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["weights"] == [1.0]
+    # A file of a release is never replaced: it may be all that epsilon has bought.
+    assert cluster("records.csv", *given) == 2
+    assert "found.cbor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--bounds"),
+        (["--bounds", "temp"], "--bounds"),
+        (["--bounds", "temp=1:2", "--plan", "plan.toml"], "--bounds"),
+        (["--bounds", "temp=2:1"], "bound"),
+        (["--bounds", "rain=0:1"], "rain"),
+        ([*BOUNDS, "--budget", "1"], "--budget"),
+        ([*BOUNDS, "--method", "tree", "--published"], "--published"),
+        ([*BOUNDS, "--relation", "add-remove-one"], "max_records"),
+        ([*BOUNDS, "--epsilon", "0"], "--epsilon"),
+    ],
+)
+def test_what_is_refused_names_the_option_and_nothing_is_written(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["records.csv", "-k", "2", "-o", "found.cbor"]
+    if "--epsilon" not in arguments:
+        given += ["--epsilon", "1"]
+    assert cluster(*given, *arguments) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("found.cbor").exists()
+
+
+def test_the_ledger_counts_a_fit_and_refuses_the_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["records.csv", "-k", "2", "--epsilon", "0.6", *BOUNDS, "--ledger", "owner.ledger"]
+    assert cluster(*given, "--json") == 0
+    capsys.readouterr()
+    assert cluster(*given) == 2
+    assert "budget" in capsys.readouterr().err
+    assert len(OwnersLedger(Path("owner.ledger")).load()[0]) == 1
+
+
+def test_other_bytes_than_a_release_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster("show", "records.csv") == 2
+    assert "release" in capsys.readouterr().err
+    assert cluster("show", "nothing.cbor") == 2
+    assert "nothing.cbor" in capsys.readouterr().err

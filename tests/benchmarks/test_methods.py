@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import methods
+from benchmarks.experiments import Bench, Options
+from benchmarks.methods import CONTENDERS, SKETCH, MethodCase, Shape, draw_rows, measure_cases
+
+SMALL = (
+    MethodCase(
+        source=Shape(n_dimensions=2, n_clusters=3, n_records=4000),
+        n_epsilon=4_000,
+        runs=1,
+        quick_runs=1,
+    ),
+    MethodCase(
+        source=Shape(n_dimensions=2, n_clusters=3, n_records=4000),
+        n_epsilon=40_000,
+        runs=1,
+        quick_runs=1,
+    ),
+)
+
+
+def test_names_are_unique_and_the_quick_form_has_what_the_sketch_loses() -> None:
+    cases = methods.list_cases()
+    assert len({case.name for case in cases}) == len(cases)
+    quick = [case for case in cases if case.quick_runs]
+    assert sum(case.quick_runs for case in quick) <= 18
+    assert {case.source.name for case in quick} >= {"weather", "d=2 k=10"}
+
+
+def test_all_methods_are_measured_and_drawn_and_losses_come_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(methods, "list_cases", lambda: SMALL)
+    kept = {name: CONTENDERS[name] for name in (SKETCH, "grid", "tree", "lloyd-published")}
+    monkeypatch.setattr(methods, "CONTENDERS", kept)
+    rows = list(measure_cases(Bench(options=Options(quick=True))))
+    medians = {row.case: row.value for row in rows if row.figure == "median_relative_sse"}
+    assert len(medians) == 8
+    assert all(value > 0.99 for value in medians.values())
+    assert min(medians.values()) < 1.5
+    losses = []
+    for case in dict.fromkeys(name.rpartition(" ")[0] for name in medians):
+        others = [medians[f"{case} {name}"] for name in kept if name != SKETCH]
+        losses.append(medians[f"{case} {SKETCH}"] / min(others))
+    assert losses == sorted(losses, reverse=True)
+    draw_rows(rows, tmp_path / "methods.png")
+    assert (tmp_path / "methods.png").stat().st_size > 10_000
+
+
+def test_every_contender_spends_all_of_epsilon() -> None:
+    dataset = Shape(n_dimensions=2, n_clusters=3, n_records=2000).load(1)
+    for name, contender in CONTENDERS.items():
+        if name != SKETCH:
+            run = contender(dataset, Fraction(8), 1, 1.0)
+            assert run.spent == 8, name
+            assert run.centroids.shape == (3, 2)
+            assert run.n_bytes > 0
+
+
+def test_stretched_and_uneven_mixtures_are_so() -> None:
+    round_ones, uneven, stretched = (
+        Shape(n_dimensions=2, n_clusters=4, n_records=20_000, kind=kind).load(3)
+        for kind in ("round", "zipf", "stretched")
+    )
+    assert round_ones.true_means is not None
+    for dataset, least, most in ((round_ones, 0.2, 0.3), (uneven, 0.4, 0.6)):
+        assert dataset.true_means is not None
+        squares = np.sum((dataset.records[:, None] - dataset.true_means) ** 2, axis=2)
+        shares = np.bincount(np.argmin(squares, axis=1), minlength=4) / 20_000
+        assert shares.max() > least
+        assert shares.max() < most + 0.1
+    assert stretched.records.shape == (20_000, 2)
