@@ -52,7 +52,7 @@ def measure(quick: bool) -> Iterator[Row]:
     yield from measure_noise(quick)
     yield from measure_quality(quick)
     with tempfile.TemporaryDirectory(prefix="sfumato-secure-sum-") as folder:
-        yield from measure_opened(quick, Path(folder))
+        yield from measure_opened(Path(folder), n_reports=1000 if quick else 100_000)
 
 
 def measure_quality(quick: bool) -> Iterator[Row]:

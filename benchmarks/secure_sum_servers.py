@@ -247,9 +247,8 @@ def measure_noise(quick: bool) -> Iterator[Row]:
     yield _row(case, "variance_over_two_draws", ratio, "1", n_batches, "two draws")
 
 
-def measure_opened(quick: bool, folder: Path) -> Iterator[Row]:
+def measure_opened(folder: Path, *, n_reports: int) -> Iterator[Row]:
     """Yield how many reports both servers' processes opened over HTTP, and how exactly."""
-    n_reports = 1000 if quick else 100_000
     case = f"leader and helper over HTTP, m = {_SMALL}, {n_reports:,} devices"
     origin = (int(time.time()) // _SLOT_S - 1) * _SLOT_S
     draft = make_draft(_SMALL, origin=origin, most_reports=n_reports)

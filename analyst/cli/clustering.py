@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from analyst.cli.centroids import tabulate_centroids
 from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, show
-from analyst.estimators import GridKMeans, LloydKMeans, TreeKMeans
+from analyst.estimators import (
+    CandidateKMeans,
+    CoverKMeans,
+    GridKMeans,
+    LloydKMeans,
+    TreeKMeans,
+)
 from analyst.estimators.clustering import ClusteringEstimator, describe_release
 from analyst.planning.files import parse_delta, parse_epsilon, read_plan
 from analyst.sketching.output import require_writable, write_once
@@ -27,8 +33,14 @@ from shared.plan import Dimension
 from shared.reading import WatchedFile
 
 Floats = NDArray[np.float64]
-Method = Literal["grid", "lloyd", "tree"]
-METHODS: dict[str, Any] = {"grid": GridKMeans, "lloyd": LloydKMeans, "tree": TreeKMeans}
+Method = Literal["grid", "lloyd", "tree", "candidates", "cover"]
+METHODS: dict[str, Any] = {
+    "grid": GridKMeans,
+    "lloyd": LloydKMeans,
+    "tree": TreeKMeans,
+    "candidates": CandidateKMeans,
+    "cover": CoverKMeans,
+}
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -44,6 +56,7 @@ Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
     epilog=list_examples(
         "sfumato cluster records.csv -k 5 --epsilon 1 --bounds temp=-40:60 --bounds wind=0:150",
         "sfumato cluster records.csv --method tree -k 5 --epsilon 1 --plan plan.toml -o found.cbor",
+        "sfumato cluster records.csv --method cover -k 40 --epsilon 1 --delta 1e-7 --plan p.toml",
         "sfumato cluster show found.cbor -k 3",
     ),
 )
@@ -67,7 +80,9 @@ def _cluster(
     plan_path: Annotated[
         Path | None, typer.Option("--plan", help=f"Bounds and scales instead. {PLAN_HELP}")
     ] = None,
-    delta: Annotated[str, typer.Option(help="Above 0, Lloyd's sums have Gaussian noise.")] = "0",
+    delta: Annotated[
+        str, typer.Option(help="Above 0 for cover; Lloyd's sums then have Gaussian noise.")
+    ] = "0",
     relation: Annotated[
         Literal["replace-one", "add-remove-one"],
         typer.Option(help="add-remove-one keeps the number of records secret too."),

@@ -3,18 +3,24 @@
 They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
 """
 
+from analyst.estimators.candidates import CandidateKMeans
+from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
 from analyst.estimators.pca import PrivatePCA
+from analyst.estimators.reference import ReferenceKMeans
 from analyst.estimators.tree import TreeKMeans
 
 __all__ = [
+    "CandidateKMeans",
     "CompressiveKMeans",
     "CompressiveMixture",
+    "CoverKMeans",
     "GridKMeans",
     "LloydKMeans",
     "PrivatePCA",
+    "ReferenceKMeans",
     "TreeKMeans",
 ]

@@ -7,7 +7,7 @@ answers, with what was asked, are all that leaves: centroids are computed from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -206,6 +206,31 @@ class Curator:
             )
         return self.rounds[len(self.answers)]
 
+    def draw(
+        self,
+        guarantee: PrivacyGuarantee,
+        release: Callable[[RandomSource], Integers],
+        **asked: Integers,
+    ) -> Answer:
+        """Draw an answer that is no sum, such as a choice, and keep it; the next round pays for it.
+
+        Parameters
+        ----------
+        guarantee
+            Proved for what ``release`` returns.
+        release
+            Draws the answer from a source of random bytes.
+
+        Raises
+        ------
+        PrivacyError
+            The guarantee is less than what was planned; nothing was drawn.
+        """
+        planned = self._require_planned(guarantee)
+        answer = Answer(name=planned.name, asked=asked, values=release(self.source))
+        self.answers.append(answer)
+        return answer
+
     def ask(self, noise: Noise, sums: Integers, **asked: Integers) -> Answer:
         """Add noise to exact sums, and keep the answer; the next round pays for it.
 
@@ -214,7 +239,14 @@ class Curator:
         PrivacyError
             The noise guarantees less than was planned; nothing was drawn.
         """
-        planned, given = self.next_round, noise.guarantee
+        planned = self._require_planned(noise.guarantee)
+        released = noise.add_noise(sums, self.source)
+        answer = Answer(name=planned.name, asked=asked, values=released)
+        self.answers.append(answer)
+        return answer
+
+    def _require_planned(self, given: PrivacyGuarantee) -> Round:
+        planned = self.next_round
         if planned.rho is None:
             is_covered = given.epsilon <= planned.epsilon and given.delta <= planned.delta
         else:
@@ -225,10 +257,7 @@ class Curator:
                 field="noise",
                 fix="report this: a method was about to spend more than it had planned",
             )
-        released = noise.add_noise(sums, self.source)
-        answer = Answer(name=planned.name, asked=asked, values=released)
-        self.answers.append(answer)
-        return answer
+        return planned
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -241,17 +270,27 @@ class QuantisedRecords:
         Shape ``(n, d)``, int16, of the complete records, in any order.
     n_missing
         Number of records with a missing value: they add to nothing but a count of their own.
+    places
+        Shape ``(n,)``: numbers of the complete records among all; None if they are in order.
     """
 
     steps: NDArray[np.int16]
     n_missing: int = 0
+    places: Integers | None = None
+
+    @property
+    def positions(self) -> Integers:
+        """Numbers of the complete records among all: shape ``(n,)``. Only where n is public."""
+        return np.arange(len(self.steps)) if self.places is None else self.places
 
     @classmethod
     def of(cls, records: NDArray[np.floating], quantiser: Quantiser) -> QuantisedRecords:
         """Quantise records of shape ``(n, d)``, data units; values outside the box saturate."""
         steps, sketchable = quantiser.quantise(records)
         n_missing = len(steps) - int(np.count_nonzero(sketchable))
-        return cls(steps=steps[sketchable] if n_missing else steps, n_missing=n_missing)
+        if not n_missing:
+            return cls(steps=steps)
+        return cls(steps=steps[sketchable], n_missing=n_missing, places=np.flatnonzero(sketchable))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,14 +6,31 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from learning.clustering.methods.candidates import CandidateMethod
 from learning.clustering.methods.contract import Method
+from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.tree import TreeMethod
+from learning.clustering.reference.kvariates import KVariatesMethod
+from learning.clustering.reference.privgene import PrivGeneMethod
+from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from shared.errors import ConfigError
 
 METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {method.name: method for method in (GridMethod, LloydMethod, TreeMethod)}
+    {
+        method.name: method
+        for method in (
+            GridMethod,
+            LloydMethod,
+            TreeMethod,
+            CandidateMethod,
+            CoverMethod,
+            PrivGeneMethod,
+            SampleAggregateMethod,
+            KVariatesMethod,
+        )
+    }
 )
 
 

@@ -22,18 +22,23 @@ from learning.coverage.averaging import find_nearest, sum_clusters
 from learning.coverage.gains import choose_points
 from learning.coverage.grid import CoverGrid
 from learning.coverage.plan import LEAST_PROJECTED
-from learning.coverage.projection import Floats, Integers, SignProjection, clip_to_ball
+from learning.coverage.projection import Integers, SignProjection, clip_to_ball
 from shared.core.quantise import STEPS
 from shared.errors import PrivacyError
+from shared.privacy.cover import compute_cover_delta
 from shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, draw_gaussian
 from shared.privacy.mechanisms.laplace import draw_laplace
 from shared.privacy.samplers import UNIT, RandomSource
 from shared.privacy.selection import ExponentialChoice
 
 _COVER, _VOTES, _AVERAGES = Fraction(1, 10), Fraction(1, 10), Fraction(4, 10)
-_FRACTION: Final = 256
-"""Means are released in steps over 256."""
+FRACTION: Final = 256
+"""Averages are released in steps over 256."""
 _FIRST_RADIUS: Final = 1000
+_PICKS_DELTA: Final = 1e-3
+"""Share of delta for the picks, which by the bound of ``shared.privacy.cover`` need far less."""
+LARGEST_EPSILON: Final = 3
+"""The Gaussian bound of an average holds for a loss below 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +87,12 @@ def plan_published(
         raise PrivacyError(
             "must be above 0 and below 1", field="delta", fix="use n^-1.5, as the authors do"
         )
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise PrivacyError(
+            f"must be above 0 and at most {LARGEST_EPSILON} for the published averages",
+            field="epsilon",
+            fix="use a smaller epsilon, or the cover that is not published",
+        )
     n_projected = min(n_dimensions, max(LEAST_PROJECTED, int(math.log(n_records) / 2)))
     projection = SignProjection(
         n_dimensions=n_dimensions,
@@ -104,6 +115,15 @@ def plan_published(
     )
     spent = float(_COVER * epsilon)
     exponent = spent / (math.e * (math.log(delta.denominator) - math.log(delta.numerator)))
+    rate = math.floor(exponent * UNIT)
+    if rate < 1 or (
+        compute_cover_delta(Fraction(rate, UNIT), _COVER * epsilon) > _PICKS_DELTA * float(delta)
+    ):
+        raise PrivacyError(
+            "is outside the range in which the claim of the authors was checked",
+            field="delta",
+            fix="use n^-1.5, as they do",
+        )
     return PublishedPlan(
         n_clusters=n_clusters,
         projection=projection,
@@ -111,7 +131,7 @@ def plan_published(
         n_picks=max(1, math.ceil(n_clusters / float(epsilon))),
         epsilon=epsilon,
         delta=delta,
-        cover_rate=math.floor(exponent * UNIT),
+        cover_rate=rate,
     )
 
 
@@ -121,8 +141,8 @@ def run_published(
     *,
     source: RandomSource,
     rng: np.random.Generator,
-) -> Floats:
-    """Release centroids as the authors do: shape ``(k, d)``, steps, inside the box.
+) -> Integers:
+    """Release centroids as the authors do: shape ``(k, d)``, steps over 256, inside the box.
 
     Parameters
     ----------
@@ -146,8 +166,8 @@ def run_published(
         weights[: plan.n_clusters] = 1.0
     centres = cluster_weighted(candidates.astype(np.float64), weights, plan.n_clusters, rng)
     labels = find_nearest(places, np.rint(centres).astype(np.int64))
-    centroids = _average(clipped, labels, plan, source, rng)
-    labels = find_nearest(clipped, np.rint(centroids).astype(np.int64))
+    averages = _average(clipped, labels, plan, source, rng)
+    labels = find_nearest(clipped, np.rint(averages / FRACTION).astype(np.int64))
     return _average(clipped, labels, plan, source, rng)
 
 
@@ -157,7 +177,7 @@ def _average(
     plan: PublishedPlan,
     source: RandomSource,
     rng: np.random.Generator,
-) -> Floats:
+) -> Integers:
     """NoisyAVG of each cluster (Nissim, Stemmer and Vadhan 2016), clipped to the box."""
     counts, sums = sum_clusters(clipped, labels, plan.n_clusters)
     return np.array(
@@ -174,8 +194,8 @@ def draw_noisy_average(
     plan: PublishedPlan,
     source: RandomSource,
     rng: np.random.Generator,
-) -> Floats:
-    """Draw the noisy average of one cluster: shape ``(d,)``, steps.
+) -> Integers:
+    """Draw the noisy average of one cluster: shape ``(d,)``, steps over 256.
 
         m = n + Lap(5 / eps) - (5 / eps) ln(2 / delta)
         sigma = 5 Delta / (4 eps m) sqrt(2 ln(3.5 / delta))
@@ -184,7 +204,7 @@ def draw_noisy_average(
     and sigma enlarged for it.
     """
     d, diameter = total.size, 2 * plan.projection.radius
-    epsilon, delta = _AVERAGES * plan.epsilon, float(plan.delta / 2)
+    epsilon, delta = _AVERAGES * plan.epsilon, float(plan.delta / 2) * (1 - _PICKS_DELTA)
     rate = math.floor(epsilon / 5 * UNIT)
     lost = 5 / float(epsilon) * math.log(2 / delta)
     least = n_members + int(draw_laplace(source, rate, 1)[0]) - lost
@@ -192,9 +212,11 @@ def draw_noisy_average(
         direction = rng.normal(size=d)
         length = plan.projection.radius * rng.random() ** (1 / d)
         point = direction / np.linalg.norm(direction) * length
-        return np.asarray(np.clip(point, -STEPS, STEPS))
-    mean = total * _FRACTION // max(n_members, 1)
-    moved = diameter * _FRACTION / least + math.sqrt(d)
+        placed: Integers = np.rint(np.clip(point, -STEPS, STEPS) * FRACTION).astype(np.int64)
+        return placed
+    mean = total * FRACTION // max(n_members, 1)
+    moved = diameter * FRACTION / least + math.sqrt(d)
     sigma = math.ceil(1.25 / float(epsilon) * moved * math.sqrt(2 * math.log(3.5 / delta)))
     noise = draw_gaussian(source, min(sigma, LARGEST_SIGMA), d)
-    return np.asarray(np.clip((mean + noise) / _FRACTION, -STEPS, STEPS))
+    released: Integers = np.clip(mean + noise, -STEPS * FRACTION, STEPS * FRACTION)
+    return released

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from learning.clustering.covering import run_cover
-from learning.clustering.reference.published_cover import plan_published, run_published
+from learning.clustering.reference.published_cover import (
+    FRACTION,
+    plan_published,
+    run_published,
+)
 from shared.errors import ConfigError
 from shared.privacy.samplers import UNIT
 from shared.privacy.testing import SeededSource
@@ -32,10 +36,10 @@ def test_the_published_algorithm_runs_and_loses_more() -> None:
     )
     assert len(plan.grids) == 4
     assert plan.cover_rate / UNIT == pytest.approx(0.1 / (math.e * math.log(1e6)))
-    found = run_published(steps, plan, source=SeededSource(1), rng=np.random.default_rng(1))
+    averages = run_published(steps, plan, source=SeededSource(1), rng=np.random.default_rng(1))
     answer = run_cover(steps, make_plan(), source=SeededSource(1), rng=np.random.default_rng(1))
-    assert found.shape == (6, 8)
-    assert measure_cost(steps, answer.centroids) < measure_cost(steps, found)
+    assert averages.shape == (6, 8)
+    assert measure_cost(steps, answer.centroids) < measure_cost(steps, averages / FRACTION)
 
 
 @pytest.mark.parametrize("n", [0, 1, 40])

@@ -1,0 +1,160 @@
+"""Private k-means by max cover, for many clusters in many columns."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from analyst.estimators.clustering import ClusteringEstimator, Floats
+from analyst.estimators.columns import Bounds, Scale
+from analyst.estimators.reading import Exact, read_number, read_whole
+from learning.clustering.methods.cover import CoverMethod
+from shared.core.quantise import STEPS
+from shared.errors import ConfigError
+
+
+class CoverKMeans(ClusteringEstimator):
+    """k-means from points that cover many records, for many clusters in many columns.
+
+    Records are projected on few dimensions; grid points that cover many of them are chosen one
+    after the other, by exact exponential choice, and what they cover leaves; noisy votes weigh the
+    points; two rounds average the clusters in all columns under Gaussian noise (Nguyen, Chaturvedi
+    and Xu 2021, with exact accounting of all stages together). ``CoverKMeans.published`` has the
+    paper's constants. For up to 20 clusters of up to 10 columns :class:`CompressiveKMeans` is the
+    better choice.
+
+    Parameters
+    ----------
+    n_clusters
+        k.
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text. Delta must be above 0.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    scale
+        Not used: the averages are of whole records.
+    radius
+        Longest distance of a record from the centre of the bounds, data units, where all columns
+        have equally wide bounds; records further away are shortened. Public knowledge: the noise is
+        in proportion to it. None for the corner of the bounds.
+    n_projected
+        Dimensions of the cover; None for half the logarithm of the number of records.
+    cover_share, votes_share
+        Of epsilon; the averages take what the joint cost leaves.
+    is_published
+        Whether stages and constants are those of the paper.
+    relation
+        ``add-remove-one``, where the number of records is secret too, or ``replace-one``, where it
+        is public.
+    max_records
+        Required under ``add-remove-one``: a public number of records that sizes follow from.
+    public_seed
+        Of choices that depend on no record; it is published. None: fresh.
+    random_state
+        Steers k-means on released points, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the rounds, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+
+    Attributes
+    ----------
+    cluster_centers_
+        Shape ``(k, d)``, data units, by falling weight.
+    weights_
+        Shape ``(k,)``: shares of the records, with noise.
+    metric_
+        Lengths that count as one along each axis.
+    release_, events_, guarantee_
+        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        can be stored and read again; what each round spent; and what all guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analyst.estimators import CoverKMeans
+    >>> rng = np.random.default_rng(0)
+    >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
+    >>> model = CoverKMeans(2, epsilon="2", delta="1e-6", bounds=(-12, 12), max_records=30_000)
+    >>> found = model.fit(records)
+    >>> sorted(found.cluster_centers_[:, 0].round().astype(int).tolist())
+    [-6, 6]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "1e-9",
+        scale: Scale | None = None,
+        radius: Exact | None = None,
+        n_projected: int | None = None,
+        cover_share: Exact = "0.4",
+        votes_share: Exact = "0.1",
+        is_published: bool = False,
+        relation: Literal["replace-one", "add-remove-one"] = "add-remove-one",
+        max_records: int | None = None,
+        public_seed: int | str | bytes | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.scale = scale
+        self.radius = radius
+        self.n_projected = n_projected
+        self.cover_share = cover_share
+        self.votes_share = votes_share
+        self.is_published = is_published
+        self.relation = relation
+        self.max_records = max_records
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    @classmethod
+    def published(cls, n_clusters: int = 8, **parameters: Any) -> Self:
+        """Return the algorithm with its authors' constants, for comparison."""
+        return cls(n_clusters, is_published=True, **parameters)
+
+    def _make_method(self, lower: Floats, upper: Floats) -> CoverMethod:
+        radius = 0
+        if self.radius is not None:
+            half = (upper - lower) / 2.0
+            stated = float(read_number(self.radius, "radius"))
+            if not np.all(half == half[0]) or not stated > 0.0:
+                raise ConfigError(
+                    "must be positive, and the bounds of all columns equally wide",
+                    field="radius",
+                    fix="leave it out, or state wider bounds for some columns",
+                )
+            corner = math.isqrt(half.size * STEPS * STEPS)
+            radius = min(max(1, math.floor(stated / float(half[0]) * STEPS)), corner)
+        n_projected = 0
+        if self.n_projected is not None:
+            n_projected = read_whole(self.n_projected, "n_projected", most=64, fix="leave it out")
+        return CoverMethod(
+            radius=radius,
+            n_projected=n_projected,
+            cover_share=read_number(self.cover_share, "cover_share"),
+            votes_share=read_number(self.votes_share, "votes_share"),
+            is_published=self.is_published,
+        )

@@ -1,0 +1,121 @@
+"""Methods of the literature that are here for comparison only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from analyst.estimators.clustering import ClusteringEstimator, Floats
+from analyst.estimators.columns import Bounds, Scale
+from analyst.estimators.reading import Exact, read_number
+from learning.clustering.methods.contract import Method
+from learning.clustering.reference.kvariates import KVariatesMethod
+from learning.clustering.reference.privgene import PrivGeneMethod
+from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
+from shared.errors import ConfigError
+
+METHODS = ("privgene", "sample-aggregate", "k-variates")
+
+
+class ReferenceKMeans(ClusteringEstimator):
+    """Private k-means as a paper has it that no other class of this package stands for.
+
+    For comparison: none of these methods is competitive, and none releases shares of clusters.
+
+    Parameters
+    ----------
+    n_clusters
+        k.
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text. The noise is pure, so delta is not spent.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    method
+        ``privgene`` (Zhang et al. 2013), ``sample-aggregate`` (GUPT, Mohan et al. 2012) or
+        ``k-variates`` (Nock et al. 2016).
+    spread
+        For ``k-variates`` alone, which is refused without it: public knowledge that on the records
+        and on every neighbour of theirs the mean squared distance to the nearest centroid picked so
+        far is at least this share of the squared diagonal of the bounds.
+    scale
+        Not used.
+    relation
+        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
+        secret too.
+    max_records
+        Required under ``add-remove-one``: a public number of records that sizes follow from.
+    public_seed
+        Of choices that depend on no record; it is published. None: fresh.
+    random_state
+        Steers k-means on released points, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the rounds, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+
+    Attributes
+    ----------
+    cluster_centers_
+        Shape ``(k, d)``, data units, by falling weight.
+    weights_
+        Shape ``(k,)``: shares of the records, with noise.
+    metric_
+        Lengths that count as one along each axis.
+    release_, events_, guarantee_
+        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        can be stored and read again; what each round spent; and what all guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "0",
+        scale: Scale | None = None,
+        method: Literal["privgene", "sample-aggregate", "k-variates"] = "privgene",
+        spread: Exact | None = None,
+        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
+        max_records: int | None = None,
+        public_seed: int | str | bytes | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.scale = scale
+        self.method = method
+        self.spread = spread
+        self.relation = relation
+        self.max_records = max_records
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    def _make_method(self, lower: Floats, upper: Floats) -> Method:
+        del lower, upper
+        if self.method not in METHODS:
+            raise ConfigError(
+                f"must be one of {', '.join(METHODS)}", field="method", fix="use one of these"
+            )
+        if self.method == "privgene":
+            return PrivGeneMethod()
+        if self.method == "sample-aggregate":
+            return SampleAggregateMethod()
+        spread = Fraction(0) if self.spread is None else read_number(self.spread, "spread")
+        return KVariatesMethod(spread=spread)

@@ -1,0 +1,181 @@
+"""Max cover as a central method: picks, votes and averages, at one joint cost."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from learning.clustering.covering import run_cover
+from learning.clustering.methods.contract import (
+    Answer,
+    Clusters,
+    Curator,
+    Floats,
+    Integers,
+    QuantisedRecords,
+    Round,
+    Task,
+)
+from learning.clustering.methods.starts import make_rng
+from learning.clustering.reference.published_cover import (
+    FRACTION,
+    PublishedPlan,
+    plan_published,
+    run_published,
+)
+from learning.clustering.weighted_points import cluster_weighted
+from learning.coverage.plan import CoverPlan, plan_cover
+from shared.core.quantise import STEPS
+from shared.errors import ConfigError, PrivacyError
+from shared.privacy.mechanism import PrivacyGuarantee
+from shared.privacy.samplers import RandomSource
+
+_ROUND = "cover"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverMethod:
+    """Grid points that cover many records, their votes, and rounds of Gaussian averages.
+
+    All stages are one round: what they cost together is less than the sum of their parts.
+
+    Parameters
+    ----------
+    radius
+        Records further from the centre of the box than so many steps are shortened; 0 for the
+        corner of the box.
+    n_projected
+        Dimensions of the cover; 0 for a number by n and d.
+    cover_share, votes_share
+        Of epsilon; the averages take what the joint cost leaves.
+    is_published
+        Whether stages and constants are those of the paper.
+    """
+
+    name: ClassVar[str] = "cover"
+
+    radius: int = 0
+    n_projected: int = 0
+    cover_share: Fraction = Fraction(4, 10)
+    votes_share: Fraction = Fraction(1, 10)
+    is_published: bool = False
+
+    @classmethod
+    def published(cls, **settings: Any) -> Self:
+        """Return the algorithm with the constants of its authors' experiments."""
+        return cls(is_published=True, **settings)
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Method``."""
+        return asdict(self)
+
+    def plan_rounds(self, task: Task) -> tuple[Round, ...]:
+        """See ``Method``."""
+        self.make_plan(task)
+        return (Round(name=_ROUND, epsilon=task.epsilon, delta=task.delta),)
+
+    def make_plan(self, task: Task) -> CoverPlan | PublishedPlan:
+        """Return the public numbers of all stages.
+
+        Raises
+        ------
+        ConfigError, PrivacyError
+            The task does not suit the method.
+        """
+        # The calibration does not depend on the seed.
+        plan = _calibrate(self, replace(task, seed=b""))
+        return replace(plan, projection=replace(plan.projection, seed=_derive_seed(task)))
+
+    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
+        """See ``Method``."""
+        plan, rng = self.make_plan(task), make_rng(task, self.name)
+
+        def draw(source: RandomSource) -> Integers:
+            if isinstance(plan, PublishedPlan):
+                return run_published(records.steps, plan, source=source, rng=rng).ravel()
+            answer = run_cover(records.steps, plan, source=source, rng=rng)
+            parts = answer.candidates, answer.votes, answer.rounds
+            return np.concatenate([part.ravel() for part in parts])
+
+        guarantee = PrivacyGuarantee(
+            epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation
+        )
+        curator.draw(guarantee, draw)
+
+    def recover(
+        self, task: Task, answers: Sequence[Answer], *, n_clusters: int, rng: np.random.Generator
+    ) -> Clusters:
+        """See ``Method``; fewer clusters than the task's are made of the averages."""
+        if not 1 <= n_clusters <= task.n_clusters:
+            raise ConfigError(
+                f"must be from 1 to the {task.n_clusters} clusters that were averaged",
+                field="n_clusters",
+                fix="ask for fewer clusters",
+            )
+        centroids, masses = self._read(task, answers[0].values)
+        found = Clusters.of(centroids, masses)
+        if n_clusters == task.n_clusters:
+            return found
+        merged = cluster_weighted(found.centroids, found.shares, n_clusters, rng)
+        squares = np.sum((found.centroids[:, None] - merged[None]) ** 2, axis=2)
+        shares = np.bincount(np.argmin(squares, axis=1), found.shares, minlength=n_clusters)
+        return Clusters.of(merged, shares.astype(np.float64))
+
+    def _read(self, task: Task, values: Integers) -> tuple[Floats, Floats]:
+        """Return centroids and masses from all that was released."""
+        plan = self.make_plan(task)
+        k, d = task.n_clusters, task.n_dimensions
+        if isinstance(plan, PublishedPlan):
+            # Their program releases no shares.
+            return values.reshape(k, d) / FRACTION, np.ones(k)
+        rounds = values[-len(plan.averages) * k * (1 + d) :].reshape(-1, k, 1 + d)
+        centroids: Floats | None = None
+        masses: Floats = np.ones(k)
+        for averages, released in zip(plan.averages, rounds, strict=True):
+            centroids, masses = averages.read(released, centroids)
+            centroids = np.clip(centroids, -STEPS, STEPS)
+        assert centroids is not None
+        return centroids, masses
+
+
+@lru_cache(maxsize=32)
+def _calibrate(method: CoverMethod, task: Task) -> CoverPlan | PublishedPlan:
+    radius = method.radius or None
+    if method.is_published:
+        if task.relation != "add-remove-one":
+            raise PrivacyError(
+                "must be add-remove-one for the published cover, which claims no other",
+                field="relation",
+                fix="use add-remove-one, or the cover that is not published",
+            )
+        return plan_published(
+            n_clusters=task.n_clusters,
+            n_dimensions=task.n_dimensions,
+            n_records=task.n_records,
+            epsilon=task.epsilon,
+            delta=task.delta,
+            seed=_derive_seed(task),
+            radius=radius,
+        )
+    return plan_cover(
+        n_clusters=task.n_clusters,
+        n_dimensions=task.n_dimensions,
+        n_records=task.n_records,
+        epsilon=task.epsilon,
+        delta=task.delta,
+        relation=task.relation,
+        seed=_derive_seed(task),
+        radius=radius,
+        n_projected=method.n_projected or None,
+        shares=(method.cover_share, method.votes_share),
+    )
+
+
+def _derive_seed(task: Task) -> bytes:
+    return hashlib.sha256(b"cover" + task.seed).digest()

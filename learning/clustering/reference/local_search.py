@@ -1,0 +1,133 @@
+"""Local search among candidates by private choice, as published: for comparison.
+
+Balcan et al. (2017), Algorithm 3, after Gupta et al. (2010): swap one centre for a candidate by
+private choice of the cost, some times, and choose one of the sets on the way in the same manner.
+Each choice costs as much as all votes of ``CandidateMethod`` together, for less information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from learning.clustering.methods.contract import Curator, Floats, Integers, Round
+from learning.coverage.averaging import find_nearest
+from learning.coverage.projection import EXACT
+from shared.errors import ConfigError
+from shared.privacy.selection import PermuteAndFlip
+
+
+def ask_swap(
+    places: Integers,
+    half: int,
+    candidates: Integers,
+    chosen: Integers,
+    curator: Curator,
+    relation: str,
+) -> Integers:
+    """Ask for one swap among all pairs of a centre and a candidate: the new set."""
+    costs = compute_swap_costs(places, candidates, chosen, half)
+    picked = _ask(costs.ravel(), places.shape[1], half, curator, relation, candidates)
+    out, new = divmod(picked, len(candidates))
+    swapped = chosen.copy()
+    swapped[out] = new
+    return swapped
+
+
+def ask_best_set(
+    places: Integers,
+    half: int,
+    candidates: Integers,
+    sets: Sequence[Integers],
+    curator: Curator,
+    relation: str,
+) -> int:
+    """Ask for one of some sets of candidates by its cost: its number."""
+    costs = np.array([compute_cost(places, candidates[chosen]) for chosen in sets])
+    return _ask(costs, places.shape[1], half, curator, relation, candidates)
+
+
+def compute_cost(places: Integers, centres: Integers) -> int:
+    """Compute the sum of squared distances to the nearest centre, an exact integer."""
+    moves = places - centres[find_nearest(places, centres)]
+    return int(np.einsum("ij,ij->", moves, moves))
+
+
+def compute_swap_costs(
+    places: Integers, candidates: Integers, chosen: Integers, half: int
+) -> Floats:
+    """Compute the cost of each set with one centre swapped: shape ``(k, c)``, whole numbers.
+
+    Of a record, the nearest centre after a swap is the candidate, or what was nearest, or second
+    to it where that was swapped.
+
+    Raises
+    ------
+    ConfigError
+        Costs could pass 2^53.
+    """
+    if len(places) * bound_cost(places.shape[1], half) >= EXACT:
+        raise ConfigError(
+            "must be fewer, so that costs are exact below 2^53",
+            field="n_records",
+            fix="use votes in the place of the published search",
+        )
+    k = len(chosen)
+    squares = np.stack([_measure(places, candidates[i]) for i in chosen])
+    order = np.argsort(squares, axis=0, kind="stable")
+    first = np.take_along_axis(squares, order[:1], axis=0)[0]
+    second = np.full(len(places), np.inf)
+    if k > 1:
+        second = np.take_along_axis(squares, order[1:2], axis=0)[0]
+    costs = np.empty((k, len(candidates)))
+    for j, candidate in enumerate(candidates):
+        new = _measure(places, candidate)
+        kept = np.minimum(new, first)
+        rise = np.minimum(new, second) - kept
+        costs[:, j] = kept.sum() + np.bincount(order[0], rise, minlength=k)
+    return costs
+
+
+def make_choice(n_dimensions: int, half: int, planned: Round, relation: str) -> PermuteAndFlip:
+    """Make the choice by cost that a planned round pays for.
+
+    Raises
+    ------
+    PrivacyError
+        Epsilon is too small.
+    """
+    return PermuteAndFlip.calibrate(
+        sensitivity=bound_cost(n_dimensions, half),
+        epsilon=planned.epsilon,
+        neighbouring=relation,
+    )
+
+
+def bound_cost(n_dimensions: int, half: int) -> int:
+    """Bound the cost of one record, and with it the change of a cost: ``d (2 Z)^2``."""
+    return n_dimensions * (2 * half) ** 2
+
+
+def _measure(places: Integers, centre: Integers) -> Floats:
+    moves = (places - centre).astype(np.float64)
+    squares: Floats = np.einsum("ij,ij->i", moves, moves)
+    return squares
+
+
+def _ask(
+    costs: Floats,
+    n_dimensions: int,
+    half: int,
+    curator: Curator,
+    relation: str,
+    candidates: Integers,
+) -> int:
+    choice = make_choice(n_dimensions, half, curator.next_round, relation)
+    scores = [-int(cost) for cost in costs.tolist()]
+    answer = curator.draw(
+        choice.guarantee,
+        lambda source: np.array([choice.choose(scores, source)]),
+        candidates=candidates,
+    )
+    return int(answer.values[0])
