@@ -57,22 +57,35 @@ class Aggregator:
         *,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        key: str | None = None,
+        worker: bool = True,
     ) -> Aggregator:
-        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port.
+        """Start an aggregator on the loopback address, on SQLite in ``folder``.
 
         Parameters
         ----------
+        port
+            Any free one by default.
         settings
             Environment variables besides those of this process.
+        key
+            An operator's key of its database; by default one is made.
+        worker
+            Whether it also decodes.
         """
         database = str(folder / "aggregator.sqlite")
-        created = run_command(
-            "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
-        )  # fmt: skip
+        if key is None:
+            created = run_command(
+                "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
+            )  # fmt: skip
+            key = str(json.loads(created)["key"])
         port, log = port or find_port(), folder / "aggregator.log"
+        options = ["--database", database, "--port", str(port)]
+        if not worker:
+            options.append("--no-worker")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],
+                [BIN / "sfumato", "serve", *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -81,7 +94,7 @@ class Aggregator:
         aggregator = cls(
             process=process,
             url=f"http://127.0.0.1:{port}",
-            key=json.loads(created)["key"],
+            key=key,
             log=log,
         )
         aggregator.wait_until_ready()
@@ -90,11 +103,10 @@ class Aggregator:
     def wait_until_ready(self) -> None:
         """Wait until the server and its database answer."""
         with Client(self.url) as client:
-            for _ in range(600):
+            # As long as it takes: on a busy machine that is more than a minute.
+            while self.process.poll() is None:
                 if client.is_ready():
                     return
-                if self.process.poll() is not None:
-                    break
                 time.sleep(0.1)
         raise DemoError(f"the aggregator did not start: {self.log.read_text()[-2000:]}")
 
