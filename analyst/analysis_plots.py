@@ -215,6 +215,16 @@ def _pick_centre(number: int) -> Value:
 
 
 def _draw_series(panel: Axes, body: TimelineBody, value: Value, *, scale: float = 1.0) -> None:
+    every = [_read_series(body.windows, k, value)[0] for k in range(len(body.clusters))]
+    if not np.isfinite(every).any():
+        panel.text(
+            *(0.5, 0.5, "noise hides it"),
+            transform=panel.transAxes,
+            ha="center",
+            va="center",
+            color=_GREY,
+        )
+        panel.set_yticks([])
     times = np.array([(_time(each.start) + _time(each.end)) / 2 for each in body.windows])
     for k in range(len(body.clusters)):
         values, errors = scale * _read_series(body.windows, k, value)

@@ -30,11 +30,14 @@ from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
+from learning.clustering.methods.candidates import CandidateMethod
 from learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
+from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.release import ClusterRelease
 from learning.clustering.methods.tree import TreeMethod
+from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from learning.decoding.registry import create_solver
 from learning.planning.outline import StudyOutline
 from learning.planning.planner import advise
@@ -249,6 +252,10 @@ CONTENDERS: Mapping[str, Contender] = {
     "grid-hybrid-published": contend(GridMethod.published(n_rounds=1)),
     "tree": contend(TreeMethod()),
     "tree-alone": contend(TreeMethod(n_rounds=0)),
+    "candidates": contend(CandidateMethod()),
+    "candidates-published": contend(CandidateMethod.published()),
+    "cover-delta=1e-6": contend(CoverMethod(), _DELTA),
+    "sample-aggregate": contend(SampleAggregateMethod()),
     "lloyd": contend(LloydMethod(n_rounds=5)),
     "lloyd-gaussian-delta=1e-6": contend(LloydMethod(n_rounds=5, noise="gaussian"), _DELTA),
     "lloyd-published": contend(LloydMethod.published()),
@@ -413,6 +420,7 @@ def draw_rows(rows: Sequence[Row], path: Path) -> None:
         axes.set(xscale="log", yscale="log", title=source, xlabel="n epsilon", ylim=(0.98, 12))
         axes.set_yticks([1, 1.2, 1.5, 2, 5, 10], ["1", "1.2", "1.5", "2", "5", "10"], minor=False)
         axes.set_yticks([], minor=True)
+        axes.xaxis.set_minor_formatter("")
     panels[0].set_ylabel("SSE relative to k-means")
     for axes in panels[len(found) :]:
         axes.set_axis_off()

@@ -96,7 +96,7 @@ def _describe(batch: BatchBody) -> tuple[str, ...]:
 
 def _note(batch: BatchBody) -> str:
     if batch.problem is not None:
-        return batch.problem.rule
+        return batch.problem.title
     if batch.flags:
         return " and ".join(batch.flags)
     if batch.state == "open" and batch.n_reports < batch.least_reports:

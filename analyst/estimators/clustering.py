@@ -322,7 +322,7 @@ class ClusteringEstimator(
         turn.reserve(join_events(events))
         # Before the noise is drawn: what fails from here on may have been seen.
         self.events_ = (*vars(self).get("events_", ()), *events)
-        return ClusterRelease.decode(_unpack(turn.draw(lambda: _pack(release().encode()))))
+        return ClusterRelease.decode(unpack(turn.draw(lambda: pack(release().encode()))))
 
     def _answer(self, n_clusters: int) -> None:
         found = self.release_.recover(n_clusters, rng=read_rng(self.random_state))
@@ -403,12 +403,13 @@ def _compose(events: Sequence[PrivacyEvent], *, task: Task) -> PrivacyGuarantee:
     )
 
 
-def _pack(data: bytes) -> NDArray[np.int64]:
+def pack(data: bytes) -> NDArray[np.int64]:
     """Return bytes as the whole numbers that a turn keeps."""
     padded = len(data).to_bytes(_WORD, "little") + data
     return np.frombuffer(padded.ljust(-(-len(padded) // _WORD) * _WORD, b"\0"), dtype="<i8")
 
 
-def _unpack(packed: NDArray[np.int64]) -> bytes:
+def unpack(packed: NDArray[np.int64]) -> bytes:
+    """Return the bytes that :func:`pack` has packed."""
     data = packed.astype("<i8").tobytes()
     return data[_WORD : _WORD + int.from_bytes(data[:_WORD], "little")]

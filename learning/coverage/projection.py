@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shared.core.quantise import STEPS
 from shared.core.seeds import draw_bytes
+from shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,12 +54,26 @@ class SignProjection:
         R, steps.
     seed
         32 public bytes.
+
+    Raises
+    ------
+    ConfigError
+        Squared distances of places could pass 2^53, where double precision is not exact.
     """
 
     n_dimensions: int
     n_projected: int
     radius: int
     seed: bytes
+
+    def __post_init__(self) -> None:
+        # From public numbers: a refusal must not depend on records.
+        if 4 * self.n_projected * self.half**2 >= EXACT:
+            raise ConfigError(
+                "must be fewer, so that squared distances are exact below 2^53",
+                field="n_projected",
+                fix="use fewer projected dimensions, or a smaller radius",
+            )
 
     @property
     def is_identity(self) -> bool:

@@ -168,6 +168,8 @@ def test_alarms_are_red_and_what_noise_hides_is_not_drawn() -> None:
     assert read_lines(shares) == [["50.0", "nan", "50.0", "50.0"]] * 2
     assert "flow" in flow.get_ylabel()
     assert read_lines(hidden) == [["nan"] * 4] * 2
+    assert [text.get_text() for text in hidden.texts] == ["noise hides it"]
+    assert not flow.texts
 
 
 def test_a_change_that_noise_may_have_made_has_no_colour_of_a_cluster() -> None:

@@ -156,6 +156,17 @@ def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
     assert document["snr"] > 2 * local["snr"]
 
 
+def test_marginals_come_from_a_secure_sum_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "draft.json"
+    histogram: dict[str, Any] = {"least_reports": 10, "bins_log2": 4, "epsilon": Fraction(20)}
+    path.write_text(json.dumps(plan_to_json(make_draft(**BINS, **histogram))))
+    status, out, err = simulate(capsys, str(path), "--devices", "50", "--processes", "1", "--json")
+    assert status == 0, err
+    assert json.loads(out)["sketches"] == 50
+
+
 def test_a_fleet_too_small_for_its_batches_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

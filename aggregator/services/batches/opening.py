@@ -457,6 +457,8 @@ class BatchOpener(Service):
         """Note that the helper has the total, check it, and count it in."""
         layout = Layout.of(leased.plan)
         async with self._store.begin(write=True) as transaction:
+            # One part after the other, so that the last one is compared with all.
+            await transaction.lock_cells(leased.batch.study_id)
             batch = await self._require(transaction, leased)
             if batch.state != "opened":
                 return

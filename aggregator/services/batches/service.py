@@ -80,7 +80,7 @@ class BatchService(Service):
                 )
             if batch.state == "open" and batch.n_reports < batch.least_reports:
                 raise BatchTooSmallError(
-                    f"has {batch.n_reports} reports, and the plan's least_reports is "
+                    f"has {batch.n_reports} report(s), and the plan's least_reports is "
                     f"{batch.least_reports}",
                     field="batch",
                     fix="wait for more reports",
@@ -118,6 +118,7 @@ class BatchService(Service):
         _, plan = await self._get_plan(study_id)
         layout = Layout.of(plan)
         async with self._store.begin(write=True) as transaction:
+            await transaction.lock_cells(study_id)
             batch = await _require_batch(transaction, study_id, batch_id, lock=True)
             if batch.standing is None:
                 raise StoreError(

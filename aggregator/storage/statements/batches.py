@@ -401,6 +401,13 @@ class BatchRows(MergeRows):
         await self.change_batch(batch_id, state="void", members=None)
         return n_dropped
 
+    async def lock_cells(self, study_id: bytes) -> None:
+        """Keep others from the cells of a study until this transaction ends.
+
+        Before a batch is locked, because a batch that is counted may change others.
+        """
+        await self._lock_root(study_id)
+
     async def count_in(self, batch: BatchRecord, *, layout: Layout) -> None:
         """Add the total of a batch to the cells of its slot and labels, as one sketch."""
         study_id = batch.study_id

@@ -37,7 +37,13 @@ from learning.clustering.methods.sums import (
     read_sums,
     sum_bodies,
 )
-from learning.clustering.reference.local_search import ask_best_set, ask_swap, make_choice
+from learning.clustering.reference.local_search import (
+    MOST_COST,
+    ask_best_set,
+    ask_swap,
+    bound_cost,
+    make_choice,
+)
 from learning.clustering.weighted_points import assign_weighted, cluster_weighted
 from learning.coverage.averaging import find_nearest
 from learning.coverage.projection import SignProjection
@@ -99,9 +105,15 @@ class CandidateMethod:
         _count_votes(task, rounds[0], 1)
         make_noise(self._law, rounds[-1], task, STEPS)
         if self.n_swaps:
-            make_choice(
-                _project(task).n_projected, _project(task).half, rounds[depth], task.relation
-            )
+            projection = _project(task)
+            d, half = projection.n_projected, projection.half
+            make_choice(d, half, rounds[depth], task.relation)
+            if task.n_records * bound_cost(d, half) > MOST_COST:
+                raise ConfigError(
+                    "must be 0 for so many records, whose costs would pass 2^60",
+                    field="n_swaps",
+                    fix="use votes in the place of the published search",
+                )
         return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:

@@ -95,7 +95,7 @@ class ClusterRelease:
             if document["format"] != FORMAT or document["version"] != VERSION:
                 raise ValueError
             design = document["design"]
-            return cls(
+            found = cls(
                 method=make_method(design["method"], design["settings"]),
                 task=Task(**design["task"]),
                 lower=np.array(design["lower"], dtype=np.float64),
@@ -110,12 +110,24 @@ class ClusterRelease:
                     for each in document["answers"]
                 ),
             )
-        except (KeyError, TypeError, ValueError) as error:
+            found._require_whole()
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise MalformedMessageError(
                 f"must be a release of clusters, version {VERSION}",
                 field="release",
                 fix="read the file that this program wrote",
             ) from error
+        return found
+
+    def _require_whole(self) -> None:
+        """Refuse answers, bounds or names that are not those of the method and its task."""
+        d = self.task.n_dimensions
+        planned = [each.name for each in self.method.plan_rounds(self.task)]
+        asked = [answer.name for answer in self.answers]
+        if asked != planned or not self.lower.shape == self.upper.shape == (d,):
+            raise ValueError
+        if len(self.names) != d or not np.all(self.lower < self.upper):
+            raise ValueError
 
     def recover(self, n_clusters: int | None = None, *, rng: np.random.Generator) -> Clusters:
         """Compute clusters, in steps, for the task's k or another; this costs nothing.

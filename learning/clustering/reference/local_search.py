@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.clustering.methods.contract import Curator, Floats, Integers, Round
+from learning.clustering.methods.contract import Curator, Integers, Round
 from learning.coverage.averaging import find_nearest
-from learning.coverage.projection import EXACT
-from shared.errors import ConfigError
 from shared.privacy.selection import PermuteAndFlip
+
+_FAR = np.int64(1 << 62)
+MOST_COST = 1 << 60
+"""Costs stay below it, with room for more records than were announced."""
 
 
 def ask_swap(
@@ -27,7 +29,7 @@ def ask_swap(
     relation: str,
 ) -> Integers:
     """Ask for one swap among all pairs of a centre and a candidate: the new set."""
-    costs = compute_swap_costs(places, candidates, chosen, half)
+    costs = compute_swap_costs(places, candidates, chosen)
     picked = _ask(costs.ravel(), places.shape[1], half, curator, relation, candidates)
     out, new = divmod(picked, len(candidates))
     swapped = chosen.copy()
@@ -54,38 +56,26 @@ def compute_cost(places: Integers, centres: Integers) -> int:
     return int(np.einsum("ij,ij->", moves, moves))
 
 
-def compute_swap_costs(
-    places: Integers, candidates: Integers, chosen: Integers, half: int
-) -> Floats:
-    """Compute the cost of each set with one centre swapped: shape ``(k, c)``, whole numbers.
+def compute_swap_costs(places: Integers, candidates: Integers, chosen: Integers) -> Integers:
+    """Compute the cost of each set with one centre swapped: shape ``(k, c)``, exact integers.
 
     Of a record, the nearest centre after a swap is the candidate, or what was nearest, or second
     to it where that was swapped.
-
-    Raises
-    ------
-    ConfigError
-        Costs could pass 2^53.
     """
-    if len(places) * bound_cost(places.shape[1], half) >= EXACT:
-        raise ConfigError(
-            "must be fewer, so that costs are exact below 2^53",
-            field="n_records",
-            fix="use votes in the place of the published search",
-        )
     k = len(chosen)
     squares = np.stack([_measure(places, candidates[i]) for i in chosen])
     order = np.argsort(squares, axis=0, kind="stable")
     first = np.take_along_axis(squares, order[:1], axis=0)[0]
-    second = np.full(len(places), np.inf)
+    second = np.full(len(places), _FAR)
     if k > 1:
         second = np.take_along_axis(squares, order[1:2], axis=0)[0]
-    costs = np.empty((k, len(candidates)))
+    members = [np.flatnonzero(order[0] == i) for i in range(k)]
+    costs = np.empty((k, len(candidates)), dtype=np.int64)
     for j, candidate in enumerate(candidates):
         new = _measure(places, candidate)
         kept = np.minimum(new, first)
         rise = np.minimum(new, second) - kept
-        costs[:, j] = kept.sum() + np.bincount(order[0], rise, minlength=k)
+        costs[:, j] = kept.sum() + np.array([rise[each].sum() for each in members])
     return costs
 
 
@@ -109,14 +99,14 @@ def bound_cost(n_dimensions: int, half: int) -> int:
     return n_dimensions * (2 * half) ** 2
 
 
-def _measure(places: Integers, centre: Integers) -> Floats:
-    moves = (places - centre).astype(np.float64)
-    squares: Floats = np.einsum("ij,ij->i", moves, moves)
+def _measure(places: Integers, centre: Integers) -> Integers:
+    moves = places - centre
+    squares: Integers = np.einsum("ij,ij->i", moves, moves)
     return squares
 
 
 def _ask(
-    costs: Floats,
+    costs: Integers,
     n_dimensions: int,
     half: int,
     curator: Curator,
@@ -124,7 +114,7 @@ def _ask(
     candidates: Integers,
 ) -> int:
     choice = make_choice(n_dimensions, half, curator.next_round, relation)
-    scores = [-int(cost) for cost in costs.tolist()]
+    scores = [-cost for cost in costs.tolist()]
     answer = curator.draw(
         choice.guarantee,
         lambda source: np.array([choice.choose(scores, source)]),

@@ -161,3 +161,18 @@ async def test_a_part_that_differs_leaves_the_sums_until_an_operator_decides(
 
         assert (await pair.sum_all()).n_sketches == 3
         assert await pair.find_faults() == []
+
+
+async def test_single_devices_cannot_be_looked_at(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await fill(pair)
+    pair.end_slot()
+    await pair.work()
+    url = f"/v1/studies/{pair.study.hex()}/analyses"
+
+    answer = await pair.server.desk.http.post(
+        url, json={"kind": "devices", "n_clusters": 2}, headers=pair.server.desk.operator
+    )
+
+    assert_problem(answer, "decoding-invalid", 422, "kind")
+    assert "no server has the sums of one" in answer.json()["rule"]

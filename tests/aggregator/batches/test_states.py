@@ -8,10 +8,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from shared.plan import compute_plan_digest
+from aggregator.storage import copy_database
+from shared.plan import SketchPlan, compute_plan_digest, plan_to_json
 from shared.wire.message import decode_message
-from tests.aggregator.batches.conftest import Pair, open_pair
+from tests.aggregator.batches.conftest import Pair, make_sum_draft, open_pair
+from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import assert_problem
+from tests.shared.sharing.samples import make_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -223,3 +226,79 @@ async def test_a_batch_whose_plan_the_helper_retired_is_void_in_the_end(
 
     assert await pair.states() == ["void"]
     assert await pair.find_faults() == []
+
+
+async def test_a_withdrawn_study_leaves_no_batch_and_no_work(pair: Pair) -> None:
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+
+    await pair.server.desk.withdraw(pair.study)
+    await pair.work()
+    await pair.server.services.studies.purge()
+
+    assert await pair.batches() == []
+    async with pair.server.store.engine.connect() as connection:
+        left = await connection.execute(text("SELECT count(*) FROM sketches"))
+    assert left.scalar_one() == 0
+
+
+async def test_a_plan_has_one_study_because_the_helper_knows_batches_by_plan(
+    sqlite_pair: Pair,
+) -> None:
+    pair = sqlite_pair
+    body = {"name": "again", "plan": plan_to_json(pair.plan), "allow_same_plan": True}
+
+    answer = await pair.server.desk.http.post(
+        "/v1/studies", json=body, headers=pair.server.desk.operator
+    )
+
+    assert_problem(answer, "store-conflict", 409, "plan")
+    assert "a secure sum has one" in answer.json()["rule"]
+
+
+async def test_a_study_needs_its_helper_and_the_helpers_consent(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    desk, settings = pair.server.desk, pair.server.settings
+
+    async def create(plan: SketchPlan) -> httpx.Response:
+        body = {"name": "other", "plan": plan_to_json(plan)}
+        return await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+
+    # The samples' own helper endorsed this one, under another identity.
+    answer = await create(make_plan())
+    assert_problem(answer, "helper-unreachable", 503, "helper_url")
+    assert "is not the plan's helper" in answer.json()["rule"]
+
+    retired = pair.helper.accept(make_sum_draft(most_records=4))
+    pair.helper.plans.retire(compute_plan_digest(retired), now=0.0)
+    answer = await create(retired)
+    assert_problem(answer, "request-invalid", 422, "plan")
+    assert "has not been accepted by the helper" in answer.json()["rule"]
+
+    accepted = pair.helper.accept(make_sum_draft(most_records=3))
+    object.__setattr__(settings, "helper_api_key", "sfh_wrong")
+    assert_problem(await create(accepted), "helper-unreachable", 503, "helper_api_key")
+    object.__setattr__(settings, "helper_url", None)
+    assert_problem(await create(accepted), "request-invalid", 422, "helper_url")
+    object.__setattr__(settings, "helper_url", "http://helper.example.org")
+    answer = await create(accepted)
+    assert_problem(answer, "request-invalid", 422, "helper_url")
+    assert "must begin with https://" in answer.json()["rule"]
+
+
+async def test_a_copied_database_has_the_same_batches(sqlite_pair: Pair, tmp_path: Path) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(5)
+    await pair.upload(*[pair.report(device) for device in devices[:4]])
+    pair.end_slot()
+    await pair.work()
+    await pair.upload(pair.report(devices[4]))
+    before = await pair.batches()
+
+    async with open_sqlite(tmp_path / "copy.db") as copy:
+        await copy_database(pair.server.store, copy)
+        pair.server.store = copy
+
+        assert await pair.batches() == before
+        assert (await pair.sum_all()).n_sketches == 1
+        assert await pair.find_faults() == []

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from analyst.estimators import CompressiveKMeans, PrivatePCA
+from analyst.estimators import CompressiveKMeans, GridKMeans, PrivatePCA
+from analyst.estimators.clustering import pack
 from shared.cbor import decode_deterministic
 from shared.ledger import OwnersLedger
 
@@ -33,6 +34,9 @@ def fit(kind: str, folder: Path) -> list[list[int]]:
         "ledger": folder / "ledger.db",
         "source": folder / "records.csv",
     }
+    if kind == "grid":
+        # Several rounds, kept together.
+        return [pack(GridKMeans(2, **options).fit(_RECORDS).release_.encode()).tolist()]
     if kind == "pca":
         found: Any = PrivatePCA(**options).fit(_RECORDS)
     else:

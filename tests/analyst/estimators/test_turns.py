@@ -62,7 +62,7 @@ def test_a_fit_that_is_killed_anywhere_is_finished_by_the_next_and_counted_once(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["pca", "k-means", "pilot"])
+@pytest.mark.parametrize("kind", ["pca", "k-means", "pilot", "grid"])
 def test_a_fit_that_is_killed_at_each_call_is_finished_by_the_next(
     kind: str, tmp_path: Path
 ) -> None:

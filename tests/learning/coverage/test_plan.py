@@ -33,6 +33,7 @@ def test_the_stages_cost_together_what_was_asked_for(relation: str) -> None:
         ({"n_clusters": 7000}, "n_clusters"),
         ({"radius": 10**6}, "radius"),
         ({"n_projected": 9}, "n_projected"),
+        ({"n_dimensions": 784, "n_projected": 64}, "n_projected"),
         ({"radii": ()}, "radii"),
         ({"radii": (Fraction(1, 10**5),)}, "radii"),
         ({"fineness": Fraction(0)}, "fineness"),

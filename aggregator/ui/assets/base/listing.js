@@ -14,7 +14,7 @@ const WAIT_MS = 200;
  * `render(items, all)` draws a view. `textOf(item)` is what a search looks through; without it there is no
  * search. Pages are read when a view needs them, and all of them when somebody searches.
  */
-export async function listing(path, { render, textOf = null, noun = "item", signal }) {
+export async function listing(path, { render, textOf = null, noun = "item", nouns = `${noun}s`, signal }) {
   const items = [];
   let [next, isWhole, first, words] = [null, false, 0, ""];
 
@@ -35,7 +35,7 @@ export async function listing(path, { render, textOf = null, noun = "item", sign
   const back = h("button", { type: "button" }, "Previous");
   const forth = h("button", { type: "button" }, "Next");
   const find = h("input", { type: "search", "aria-label": `Find a ${noun}`, placeholder: `Find a ${noun}`, autocomplete: "off", spellcheck: "false", dir: "auto" });
-  const pages = h("nav", { class: "pages", "aria-label": `Pages of ${noun}s` }, back, forth, position);
+  const pages = h("nav", { class: "pages", "aria-label": `Pages of ${nouns}` }, back, forth, position);
 
   function draw() {
     const found = matching();
@@ -44,7 +44,7 @@ export async function listing(path, { render, textOf = null, noun = "item", sign
     back.disabled = first === 0;
     forth.disabled = isWhole || words ? first + VIEW >= found.length : false;
     pages.hidden = isWhole && items.length <= VIEW && !words;
-    const total = words ? `${whole(found.length)} of ${count(items.length, noun)}` : isWhole ? count(items.length, noun) : `more than ${count(items.length, noun)}`;
+    const total = words ? `${whole(found.length)} of ${count(items.length, noun, nouns)}` : isWhole ? count(items.length, noun, nouns) : `more than ${count(items.length, noun, nouns)}`;
     position.textContent = found.length ? `${whole(first + 1)} to ${whole(first + shown.length)} of ${total}` : "";
   }
   async function turn(by) {

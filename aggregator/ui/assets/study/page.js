@@ -11,6 +11,7 @@ import { groupsPanel } from "../insight/groups.js";
 import { healthPanel } from "../insight/health.js";
 import { timelinePanel } from "../insight/timeline.js";
 import { pill, when } from "../studies/list.js";
+import { batchesPanel } from "./batches.js";
 import { devicesPanel } from "./devices.js";
 import { managePanel } from "./manage.js";
 import { showPlan } from "./plan.js";
@@ -84,6 +85,7 @@ const SECTIONS = [
       section("Refusals", request(`/v1/studies/${context.study.study_id}/refusals`, { signal: context.signal }).then(renderRefusals), context.signal),
     ],
   },
+  { name: "batches", title: "Batches", summed: true, show: batchesPanel },
   { name: "plan", title: "Plan", show: ({ plan, privacy }) => [showPlan(plan, privacy)] },
   { name: "manage", title: "Manage", operator: true, show: managePanel },
 ];
@@ -103,7 +105,8 @@ export async function showStudy({ id, name, rest, query, scope }, signal) {
   const path = `/v1/studies/${id}`;
   const [study, plan, privacy] = await Promise.all(["", "/plan", "/privacy"].map((part) => request(path + part, { signal })));
   const isDecoded = DECODED.includes(plan.plan.statistic.kind);
-  const sections = SECTIONS.filter((each) => (isDecoded || !each.decoded) && (scope === "operator" || !each.operator));
+  const isSummed = plan.plan.release.kind === "sum.v1";
+  const sections = SECTIONS.filter((each) => (isDecoded || !each.decoded) && (isSummed || !each.summed) && (scope === "operator" || !each.operator));
   const shown = sections.find((each) => each.name === name);
   const context = { study, plan, privacy, rest, query, scope, signal };
   const nodes = shown

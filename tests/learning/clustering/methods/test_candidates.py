@@ -4,6 +4,7 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from learning.clustering.reference.local_search import (
     compute_cost,
     compute_swap_costs,
 )
+from shared.errors import ConfigError
 from tests.learning.clustering.methods.replaying import draw_steps, make_task, play
 
 HALF = 20
@@ -61,13 +63,13 @@ def test_costs_of_swaps_are_those_of_the_swapped_sets(seed: int, k: int) -> None
     places = rng.integers(-HALF, HALF + 1, size=(12, 2))
     candidates = rng.integers(-HALF, HALF + 1, size=(6, 2))
     chosen = rng.choice(6, size=k)
-    costs = compute_swap_costs(places, candidates, chosen, HALF)
+    costs = compute_swap_costs(places, candidates, chosen)
     for i, j in itertools.product(range(k), range(6)):
         swapped = chosen.copy()
         swapped[i] = j
         assert costs[i, j] == compute_cost(places, candidates[swapped])
     # One record moves no cost by more than the stated sensitivity, and corners attain it.
-    without = compute_swap_costs(places[1:], candidates, chosen, HALF)
+    without = compute_swap_costs(places[1:], candidates, chosen)
     assert np.max(np.abs(costs - without)) <= bound_cost(2, HALF)
     corner = np.full((1, 2), HALF)
     assert compute_cost(corner, -corner) == bound_cost(2, HALF)
@@ -85,3 +87,9 @@ def test_many_columns_are_projected_and_found_again() -> None:
     cost = np.mean((steps - found.centroids[labels]) ** 2)
     # A third of the variance of all records is between clusters and would be lost by one centroid.
     assert cost < 0.5 * np.mean((steps - steps.mean(axis=0)) ** 2)
+
+
+def test_a_search_whose_costs_could_overflow_is_refused_by_public_numbers() -> None:
+    task = make_task("add-remove-one", n_records=1 << 30)
+    with pytest.raises(ConfigError, match="n_swaps"):
+        CandidateMethod.published().plan_rounds(task)

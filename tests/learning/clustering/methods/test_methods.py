@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -343,6 +345,21 @@ def test_other_bytes_than_a_release_are_refused() -> None:
     for damaged in (b"", data[:-1], data.replace(b"sfumato-clusters", b"sfumato-clusterz")):
         with pytest.raises(MalformedMessageError, match="release"):
             ClusterRelease.decode(damaged)
+
+
+@each_method
+def test_a_release_without_an_answer_a_bound_or_a_name_is_refused(name: str) -> None:
+    release = make_release(VARIANTS[name](), delta=delta_of(name))
+    damages: list[dict[str, Any]] = [
+        {"answers": release.answers[:-1]},
+        {"answers": (*release.answers, release.answers[-1])},
+        {"lower": release.lower[:1]},
+        {"upper": release.lower},
+        {"names": ("a",)},
+    ]
+    for changes in damages:
+        with pytest.raises(MalformedMessageError, match="release"):
+            ClusterRelease.decode(replace(release, **changes).encode())
 
 
 def test_unknown_methods_and_settings_are_refused() -> None:

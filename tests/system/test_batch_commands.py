@@ -1,0 +1,68 @@
+"""`sfumato batch` against a server on real batches."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import anyio
+import pytest
+
+from shared.command import main
+from tests.aggregator.batches.conftest import open_pair
+from tests.aggregator.databases import find_address
+from tests.aggregator.processes import read_announcement, start
+
+pytestmark = pytest.mark.anyio
+
+
+def run(*words: str, status: int = 0) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        done = main(["batch", *words])
+    assert done == status, err.getvalue()
+    return out.getvalue() + err.getvalue()
+
+
+async def test_batches_are_listed_shown_set_aside_and_admitted_by_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_pair(tmp_path) as pair:
+        devices = await pair.enrol(5)
+        await pair.upload(*[pair.report(device) for device in devices[:4]])
+        pair.end_slot()
+        await pair.work()
+        await pair.upload(pair.report(devices[4]))
+        opened, waiting = (each.batch_id.hex() for each in await pair.batches())
+        monkeypatch.setenv("SFUMATO_KEY", pair.server.desk.operator_key)
+        options = ("--no-worker", "--database", find_address(pair.server.store))
+        with start(*options, stderr=subprocess.DEVNULL) as process:
+            address, _ = await anyio.to_thread.run_sync(read_announcement, process)
+            monkeypatch.setenv("SFUMATO_URL", address)
+            with contextlib.ExitStack() as stack:
+                stack.callback(process.send_signal, signal.SIGTERM)
+                await anyio.to_thread.run_sync(use_commands, opened, waiting)
+
+
+def use_commands(opened: str, waiting: str) -> None:
+    listed = run("list", "pumps")
+    assert "acknowledged" in listed
+    assert "needs 3 reports" in listed
+    assert opened in listed
+    both = json.loads(run("list", "pumps", "--json"))
+    assert [each["state"] for each in both] == ["open", "acknowledged"]
+    shown = run("show", "pumps", opened[:8])
+    assert "counted" in shown
+    assert "8" in shown
+    refused = run("open", "pumps", waiting, status=2)
+    assert "has 1 report(s), and the plan's least_reports is 3" in refused
+    aside = run("set-aside", "pumps", opened, "--reason", "broken firmware")
+    assert "set-aside" in aside
+    assert "broken firmware" in aside
+    assert "counted" in run("admit", "pumps", opened, "--reason", "it was not")
+    assert "nobody is suspected" in run("suspects", "pumps")
