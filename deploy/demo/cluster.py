@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyst import Client
+import httpx
+
 from shared.errors import SketchError
 
 BIN = Path(sys.executable).parent
@@ -97,16 +99,18 @@ class Aggregator:
             key=key,
             log=log,
         )
-        aggregator.wait_until_ready()
+        aggregator.wait_until_ready(worker=worker)
         return aggregator
 
-    def wait_until_ready(self) -> None:
-        """Wait until the server and its database answer."""
-        with Client(self.url) as client:
+    def wait_until_ready(self, *, worker: bool) -> None:
+        """Wait until the server and its database answer, and its worker too if it has one."""
+        with httpx.Client(base_url=self.url) as client:
             # As long as it takes: on a busy machine that is more than a minute.
             while self.process.poll() is None:
-                if client.is_ready():
-                    return
+                with contextlib.suppress(httpx.TransportError):
+                    answer = client.get("/readyz")
+                    if answer.is_success and answer.json()["n_workers"] >= int(worker):
+                        return
                 time.sleep(0.1)
         raise DemoError(f"the aggregator did not start: {self.log.read_text()[-2000:]}")
 
