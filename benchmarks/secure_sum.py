@@ -1,13 +1,14 @@
 """Secure sums: sizes, times, exactness, and quality beside noise by each device and by one curator.
 
-Run as ``python -m benchmarks.secure_sum [--quick] [--json] [--part PART]``. *Quality*: 10,000 devices with one
-record each at epsilon 1, on round mixtures (d = 4, k = 5, another for each seed) and on the demo's
-hourly weather. All ways of adding noise see the same records, each with the m and the law that the
-planner chooses for it; the noise of a way is so many independent draws of the mechanism. *Device*:
-the agent's code from the exact sum of one record to the signed message, at m = 1000. *Helper*: its
-code and database, from 1,024 signed headers a request to the answer; CPU time, so that other load
-does not matter. *Opened*: batches through leader's and helper's real processes over HTTP, with
-enrolment and signatures of every device, compared with the sum of all records that the fleet knows.
+Run as ``python -m benchmarks.secure_sum [--quick] [--json] [--part PART]``. *Quality*: 10,000
+devices with one record each at epsilon 1, on round mixtures (d = 4, k = 5, another for each seed)
+and on the demo's hourly weather. All ways of adding noise see the same records, each with the m and
+the law that the planner chooses for it; the noise of a way is so many independent draws of the
+mechanism. *Device*: the agent's code from the exact sum of one record to the signed message, at m =
+1000. *Helper*: its code and database, from 1,024 signed headers a request to the answer; CPU time,
+so that other load does not matter. *Opened*: batches through leader's and helper's real processes
+over HTTP, with enrolment and signatures of every device, compared with the sum of all records that
+the fleet knows.
 """
 
 from __future__ import annotations
