@@ -8,6 +8,8 @@ NATIVE := $(wildcard shared/core/engines/native/*.[ch])
 VERSION_OF := -c 'import sys; print(*sys.version_info[:2], sep=".")' 2>/dev/null
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Every process that a test or the demo starts would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,12 +31,14 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 
 test: .venv/.stamp-dev  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
+	@# Each worker runs neighbours, which share what a module set up, and takes over others at the end.
 	@# A test that hangs ends its worker, after a stack trace, so that a run tells which one it was.
-	@$(VENV) -m pytest -n auto -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS)
+	@$(VENV) -m pytest -n auto --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS)
 
 soak: .venv/.stamp-soak  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
-	@$(VENV) -m pytest -n auto -m soak $(ARGS)
+	@$(VENV) -m pytest -n auto --dist worksteal -m soak $(ARGS)
+	@HYPOTHESIS_PROFILE=explore $(VENV) -m pytest -n auto --dist worksteal -m 'hypothesis and not soak' $(ARGS)
 
 check: .venv/.stamp-dev  ## check lint, format, types and the direction of imports; change no file
 	@echo 'check: lint, format, types, direction of imports' >&2

@@ -1,19 +1,20 @@
 """Secure sums: sizes, times, exactness, and quality beside noise by each device and by one curator.
 
-Run as ``python -m benchmarks.secure_sum [--quick] [--json]``. *Quality*: 10,000 devices with one
-record each at epsilon 1, on round mixtures (d = 4, k = 5, another for each seed) and on the demo's
-hourly weather. All ways of adding noise see the same records, each with the m and the law that the
-planner chooses for it; the noise of a way is so many independent draws of the mechanism. *Device*:
-the agent's code from the exact sum of one record to the signed message, at m = 1000. *Helper*: its
-code and database, from 1,024 signed headers a request to the answer; CPU time, so that other load
-does not matter. *Opened*: batches through leader's and helper's real processes over HTTP, with
-enrolment and signatures of every device, compared with the sum of all records that the fleet knows.
+Run as ``python -m benchmarks.secure_sum [--quick] [--json] [--part PART]``. *Quality*: 10,000
+devices with one record each at epsilon 1, on round mixtures (d = 4, k = 5, another for each seed)
+and on the demo's hourly weather. All ways of adding noise see the same records, each with the m and
+the law that the planner chooses for it; the noise of a way is so many independent draws of the
+mechanism. *Device*: the agent's code from the exact sum of one record to the signed message, at m =
+1000. *Helper*: its code and database, from 1,024 signed headers a request to the answer; CPU time,
+so that other load does not matter. *Opened*: batches through leader's and helper's real processes
+over HTTP, with enrolment and signatures of every device, compared with the sum of all records that
+the fleet knows.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 from benchmarks.datasets import Dataset, Mixture, RealData
 from benchmarks.experiments import FIRST_SEED
 from benchmarks.reference import compute_sse, find_reference
-from benchmarks.rows import Row, run_benchmark
+from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.secure_sum_servers import (
     measure_device,
     measure_helper,
@@ -43,14 +44,18 @@ _EPSILON = Fraction(1)
 _RUNS, _QUICK_RUNS = 5, 2
 _WAYS = {"sum.v1": 2, "one curator": 1, "local.v1": _DEVICES}
 """Ways of adding noise, with their draws of the mechanism."""
+PARTS = ("device", "helper", "noise", "quality", "opened")
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; fewer seeds and reports if ``quick``."""
-    yield from measure_device(quick)
-    yield from measure_helper(quick)
-    yield from measure_noise(quick)
-    yield from measure_quality(quick)
+def measure(quick: bool, parts: Sequence[str] = PARTS) -> Iterator[Row]:
+    """Yield the rows of some parts; fewer seeds and reports if ``quick``."""
+    measured = (measure_device, measure_helper, measure_noise, measure_quality, _open)
+    for part, each in zip(PARTS, measured, strict=True):
+        if part in parts:
+            yield from each(quick)
+
+
+def _open(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="sfumato-secure-sum-") as folder:
         yield from measure_opened(Path(folder), n_reports=1000 if quick else 100_000)
 
@@ -134,4 +139,9 @@ def make_row(case: str, figure: str, value: float, unit: str, runs: int, baselin
 
 
 if __name__ == "__main__":
-    run_benchmark(NAME, (__doc__ or "").splitlines()[0], measure)
+    parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--part", action="append", choices=PARTS, help="one part; may be repeated (default: all)"
+    )
+    options = parser.parse_args()
+    print_rows(measure(options.quick, options.part or PARTS), as_json=options.json)

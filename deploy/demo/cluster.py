@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyst import Client
+import httpx
+
 from shared.errors import SketchError
 
 BIN = Path(sys.executable).parent
@@ -57,22 +59,35 @@ class Aggregator:
         *,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        key: str | None = None,
+        worker: bool = True,
     ) -> Aggregator:
-        """Start an aggregator on the loopback address, on SQLite in ``folder``; any free port.
+        """Start an aggregator on the loopback address, on SQLite in ``folder``.
 
         Parameters
         ----------
+        port
+            Any free one by default.
         settings
             Environment variables besides those of this process.
+        key
+            An operator's key of its database; by default one is made.
+        worker
+            Whether it also decodes.
         """
         database = str(folder / "aggregator.sqlite")
-        created = run_command(
-            "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
-        )  # fmt: skip
+        if key is None:
+            created = run_command(
+                "sfumato", "operator-key", "--name", "demo", "--database", database, "--json",
+            )  # fmt: skip
+            key = str(json.loads(created)["key"])
         port, log = port or find_port(), folder / "aggregator.log"
+        options = ["--database", database, "--port", str(port)]
+        if not worker:
+            options.append("--no-worker")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [BIN / "sfumato", "serve", "--database", database, "--port", str(port)],
+                [BIN / "sfumato", "serve", *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -81,20 +96,21 @@ class Aggregator:
         aggregator = cls(
             process=process,
             url=f"http://127.0.0.1:{port}",
-            key=json.loads(created)["key"],
+            key=key,
             log=log,
         )
-        aggregator.wait_until_ready()
+        aggregator.wait_until_ready(worker=worker)
         return aggregator
 
-    def wait_until_ready(self) -> None:
-        """Wait until the server and its database answer."""
-        with Client(self.url) as client:
-            for _ in range(600):
-                if client.is_ready():
-                    return
-                if self.process.poll() is not None:
-                    break
+    def wait_until_ready(self, *, worker: bool) -> None:
+        """Wait until the server and its database answer, and its worker too if it has one."""
+        with httpx.Client(base_url=self.url) as client:
+            # As long as it takes: on a busy machine that is more than a minute.
+            while self.process.poll() is None:
+                with contextlib.suppress(httpx.TransportError):
+                    answer = client.get("/readyz")
+                    if answer.is_success and answer.json()["n_workers"] >= int(worker):
+                        return
                 time.sleep(0.1)
         raise DemoError(f"the aggregator did not start: {self.log.read_text()[-2000:]}")
 

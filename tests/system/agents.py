@@ -1,4 +1,4 @@
-"""Run the device agent as the process that an operator runs."""
+"""The device agent by the command that its owner runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.demo.cluster import BIN
+from device_agent.cli import main
+from tests.commands import run_inside
 
 CONFIG = """\
 state_dir = "{state}"
@@ -40,12 +41,7 @@ class Agent:
 
     def run(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one command of the agent."""
-        return subprocess.run(
-            [BIN / "sfumato-agent", verb, "--config", str(self.config), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_inside(main, [verb, "--config", str(self.config), *arguments])
 
     def once(self) -> dict[str, Any]:
         """Run ``once`` and return its report."""

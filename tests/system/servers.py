@@ -1,7 +1,8 @@
-"""Servers as an operator runs them: started again whenever they end, as systemd or compose do."""
+"""Servers as processes: one, or one that is started again whenever it ends, as by systemd."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,11 +12,23 @@ from pathlib import Path
 
 import httpx
 
+from deploy.demo.cluster import Aggregator
+from shared import command
+from tests.commands import run_inside
 from tests.device_agent.daemons import wait_until
 from tests.ports import hold_port, port_of
 
 _PROGRAM = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
 _PAUSE_S = 0.1
+
+
+def start_server(folder: Path, *, port: int | None = None, worker: bool = False) -> Aggregator:
+    """Start an aggregator with a new operator's key; most tests decode nothing."""
+    database = str(folder / "aggregator.sqlite")
+    key = ["operator-key", "--name", "demo", "--database", database, "--json"]
+    done = run_inside(command.main, key)
+    assert done.returncode == 0, done.stderr
+    return Aggregator.start(folder, port=port, key=json.loads(done.stdout)["key"], worker=worker)
 
 
 class KeptServer:

@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from analyst import AsyncClient, Client
-from deploy.demo.cluster import Aggregator
 from shared import command
 from shared.errors import ConfigError, DecodingError
 from tests.aggregator.changing import N_SLOTS, fill
 from tests.aggregator.fleet import SLOT, Desk, Device
 from tests.analyst.planning.commands import words_of
+from tests.system.servers import start_server
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Study:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
-    server = Aggregator.start(tmp_path_factory.mktemp("analyses"))
+    server = start_server(tmp_path_factory.mktemp("analyses"), worker=True)
 
     async def publish() -> bytes:
         async with httpx.AsyncClient(base_url=server.url) as http:

@@ -1,10 +1,9 @@
-"""The operator's and analyst's commands, each as its own process, against a real server."""
+"""The operator's and analyst's commands, against a real server."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,11 +14,12 @@ from typing import Any
 import pytest
 
 from analyst import Client, DecodeResult
-from deploy.demo.cluster import BIN, Aggregator
 from shared import command
 from shared.plan import plan_from_spec
 from shared.wire import decode_enrolment_code
+from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_daemon import SLOT_S, SPEC
 
 
@@ -44,16 +44,10 @@ class Desk:
         return json.loads(done.stdout)
 
     def _start(self, *arguments: str, key: bool) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "SFUMATO_URL": self.url, "COLUMNS": "200"}
+        environment = {"SFUMATO_URL": self.url, "COLUMNS": "200"}
         if key:
             environment["SFUMATO_KEY"] = self.key
-        return subprocess.run(
-            [BIN / "sfumato", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
+        return run_inside(command.main, arguments, environment)
 
     @property
     def device(self) -> str:
@@ -64,7 +58,7 @@ class Desk:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("desk")
-    server = Aggregator.start(folder)
+    server = start_server(folder, worker=True)
     try:
         with Client(server.url, key=server.key) as client:
             study = client.create_study("desk", plan_from_spec(SPEC)).study_id
@@ -396,13 +390,9 @@ def other(desk: Desk) -> str:
 
 def write_plan(folder: Path) -> Path:
     path = folder / "plan.json"
-    done = subprocess.run(
-        [BIN / "sfumato", "plan", "new", "deploy/demo/plan.toml"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
+    spec = Path(__file__).parents[2] / "deploy/demo/plan.toml"
+    done = run_inside(command.main, ["plan", "new", str(spec)])
+    assert done.returncode == 0, done.stderr
     path.write_text(done.stdout, encoding="utf-8")
     return path
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator
 from shared.plan import plan_from_spec
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_restore import append_records, read_sums, sum_sent
 from tests.system.test_whole_path import SPEC, write_records
 
@@ -29,7 +29,7 @@ class Site:
         self.database = folder / "server" / "aggregator.sqlite"
         self.data = folder / "north.csv"
         write_records(self.data, n=2000, seed=1)
-        self.server = Aggregator.start(folder / "server")
+        self.server = start_server(folder / "server")
         with Client(self.server.url, key=self.server.key) as client:
             self.study = client.create_study("copied", plan_from_spec(SPEC)).study_id
             token = client.create_token(self.study)
@@ -78,7 +78,7 @@ def test_a_state_that_was_put_back_while_the_server_was_away_sends_no_second_noi
     # Nobody can tell now: the same records are released again, under the same numbers.
     done = site.agent.run("once", "--json", "--send-for", "0")
     assert (done.returncode, json.loads(done.stdout)["released"]) == (75, 2)
-    site.server = Aggregator.start(site.folder / "server", port=port)
+    site.server = start_server(site.folder / "server", port=port)
     refused = site.agent.run("once", "--json")
     assert refused.returncode == 3
     assert "this ledger never sent (points 0-1)" in refused.stderr
@@ -100,7 +100,7 @@ def test_a_server_with_an_older_database_is_told_of_and_gets_what_it_lacks(site:
     port = site.stop()
     saved = site.folder / "saved.sqlite"
     shutil.copy(site.database, saved)
-    site.server = Aggregator.start(site.folder / "server", port=port)
+    site.server = start_server(site.folder / "server", port=port)
     append_records(site.data, n=3000, seed=10, first_time=2000)
     assert site.agent.once()["sent"] == 3
     site.stop()
@@ -108,7 +108,7 @@ def test_a_server_with_an_older_database_is_told_of_and_gets_what_it_lacks(site:
     for left in site.database.parent.glob("aggregator.sqlite*"):
         left.unlink()
     shutil.copy(saved, site.database)
-    site.server = Aggregator.start(site.folder / "server", port=port)
+    site.server = start_server(site.folder / "server", port=port)
     report = site.agent.once()
     assert report["sent"] == 3
     (said,) = report["messages"]

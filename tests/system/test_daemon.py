@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator
 from shared.plan import plan_from_spec
 from shared.wire import decode_message
 from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.soak import small_and_soak
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 
 SLOT_S = 500
 SPEC: dict[str, Any] = {
@@ -89,12 +89,12 @@ def count_released(state: Path) -> int:
     return int(str(n_released))
 
 
-@small_and_soak("n_cycles", 8, 200)
+@small_and_soak("n_cycles", 5, 200)
 @pytest.mark.parametrize("spec", [SPLIT, REPORTS], ids=["sums", "reports"])
 def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     spec: dict[str, Any], n_cycles: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    aggregator = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    aggregator = start_server(tmp_path_factory.mktemp("aggregator"))
     records = tmp_path / "records.csv"
     pause = random.Random(5)
     with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:

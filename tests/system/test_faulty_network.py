@@ -23,6 +23,7 @@ from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import CONFIG
 from tests.system.proxy import FAULTS, FaultyProxy
+from tests.system.servers import start_server
 from tests.system.test_daemon import SPEC, require_the_same_bytes
 
 SLOT_S = 500
@@ -34,7 +35,7 @@ UNANSWERED = (
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    running = start_server(tmp_path_factory.mktemp("aggregator"))
     yield running
     running.stop()
 

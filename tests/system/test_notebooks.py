@@ -23,6 +23,7 @@ from deploy.demo.cluster import BIN, Aggregator, enrol_device, finish_agent, sta
 from shared import command
 from shared.plan import plan_from_spec
 from tests.analyst.planning.commands import words_of
+from tests.system.servers import start_server
 from tests.system.test_tutorial import ROOT, read_blocks
 
 NOTEBOOKS = ROOT / "docs" / "notebooks"
@@ -43,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     spec["window"]["length_s"] = EIGHTH_OF_A_YEAR
     # Without visibility, of which nearly all values are alike, every run has a good verdict.
     spec["dimensions"] = [each for each in spec["dimensions"] if each["name"] in COLUMNS]
-    server = Aggregator.start(folder)
+    server = start_server(folder, worker=True)
     try:
         with Client(server.url, key=server.key) as client:
             study = client.create_study("weather", plan_from_spec(spec)).study_id

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from analyst import Client
 from analyst.planning.files import read_plan
-from deploy.demo.cluster import Aggregator
 from shared import command
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan
 from shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.analyst.sketching.samples import seed_sketches
+from tests.system.servers import start_server
 
 DAY = 86400
 START = 1_767_225_600  # 2026-01-01 in UTC
@@ -81,7 +81,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    server = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    server = start_server(tmp_path_factory.mktemp("aggregator"), worker=True)
     try:
         with (
             Client(server.url, key=server.key) as connected,

@@ -17,6 +17,7 @@ from deploy.demo.cluster import Aggregator
 from shared.errors import ConfigError
 from shared.plan import plan_from_spec
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_whole_path import CENTRES, SPEC
 
 # So long that the slot does not change while a test runs.
@@ -25,7 +26,7 @@ LENGTH = 10**6
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    running = start_server(tmp_path_factory.mktemp("aggregator"), worker=True)
     yield running
     running.stop()
 

@@ -11,11 +11,14 @@ import httpx
 import numpy as np
 
 from analyst import Client
-from deploy.demo.cluster import Aggregator, run_command
+from deploy.demo.cluster import Aggregator
+from shared import command
 from shared.plan import plan_from_spec
 from shared.wire import decode_message, decode_payload
 from shared.wire.bodies.results import SnapshotBody
+from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_whole_path import SPEC, write_records
 
 
@@ -39,6 +42,12 @@ def read_sums(server: Aggregator, snapshot: SnapshotBody) -> list[int]:
     return list(answer.raise_for_status().json()["sums"])
 
 
+def run(*arguments: str) -> str:
+    done = run_inside(command.main, arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def append_records(path: Path, *, n: int, seed: int, first_time: int) -> None:
     more = path.with_suffix(".more")
     write_records(more, n=n, seed=seed, first_time=first_time)
@@ -53,7 +62,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
     folder.mkdir()
     database, saved = folder / "aggregator.sqlite", tmp_path / "saved.db"
     plan = plan_from_spec(SPEC)
-    server = Aggregator.start(folder)
+    server = start_server(folder)
     try:
         agents = []
         with Client(server.url, key=server.key) as client:
@@ -74,7 +83,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
                 )
         assert [agent.once()["released"] for agent in agents] == [2, 2]
         # Taken while the server is at work.
-        run_command("sfumato", "backup", str(saved), "--database", str(database))
+        run("backup", str(saved), "--database", str(database))
         for number, site in enumerate(("north", "south")):
             append_records(tmp_path / f"{site}.csv", n=3000, seed=10 + number, first_time=2000)
         assert [agent.once()["released"] for agent in agents] == [3, 3]
@@ -82,10 +91,10 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
         server.stop()
         for left in folder.glob("aggregator.sqlite*"):
             left.rename(tmp_path / f"broken-{left.name}")
-        said = run_command("sfumato", "restore", str(saved), "--database", str(database))
+        said = run("restore", str(saved), "--database", str(database))
         assert said.startswith("generation ")
         # With a key of its own: that of the first start is in the backup as well.
-        server = Aggregator.start(folder, port=port)
+        server = start_server(folder, port=port)
         with Client(server.url, key=server.key) as client:
             assert client.snapshot(study).n_sketches == 4
             for agent in agents:
@@ -107,7 +116,7 @@ def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_p
     folder = tmp_path / "server"
     folder.mkdir()
     database, saved = folder / "aggregator.sqlite", tmp_path / "saved.db"
-    server = Aggregator.start(folder)
+    server = start_server(folder)
     try:
         data = tmp_path / "north.csv"
         write_records(data, n=2000, seed=1)
@@ -118,7 +127,7 @@ def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_p
             tmp_path / "north", data=data, url=server.url, study_id=study, site="north", token=token
         )
         assert agent.once()["released"] == 2
-        run_command("sfumato", "backup", str(saved), "--database", str(database))
+        run("backup", str(saved), "--database", str(database))
         keys = []
         for number in (1, 2):
             done = agent.run("rotate-key", "--json")
@@ -130,8 +139,8 @@ def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_p
         server.stop()
         for left in folder.glob("aggregator.sqlite*"):
             left.rename(tmp_path / f"broken-{left.name}")
-        run_command("sfumato", "restore", str(saved), "--database", str(database))
-        server = Aggregator.start(folder, port=port)
+        run("restore", str(saved), "--database", str(database))
+        server = start_server(folder, port=port)
         report = agent.once()
         assert "was restored from a backup" in " ".join(report["messages"])
         assert (report["shelved"], report["waiting"]) == (0, 0)

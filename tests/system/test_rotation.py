@@ -21,12 +21,13 @@ from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 from tests.system.test_daemon import SLOT_S, SPEC, require_the_same_bytes
 
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    running = start_server(tmp_path_factory.mktemp("aggregator"))
     yield running
     running.stop()
 

@@ -18,6 +18,7 @@ from deploy.demo.cluster import BIN, Aggregator
 from shared.errors import DecodingError, NotFoundError
 from shared.plan import SketchPlan, plan_from_spec
 from tests.system.agents import Agent, make_agent
+from tests.system.servers import start_server
 
 SPEC: dict[str, Any] = {
     "dimensions": [
@@ -47,7 +48,7 @@ def write_records(path: Path, *, n: int, seed: int, first_time: int = 0) -> None
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = Aggregator.start(tmp_path_factory.mktemp("aggregator"))
+    running = start_server(tmp_path_factory.mktemp("aggregator"), worker=True)
     yield running
     running.stop()
 
@@ -144,7 +145,7 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("restarted")
-    first = Aggregator.start(folder)
+    first = start_server(folder)
     with Client(first.url, key=first.key) as client:
         study_id = client.create_study("restart", plan(), allow_same_plan=True).study_id
         write_records(tmp_path / "records.csv", n=2000, seed=3)
@@ -161,7 +162,7 @@ def test_sketches_wait_while_the_server_is_away_and_arrive_unchanged(
     assert away.returncode == 75
     assert json.loads(away.stdout)["waiting"] == 2
     # The device keeps the address, so the server comes back on the same port.
-    again = Aggregator.start(folder, port=int(first.url.rpartition(":")[2]))
+    again = start_server(folder, port=int(first.url.rpartition(":")[2]))
     try:
         report = agent.once()
         with Client(again.url, key=again.key) as client:

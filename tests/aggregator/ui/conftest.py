@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.cluster import Aggregator
 from tests.aggregator.ui.browser import open_browser
 from tests.aggregator.ui.scene import Scene, make_study
+from tests.system.servers import start_server
 
 
 @pytest.fixture(scope="package")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder: Path = tmp_path_factory.mktemp("dashboard")
-    aggregator = Aggregator.start(folder)
+    aggregator = start_server(folder, worker=True)
     try:
         with open_browser(folder) as page:
             page.resize(1200)

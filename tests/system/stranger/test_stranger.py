@@ -20,6 +20,7 @@ from analyst import Client
 from deploy.demo.cluster import Aggregator
 from shared.plan import decode_plan
 from shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
+from tests.system.servers import start_server
 from tests.system.stranger import plans, sketch, wire
 from tests.system.stranger.device import Device, choose_action
 
@@ -298,7 +299,7 @@ def test_the_documents_table_of_answers_is_that_of_the_code() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    started = Aggregator.start(tmp_path_factory.mktemp("server"))
+    started = start_server(tmp_path_factory.mktemp("server"))
     yield started
     started.stop()
 

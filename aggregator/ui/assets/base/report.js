@@ -69,7 +69,7 @@ ${sheets.join("\n")}
 ${MORE}
 </style>
 </head>
-${body.outerHTML}
+${new XMLSerializer().serializeToString(body)}
 </html>
 `;
 }
