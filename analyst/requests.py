@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import httpx
 
-from analyst.references import require_identity
 from shared.errors import ConfigError, TransportError
 from shared.wire import (
     AnswerReader,
@@ -20,6 +19,7 @@ from shared.wire import (
     read_problem,
     read_retry_after,
 )
+from shared.wire.references import require_identity
 
 T = TypeVar("T")
 ANSWERS = AnswerReader("url")

@@ -6,7 +6,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import OPERATOR, Identity, Operator, Page, ServicesDep
+from aggregator.api.dependencies import OPERATOR, AlarmId, Operator, Page, ServicesDep, StudyId
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.services.alarms.webhooks import show_secret
 from shared.wire.bodies.alarms import (
@@ -29,7 +29,7 @@ router = APIRouter(
 
 @router.post("/studies/{study}/alarms", status_code=201, responses=describe_problems(*WITH_BODY))
 async def create_alarm(
-    study: Identity,
+    study: StudyId,
     body: AlarmRequest,
     services: ServicesDep,
     operator: Operator,
@@ -48,7 +48,7 @@ async def create_alarm(
 
 
 @router.get("/studies/{study}/alarms")
-async def list_alarms(study: Identity, services: ServicesDep, page: Page) -> Paged[AlarmBody]:
+async def list_alarms(study: StudyId, services: ServicesDep, page: Page) -> Paged[AlarmBody]:
     """List the webhooks of a study, the oldest first."""
     found = await services.alarms.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
@@ -61,14 +61,14 @@ async def list_alarms(study: Identity, services: ServicesDep, page: Page) -> Pag
 
 
 @router.get("/alarms/{alarm}")
-async def get_alarm(alarm: Identity, services: ServicesDep) -> AlarmBody:
+async def get_alarm(alarm: AlarmId, services: ServicesDep) -> AlarmBody:
     """Show a webhook, and why it was disabled if it was."""
     return make_body(AlarmBody, await services.alarms.get(bytes.fromhex(alarm)))
 
 
 @router.patch("/alarms/{alarm}", responses=describe_problems(*WITH_BODY))
 async def enable_alarm(
-    alarm: Identity, body: AlarmChange, services: ServicesDep, operator: Operator
+    alarm: AlarmId, body: AlarmChange, services: ServicesDep, operator: Operator
 ) -> AlarmBody:
     """Enable a webhook that was disabled; messages that were given up are not sent."""
     del body  # there is one state to ask for
@@ -77,22 +77,20 @@ async def enable_alarm(
 
 
 @router.delete("/alarms/{alarm}")
-async def remove_alarm(alarm: Identity, services: ServicesDep, operator: Operator) -> AlarmBody:
+async def remove_alarm(alarm: AlarmId, services: ServicesDep, operator: Operator) -> AlarmBody:
     """Remove a webhook with its messages, sent or not."""
     removed = await services.alarms.remove(bytes.fromhex(alarm), actor=operator.key_id)
     return make_body(AlarmBody, removed)
 
 
 @router.post("/alarms/{alarm}/test", status_code=202, responses=describe_problems("store-conflict"))
-async def test_alarm(alarm: Identity, services: ServicesDep) -> DeliveryBody:
+async def test_alarm(alarm: AlarmId, services: ServicesDep) -> DeliveryBody:
     """Send a test message; the list of messages shows what came of it."""
     return make_body(DeliveryBody, await services.alarms.test(bytes.fromhex(alarm)))
 
 
 @router.get("/alarms/{alarm}/deliveries")
-async def list_deliveries(
-    alarm: Identity, services: ServicesDep, page: Page
-) -> Paged[DeliveryBody]:
+async def list_deliveries(alarm: AlarmId, services: ServicesDep, page: Page) -> Paged[DeliveryBody]:
     """List the messages to a webhook, the newest first; those of 90 days are kept."""
     found = await services.alarms.list_deliveries(
         bytes.fromhex(alarm), after=page.after, limit=page.n_wanted

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
-from aggregator.api.dependencies import ANALYST, Analyst, Identity, Page, ServicesDep
+from aggregator.api.dependencies import ANALYST, AnalysisId, Analyst, Page, ServicesDep, StudyId
 from aggregator.api.jobs import advise, count_workers, headers_of
 from aggregator.api.responses import (
     CONDITIONAL,
@@ -55,7 +55,7 @@ _LINKS = describe_links(TO_ANALYSIS)
     | {202: _LINKS, 200: {"model": AnalysisBody, **_LINKS}},
 )
 async def create_analysis(
-    study: Identity,
+    study: StudyId,
     body: Annotated[AnalysisRequest, Body(discriminator="kind")],
     services: ServicesDep,
     key: Analyst,
@@ -79,7 +79,7 @@ async def create_analysis(
     "/studies/{study}/analyses", responses={200: describe_links(TO_ANALYSIS, item="/items/0")}
 )
 async def list_analyses(
-    study: Identity, services: ServicesDep, page: Page, key: Analyst
+    study: StudyId, services: ServicesDep, page: Page, key: Analyst
 ) -> Paged[AnalysisEntryBody]:
     """List the analyses of a study, the newest first, without their results.
 
@@ -103,7 +103,7 @@ async def list_analyses(
     responses=describe_problems(*WITH_BODY) | {200: {"model": AcceptedChangeBody}},
 )
 async def accept_change(
-    study: Identity, body: AcceptRequest, services: ServicesDep, key: Analyst, response: Response
+    study: StudyId, body: AcceptRequest, services: ServicesDep, key: Analyst, response: Response
 ) -> AcceptedChangeBody:
     """Accept a change: timelines compare later windows with what came with it.
 
@@ -117,9 +117,7 @@ async def accept_change(
 
 
 @router.get("/studies/{study}/accepted-changes")
-async def list_accepted_changes(
-    study: Identity, services: ServicesDep
-) -> Paged[AcceptedChangeBody]:
+async def list_accepted_changes(study: StudyId, services: ServicesDep) -> Paged[AcceptedChangeBody]:
     """List the accepted changes of a study, in order; there is one page."""
     found, plan = await services.accepting.list_all(bytes.fromhex(study))
     return Paged(items=[_describe_accepted(each, plan) for each in found], next_page=None)
@@ -127,7 +125,7 @@ async def list_accepted_changes(
 
 @router.delete("/studies/{study}/accepted-changes/{first_slot}")
 async def reopen_change(
-    study: Identity,
+    study: StudyId,
     first_slot: Annotated[int, Path(ge=-(1 << 53), lt=1 << 53)],
     services: ServicesDep,
     key: Analyst,
@@ -145,7 +143,7 @@ async def reopen_change(
     response_model=AnalysisBody,
     responses=NOT_MODIFIED,
 )
-async def get_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> Response:
+async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst) -> Response:
     """Show an analysis: its state and progress, and its result or problem.
 
     A result never changes, and neither does its ETag. A failed or cancelled analysis may be queued
@@ -160,7 +158,9 @@ async def get_analysis(analysis: Identity, services: ServicesDep, key: Analyst) 
 
 
 @router.delete("/analyses/{analysis}")
-async def cancel_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> AnalysisBody:
+async def cancel_analysis(
+    analysis: AnalysisId, services: ServicesDep, key: Analyst
+) -> AnalysisBody:
     """Cancel an analysis; one that has ended stays as it is."""
     record = await services.analyses.get(bytes.fromhex(analysis))
     require_allowed(record.kind, key)

@@ -6,7 +6,7 @@ import hashlib
 
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import ANALYST, Identity, Operator, Page, ServicesDep
+from aggregator.api.dependencies import ANALYST, BatchId, Operator, Page, ServicesDep, StudyId
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.batch_records import BatchRecord
 from aggregator.services.batches.service import BatchDetails
@@ -32,7 +32,7 @@ _CHANGING = describe_problems("store-conflict")
 
 
 @router.get("", dependencies=ANALYST)
-async def list_batches(study: Identity, services: ServicesDep, page: Page) -> Paged[BatchBody]:
+async def list_batches(study: StudyId, services: ServicesDep, page: Page) -> Paged[BatchBody]:
     """List the batches of a study with a secure sum, the newest first."""
     found = await services.batches.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
@@ -41,7 +41,7 @@ async def list_batches(study: Identity, services: ServicesDep, page: Page) -> Pa
 
 
 @router.get("/suspects", dependencies=ANALYST)
-async def find_suspects(study: Identity, services: ServicesDep) -> SuspectsBody:
+async def find_suspects(study: StudyId, services: ServicesDep) -> SuspectsBody:
     """List the devices that were in a flagged part each time that parts were compared.
 
     Parts are drawn anew for every slot, so an innocent device leaves the list after a few.
@@ -55,7 +55,7 @@ async def find_suspects(study: Identity, services: ServicesDep) -> SuspectsBody:
 
 
 @router.get("/{batch}", dependencies=ANALYST)
-async def get_batch(study: Identity, batch: Identity, services: ServicesDep) -> BatchDetailsBody:
+async def get_batch(study: StudyId, batch: BatchId, services: ServicesDep) -> BatchDetailsBody:
     """Show a batch, with the numbers of its reports by state."""
     found = await services.batches.get(bytes.fromhex(study), bytes.fromhex(batch))
     return _to_details(found)
@@ -63,7 +63,7 @@ async def get_batch(study: Identity, batch: Identity, services: ServicesDep) -> 
 
 @router.post("/{batch}/open", responses=_CHANGING | describe_problems("batch-too-small"))
 async def open_batch(
-    study: Identity, batch: Identity, services: ServicesDep, operator: Operator
+    study: StudyId, batch: BatchId, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
     """Close a batch before its time, so that a worker opens its total with the helper.
 
@@ -77,8 +77,8 @@ async def open_batch(
 
 @router.post("/{batch}/admit", responses=_CHANGING | describe_problems(*WITH_BODY))
 async def admit_batch(
-    study: Identity,
-    batch: Identity,
+    study: StudyId,
+    batch: BatchId,
     body: BatchRequest,
     services: ServicesDep,
     operator: Operator,
@@ -92,8 +92,8 @@ async def admit_batch(
 
 @router.post("/{batch}/set-aside", responses=_CHANGING | describe_problems(*WITH_BODY))
 async def set_batch_aside(
-    study: Identity,
-    batch: Identity,
+    study: StudyId,
+    batch: BatchId,
     body: BatchRequest,
     services: ServicesDep,
     operator: Operator,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep
+from aggregator.api.dependencies import ANALYST, DecodeId, Page, ServicesDep, StudyId
 from aggregator.api.jobs import advise, count_workers, headers_of
 from aggregator.api.responses import (
     CONDITIONAL,
@@ -46,7 +46,7 @@ _LINKS = describe_links(TO_DECODE, TO_SNAPSHOT)
     | {202: _LINKS, 200: {"model": DecodeBody, **_LINKS}},
 )
 async def create_decode(
-    study: Identity, body: DecodeRequest, services: ServicesDep, response: Response
+    study: StudyId, body: DecodeRequest, services: ServicesDep, response: Response
 ) -> DecodeBody:
     """Queue a decode; 200 if the same decode exists. A failed or cancelled decode runs again."""
     decode, queued = await services.decodes.create(
@@ -67,7 +67,7 @@ async def create_decode(
 
 
 @router.get("/studies/{study}/decodes", responses={200: describe_links(TO_DECODE, item="/items/0")})
-async def list_decodes(study: Identity, services: ServicesDep, page: Page) -> Paged[DecodeBody]:
+async def list_decodes(study: StudyId, services: ServicesDep, page: Page) -> Paged[DecodeBody]:
     """List the decodes of a study, the newest first.
 
     Their results leave out the large parts: density, evidence and the choice of the number of
@@ -85,7 +85,7 @@ async def list_decodes(study: Identity, services: ServicesDep, page: Page) -> Pa
     response_model=DecodeBody,
     responses=NOT_MODIFIED | {200: describe_links(TO_SNAPSHOT)},
 )
-async def get_decode(decode: Identity, services: ServicesDep) -> Response:
+async def get_decode(decode: DecodeId, services: ServicesDep) -> Response:
     """Show a decode: its state and progress, and its result or problem.
 
     A result never changes, and neither does its ETag. A failed or cancelled decode may be queued
@@ -99,7 +99,7 @@ async def get_decode(decode: Identity, services: ServicesDep) -> Response:
 
 
 @router.delete("/decodes/{decode}")
-async def cancel_decode(decode: Identity, services: ServicesDep) -> DecodeBody:
+async def cancel_decode(decode: DecodeId, services: ServicesDep) -> DecodeBody:
     """Cancel a decode; one that has ended stays as it is."""
     return to_body(await services.decodes.cancel(bytes.fromhex(decode)))
 
@@ -109,7 +109,7 @@ async def cancel_decode(decode: Identity, services: ServicesDep) -> DecodeBody:
     responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid"),
 )
 async def ask_questions(
-    decode: Identity, body: QuestionsRequest, services: ServicesDep
+    decode: DecodeId, body: QuestionsRequest, services: ServicesDep
 ) -> AnswersBody:
     """Answer questions on the records behind a decode, from its stored density.
 

@@ -16,15 +16,19 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 from aggregator.records import DeviceRecord, KeyRecord, PageKey
 from aggregator.services import Services
 from aggregator.services.devices.signed import SignedRequest
+from aggregator.storage import Identified
+from shared.core.text import PLAIN_TEXT
 from shared.errors import ConfigError, MediaTypeError
 from shared.wire.bodies.declaring import HEX_64
 from shared.wire.bodies.studies import Paged
+from shared.wire.references import is_identity
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 JSON = "application/json"
 HEX_16 = "^[0-9a-f]{16}$"
+BEGINNING = "^[0-9a-f]{6,64}$"
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="key",
@@ -106,6 +110,50 @@ OPERATOR: list[Any] = [Depends(require_operator)]
 ANALYST: list[Any] = [Depends(require_analyst)]
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
+_NAME = "its id, its name, or the first 6 or more digits of its id; a device sends the id"
+_BEGINNING = "its id, or the first 6 or more digits of it"
+
+
+async def find_study_id(
+    study: Annotated[
+        str, Path(pattern=PLAIN_TEXT, max_length=200, description=_NAME, alias="study")
+    ],
+    services: ServicesDep,
+    credentials: Credentials,
+) -> str:
+    """Return the id of the study that a path names.
+
+    A name is looked up for holders of a key alone: nobody else learns which there are.
+    """
+    if is_identity(study):
+        return study
+    await require_analyst(services, credentials)
+    return await services.references.find_study(study)
+
+
+def _refer(kind: Identified) -> Any:
+    """Return the dependency that reads an id, or the beginning of one, from a path."""
+
+    async def find(reference: str, services: ServicesDep, credentials: Credentials) -> str:
+        if is_identity(reference):
+            return reference
+        await require_analyst(services, credentials)
+        return await services.references.find(kind, reference)
+
+    # Stated here, because an annotation in the code cannot name the kind.
+    of_path = Path(pattern=BEGINNING, description=_BEGINNING, alias=kind)
+    find.__annotations__["reference"] = Annotated[str, of_path]
+    return Depends(find)
+
+
+StudyId = Annotated[str, Depends(find_study_id)]
+DeviceId = Annotated[str, _refer("device")]
+BatchId = Annotated[str, _refer("batch")]
+SnapshotId = Annotated[str, _refer("snapshot")]
+DecodeId = Annotated[str, _refer("decode")]
+AnalysisId = Annotated[str, _refer("analysis")]
+ScheduleId = Annotated[str, _refer("schedule")]
+AlarmId = Annotated[str, _refer("alarm")]
 KeyIdentity = Annotated[str, Path(pattern=HEX_16, description="16 lower-case hexadecimal digits")]
 
 

@@ -11,12 +11,13 @@ from aggregator.api.dependencies import (
     ANALYST,
     OPERATOR,
     Device,
-    Identity,
+    DeviceId,
     Operator,
     Page,
     PageRequest,
     ServicesDep,
     Signed,
+    StudyId,
 )
 from aggregator.api.responses import (
     BY_DEVICE,
@@ -149,7 +150,7 @@ async def change_key(
     "/devices/{device}/exclude", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
 )
 async def exclude_device(
-    device: Identity, body: ExclusionRequest, services: ServicesDep, operator: Operator
+    device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Operator
 ) -> ExclusionBody:
     """Take the sketches of a device out of every sum, exactly, and refuse its later ones.
 
@@ -167,7 +168,7 @@ async def exclude_device(
     "/devices/{device}/revoke", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
 )
 async def revoke_device(
-    device: Identity, body: RevocationRequest, services: ServicesDep, operator: Operator
+    device: DeviceId, body: RevocationRequest, services: ServicesDep, operator: Operator
 ) -> DeviceDetailsBody:
     """Revoke a device, or one key that it has replaced, at once and for good.
 
@@ -184,7 +185,7 @@ async def revoke_device(
 
 
 @router.get("/devices/{device}", dependencies=ANALYST, responses=_OF_DEVICE)
-async def get_device(device: Identity, services: ServicesDep) -> DeviceDetailsBody:
+async def get_device(device: DeviceId, services: ServicesDep) -> DeviceDetailsBody:
     """Show a device with its keys."""
     return _to_details(await services.roster.get(bytes.fromhex(device)))
 
@@ -202,7 +203,7 @@ async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBod
     dependencies=ANALYST,
     responses=_OF_DEVICE | {200: describe_links(TO_DEVICE, item="/items/0")},
 )
-async def list_devices(study: Identity, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
+async def list_devices(study: StudyId, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
     """List the devices of a study in the order of enrolment."""
     return await _list_page(services, bytes.fromhex(study), page)
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from aggregator.api import analyses, decodes
-from aggregator.api.dependencies import Analyst, Identity, ServicesDep
+from aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
 from aggregator.api.jobs import count_workers
 from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
 from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord, KeyRecord
@@ -78,12 +78,14 @@ async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
         yield
 
 
-async def find_decode(decode: Identity, services: ServicesDep, _key: Analyst) -> DecodeRecord:
+async def find_decode(decode: DecodeId, services: ServicesDep, _key: Analyst) -> DecodeRecord:
     """Find the decode before the answer begins, while a problem document is still possible."""
     return await services.decodes.get(bytes.fromhex(decode))
 
 
-async def find_analysis(analysis: Identity, services: ServicesDep, key: Analyst) -> AnalysisRecord:
+async def find_analysis(
+    analysis: AnalysisId, services: ServicesDep, key: Analyst
+) -> AnalysisRecord:
     """Find the analysis before the answer begins, while a problem document is still possible."""
     found = await services.analyses.get(bytes.fromhex(analysis))
     analyses.require_allowed(found.kind, key)

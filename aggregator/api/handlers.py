@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from aggregator.api.dependencies import HEX_16
+from aggregator.api.dependencies import BEGINNING, HEX_16
 from aggregator.logs import describe_cause
 from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
 from shared.errors import (
@@ -103,7 +103,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 _KINDS = get_args(AnalysisKind)
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
-    "study": "`sfumato study list` shows the ids of studies; send the whole id, and no name",
+    "study": "`sfumato study list` shows the ids of studies; send the whole id",
     "device": "`sfumato device list STUDY` shows the ids of devices",
     "key": "`sfumato key list` shows the ids of keys",
 }
@@ -129,6 +129,12 @@ def _to_config_error(found: Any) -> ConfigError:
     pattern = found.get("ctx", {}).get("pattern")
     if pattern == PLAIN_TEXT or rule == PLAIN_TEXT_RULE:
         return ConfigError(PLAIN_TEXT_RULE, field=field, fix=PLAIN_TEXT_FIX)
+    if pattern == BEGINNING:
+        return ConfigError(
+            "must be an id, 64 lower-case hexadecimal digits, or its first 6 or more",
+            field=field,
+            fix=_WHERE_IDS_ARE.get(where[-1], "copy it from a list"),
+        )
     if pattern in _DIGITS:
         return ConfigError(
             f"must be {_DIGITS[pattern]} lower-case hexadecimal digits",

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Response
 from aggregator.api.dependencies import (
     ANALYST,
     Analyst,
-    Identity,
     Operator,
     Page,
     Reader,
     ServicesDep,
+    StudyId,
 )
 from aggregator.api.responses import (
     BY_DEVICE,
@@ -47,7 +47,7 @@ router = APIRouter(prefix="/v1", tags=["publications"])
     ),
 )
 async def publish_result(
-    study: Identity,
+    study: StudyId,
     body: PublicationRequest,
     services: ServicesDep,
     key: Analyst,
@@ -80,7 +80,7 @@ async def publish_result(
         }
     },
 )
-async def get_published(study: Identity, services: ServicesDep, reader: Reader) -> Response:
+async def get_published(study: StudyId, services: ServicesDep, reader: Reader) -> Response:
     """Return the latest published result as signed bytes; the same for every reader."""
     study_id = bytes.fromhex(study)
     if reader is not None:
@@ -97,7 +97,7 @@ async def get_published(study: Identity, services: ServicesDep, reader: Reader) 
     responses=describe_problems(*WITH_KEY, *OF_STUDY),
 )
 async def list_publications(
-    study: Identity, services: ServicesDep, page: Page
+    study: StudyId, services: ServicesDep, page: Page
 ) -> Paged[PublicationBody]:
     """List the published results of a study, the oldest first."""
     found = await services.publishing.list_page(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import ANALYST, Analyst, Identity, Page, ServicesDep
+from aggregator.api.dependencies import ANALYST, Analyst, Page, ScheduleId, ServicesDep, StudyId
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import ScheduleRecord
 from shared.structure import structure
@@ -38,7 +38,7 @@ _MEMBERS = {
     responses=describe_problems(*WITH_BODY, "decoding-invalid", "wrong-statistic"),
 )
 async def create_schedule(
-    study: Identity, body: ScheduleRequest, services: ServicesDep, key: Analyst, response: Response
+    study: StudyId, body: ScheduleRequest, services: ServicesDep, key: Analyst, response: Response
 ) -> ScheduleBody:
     """Start a decode or timeline again and again, first at once.
 
@@ -59,7 +59,7 @@ async def create_schedule(
 
 
 @router.get("/studies/{study}/schedules")
-async def list_schedules(study: Identity, services: ServicesDep, page: Page) -> Paged[ScheduleBody]:
+async def list_schedules(study: StudyId, services: ServicesDep, page: Page) -> Paged[ScheduleBody]:
     """List the schedules of a study with their last results, the oldest first."""
     found = await services.schedules.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
@@ -68,14 +68,14 @@ async def list_schedules(study: Identity, services: ServicesDep, page: Page) -> 
 
 
 @router.get("/schedules/{schedule}")
-async def get_schedule(schedule: Identity, services: ServicesDep) -> ScheduleBody:
+async def get_schedule(schedule: ScheduleId, services: ServicesDep) -> ScheduleBody:
     """Show a schedule with its last result."""
     return _to_body(await services.schedules.get(bytes.fromhex(schedule)))
 
 
 @router.patch("/schedules/{schedule}", responses=describe_problems(*WITH_BODY))
 async def change_schedule(
-    schedule: Identity, body: ScheduleChange, services: ServicesDep, key: Analyst
+    schedule: ScheduleId, body: ScheduleChange, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
     """Pause a schedule, or let it go on."""
     changed = await services.schedules.change(
@@ -85,7 +85,9 @@ async def change_schedule(
 
 
 @router.delete("/schedules/{schedule}")
-async def remove_schedule(schedule: Identity, services: ServicesDep, key: Analyst) -> ScheduleBody:
+async def remove_schedule(
+    schedule: ScheduleId, services: ServicesDep, key: Analyst
+) -> ScheduleBody:
     """Remove a schedule; a job of it that is under way goes on."""
     return _to_body(await services.schedules.remove(bytes.fromhex(schedule), actor=key.key_id))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep
+from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep, StudyId
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from aggregator.records import SketchRecord
 from shared.wire import SKETCH_MEDIA_TYPE
@@ -66,7 +66,7 @@ async def put_sketch(
 
 
 @router.get("", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, *OF_STUDY))
-async def list_sketches(study: Identity, services: ServicesDep, page: Page) -> Paged[SketchBody]:
+async def list_sketches(study: StudyId, services: ServicesDep, page: Page) -> Paged[SketchBody]:
     """List the sketches of a study in the order of arrival."""
     found = await services.sketches.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted

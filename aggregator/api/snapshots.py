@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from aggregator.api.decodes import to_selection
-from aggregator.api.dependencies import ANALYST, Identity, ServicesDep
+from aggregator.api.dependencies import ANALYST, ServicesDep, SnapshotId, StudyId
 from aggregator.api.responses import (
     CONDITIONAL,
     IMMUTABLE,
@@ -58,7 +58,7 @@ _LINKS = describe_links(TO_SNAPSHOT)
     | {201: _LINKS, 200: {"model": SnapshotBody, **_LINKS}},
 )
 async def create_snapshot(
-    study: Identity, body: SnapshotRequest, services: ServicesDep, response: Response
+    study: StudyId, body: SnapshotRequest, services: ServicesDep, response: Response
 ) -> SnapshotBody:
     """Freeze a selection; 200 if the same selection of the same sketches is frozen already.
 
@@ -81,7 +81,7 @@ async def create_snapshot(
     response_model=SnapshotSumsBody,
     responses=NOT_MODIFIED | {200: describe_links(TO_STUDY)},
 )
-async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
+async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
     """Show a snapshot with its exact sums, from which anyone can recompute the global sketch.
 
     It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
@@ -105,7 +105,9 @@ async def get_snapshot(snapshot: Identity, services: ServicesDep) -> Response:
 
 
 @router.get("/snapshots/{snapshot}/histogram", responses=OF_STATISTIC)
-async def get_histogram(snapshot: Identity, services: ServicesDep, bars: int = 64) -> HistogramBody:
+async def get_histogram(
+    snapshot: SnapshotId, services: ServicesDep, bars: int = 64
+) -> HistogramBody:
     """Show the marginals of a snapshot of histograms: bars, quantiles, missing values.
 
     Bins are joined until each of at most `bars` bars stands out from its noise.
@@ -114,14 +116,14 @@ async def get_histogram(snapshot: Identity, services: ServicesDep, bars: int = 6
 
 
 @router.get("/snapshots/{snapshot}/moments", responses=OF_STATISTIC)
-async def get_moments(snapshot: Identity, services: ServicesDep) -> MomentsAnswerBody:
+async def get_moments(snapshot: SnapshotId, services: ServicesDep) -> MomentsAnswerBody:
     """Show mean, correlations and principal directions of a snapshot of moments."""
     return await services.statistics.describe_components(bytes.fromhex(snapshot))
 
 
 @router.get("/snapshots/{snapshot}/calibration", responses=OF_STATISTIC)
 async def get_calibration(
-    snapshot: Identity, services: ServicesDep, clusters: int, most_clusters: int | None = None
+    snapshot: SnapshotId, services: ServicesDep, clusters: int, most_clusters: int | None = None
 ) -> CalibrationBody:
     """Show what a pilot, a snapshot of histograms, says about the plan of a main study.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from aggregator.api.dependencies import ANALYST, Identity, Operator, Page, Reader, ServicesDep
+from aggregator.api.dependencies import ANALYST, Operator, Page, Reader, ServicesDep, StudyId
 from aggregator.api.responses import (
     CONDITIONAL,
     NOT_MODIFIED,
@@ -105,7 +105,7 @@ async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
     response_model=StudyBody | NoticeBody,
     responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
 )
-async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> Any:
+async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> Any:
     """Show a study; a device that signs the request sees only the life cycle.
 
     The ETag of a device's answer changes with life cycle and search box only, so that devices can
@@ -127,7 +127,7 @@ async def get_study(study: Identity, services: ServicesDep, reader: Reader) -> A
     ),
 )
 async def change_study(
-    study: Identity,
+    study: StudyId,
     body: ChangeRequest,
     services: ServicesDep,
     key: Operator,
@@ -154,7 +154,7 @@ async def change_study(
 
 @router.delete("/{study}", responses=_READING)
 async def withdraw_study(
-    study: Identity,
+    study: StudyId,
     services: ServicesDep,
     key: Operator,
     confirm: Annotated[str, Query(description="the study's name, to confirm", max_length=200)],
@@ -171,7 +171,7 @@ async def withdraw_study(
 
 
 @router.get("/{study}/refusals", dependencies=ANALYST, responses=_READING)
-async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
+async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
     """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
     study_id = bytes.fromhex(study)
     found, rules = await services.studies.list_refusals(study_id)
@@ -184,7 +184,7 @@ async def list_refusals(study: Identity, services: ServicesDep) -> RefusalsBody:
 
 
 @router.get("/{study}/privacy", responses=describe_problems(*OF_STUDY))
-async def get_privacy(study: Identity, services: ServicesDep) -> PrivacyBody:
+async def get_privacy(study: StudyId, services: ServicesDep) -> PrivacyBody:
     """Return the study's statement of privacy."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
     return describe_privacy(plan)
@@ -192,7 +192,7 @@ async def get_privacy(study: Identity, services: ServicesDep) -> PrivacyBody:
 
 @router.get("/{study}/utility", dependencies=ANALYST, responses=_READING)
 async def get_utility(
-    study: Identity,
+    study: StudyId,
     services: ServicesDep,
     n_clusters: Annotated[
         int | None,

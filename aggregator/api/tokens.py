@@ -8,7 +8,15 @@ from typing import Any
 import segno
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import OPERATOR, Enroller, Identity, Operator, Page, ServicesDep
+from aggregator.api.dependencies import (
+    OPERATOR,
+    Enroller,
+    Identity,
+    Operator,
+    Page,
+    ServicesDep,
+    StudyId,
+)
 from aggregator.api.responses import (
     OF_STUDY,
     TO_TOKEN,
@@ -33,7 +41,7 @@ router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*
     responses=describe_problems(*OF_STUDY, *WITH_BODY) | {201: describe_links(TO_TOKEN)},
 )
 async def create_token(
-    study: Identity, body: TokenRequest, services: ServicesDep, key: Enroller
+    study: StudyId, body: TokenRequest, services: ServicesDep, key: Enroller
 ) -> NewTokenBody:
     """Create an enrolment token; its secret is shown this once.
 
@@ -52,7 +60,7 @@ async def create_token(
     dependencies=OPERATOR,
     responses=describe_problems(*OF_STUDY) | {200: describe_links(TO_TOKEN, item="/items/0")},
 )
-async def list_tokens(study: Identity, services: ServicesDep, page: Page) -> Paged[TokenBody]:
+async def list_tokens(study: StudyId, services: ServicesDep, page: Page) -> Paged[TokenBody]:
     """List the enrolment tokens of a study in the order of creation, revoked ones too."""
     found = await services.enrolment.list_tokens(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted

@@ -18,6 +18,7 @@ from aggregator.services.devices.roster import RosterService
 from aggregator.services.devices.signed import DeviceService
 from aggregator.services.keys import KeyService
 from aggregator.services.readiness import Readiness
+from aggregator.services.references import ReferenceService
 from aggregator.services.results.decodes import DecodeService
 from aggregator.services.results.jobs import JobService
 from aggregator.services.results.publishing import PublishingService
@@ -42,6 +43,7 @@ class Services:
         self.readiness = Readiness(store)
         self.tallies = parts.tallies
         self.studies = StudyService(parts)
+        self.references = ReferenceService(parts)
         self.merger = Merger(parts, self.readiness, self.studies)
         self.enrolment = EnrolmentService(parts)
         self.devices = DeviceService(parts)

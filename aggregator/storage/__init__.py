@@ -10,10 +10,12 @@ running sums, which knows no database.
 from aggregator.storage.copying import copy_database
 from aggregator.storage.files import back_up_file, path_of
 from aggregator.storage.schema import migrate_database
+from aggregator.storage.statements.references import Identified
 from aggregator.storage.store import Store, Transaction, open_store, prepare_database
 from aggregator.storage.sums.layout import Layout
 
 __all__ = [
+    "Identified",
     "Layout",
     "Store",
     "Transaction",

@@ -18,6 +18,7 @@ from aggregator.storage.statements.exclusion import ExclusionRows
 from aggregator.storage.statements.inspection import InspectionRows
 from aggregator.storage.statements.keys import KeyRows
 from aggregator.storage.statements.publications import PublicationRows
+from aggregator.storage.statements.references import ReferenceRows
 from aggregator.storage.statements.schedules import ScheduleRows
 from aggregator.storage.statements.sketches import SketchRows
 from aggregator.storage.statements.snapshots import SnapshotRows
@@ -27,6 +28,7 @@ from shared.errors import ConfigError
 
 class Transaction(
     StudyRows,
+    ReferenceRows,
     DeviceRows,
     SketchRows,
     ExclusionRows,

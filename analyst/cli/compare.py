@@ -13,7 +13,6 @@ from analyst.cli.analyses import Clusters, Plot, Seed, Shift, Timeout, describe,
 from analyst.cli.options import DEFAULT_URL, Json, Url, show
 from analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
 from analyst.client import Client
-from analyst.references import is_identity
 from analyst.results.analyses import AnalysisResult
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.comparing import LEVEL, SMALLEST_SHIFT, ComparisonChoices, compare_totals
@@ -21,6 +20,7 @@ from analyst.sketching.sources import Snapshot, Source, choose_sketches
 from shared.command import SETTINGS, list_examples
 from shared.errors import ConfigError
 from shared.plan import compute_plan_digest
+from shared.wire.references import is_identity
 
 compare = typer.Typer(**SETTINGS)
 Side = Annotated[

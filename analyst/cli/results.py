@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from analyst.client import Client
-from analyst.references import is_beginning
 from analyst.results import DecodeResult
 from analyst.results.files import write_file
 from shared.errors import ConfigError, NotFoundError
+from shared.wire.references import is_beginning
 
 ResultReference = Annotated[
     str,

@@ -11,7 +11,6 @@ import numpy as np
 
 from analyst.client import Client
 from analyst.periods import Choice
-from analyst.references import is_identity
 from analyst.requests import ANSWERS
 from learning.estimate.limbs import split_limbs
 from learning.estimate.sizes import SizeMoments
@@ -20,6 +19,7 @@ from shared.errors import NotFoundError
 from shared.plan import SketchPlan
 from shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from shared.wire.references import is_identity
 
 _CHOSEN = re.compile(r"(?P<study>.+?)@(?P<parts>[^@]+)")
 _SLOTS = re.compile(r"(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")

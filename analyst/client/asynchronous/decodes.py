@@ -11,12 +11,12 @@ from analyst.client.asynchronous.jobs import AsyncJob
 from analyst.client.asynchronous.snapshots import AsyncSnapshots
 from analyst.periods import When
 from analyst.questions import Box, make_questions
-from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
+from shared.wire.references import require_identity
 
 
 class AsyncDecodes(AsyncSnapshots):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.references import require_identity
 from analyst.requests import AsyncStream, path_of_device
 from shared.wire.bodies.studies import (
     AuditBody,
@@ -15,6 +14,7 @@ from shared.wire.bodies.studies import (
     KeyBody,
     NewKeyBody,
 )
+from shared.wire.references import require_identity
 
 
 class AsyncOperation(AsyncCalls):

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 
 from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.references import require_identity
 from analyst.requests import AsyncStream, SearchBox, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
@@ -23,6 +22,7 @@ from shared.wire.bodies.studies import (
     TokenBody,
     WithdrawnBody,
 )
+from shared.wire.references import require_identity
 
 
 class AsyncStudies(AsyncCalls):

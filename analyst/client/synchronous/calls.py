@@ -8,11 +8,11 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 from analyst.client.synchronous.connection import Connection
-from analyst.references import choose_identity, choose_study, is_identity, require_beginning
 from analyst.requests import ANSWERS, Stream
 from analyst.results import FINAL_STATES
 from shared.wire.bodies.results import ProgressBody
 from shared.wire.bodies.studies import StudyBody
+from shared.wire.references import choose_identity, choose_study, is_identity, require_beginning
 
 T = TypeVar("T")
 

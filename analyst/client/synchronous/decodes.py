@@ -12,12 +12,12 @@ from analyst.client.synchronous.jobs import Job
 from analyst.client.synchronous.snapshots import Snapshots
 from analyst.periods import When
 from analyst.questions import Box, make_questions
-from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
 from shared.errors import ConfigError
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
+from shared.wire.references import require_identity
 
 
 class Decodes(Snapshots):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analyst.client.synchronous.calls import Calls
-from analyst.references import require_identity
 from analyst.requests import Stream, path_of_device
 from shared.wire.bodies.studies import (
     AuditBody,
@@ -16,6 +15,7 @@ from shared.wire.bodies.studies import (
     KeyBody,
     NewKeyBody,
 )
+from shared.wire.references import require_identity
 
 
 class Operation(Calls):

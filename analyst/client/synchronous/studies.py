@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 
 from analyst.client.synchronous.calls import Calls
-from analyst.references import require_identity
 from analyst.requests import SearchBox, Stream, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
@@ -24,6 +23,7 @@ from shared.wire.bodies.studies import (
     TokenBody,
     WithdrawnBody,
 )
+from shared.wire.references import require_identity
 
 
 class Studies(Calls):

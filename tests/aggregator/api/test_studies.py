@@ -50,12 +50,13 @@ async def test_a_plan_is_published_under_another_name_only_if_that_is_meant(desk
 @pytest.mark.parametrize(
     ("path", "field", "known"),
     [
-        ("/v1/studies/pumps", "study", "sfumato study list"),
-        ("/v1/studies/{short}", "study", "send the whole id"),
+        ("/v1/studies/pumps/plan", "study", "sfumato study list"),
+        ("/v1/studies/{short}/plan", "study", "send the whole id"),
         ("/v1/studies/{upper}/plan", "study", "64 lower-case hexadecimal digits"),
-        ("/v1/devices/{short}", "device", "sfumato device list"),
+        ("/v1/devices/{upper}", "device", "sfumato device list"),
+        ("/v1/devices/12345", "device", "its first 6 or more"),
         ("/v1/keys/me", "key", "sfumato key list"),
-        ("/v1/snapshots/{short}", "snapshot", "Send it in full"),
+        ("/v1/snapshots/latest", "snapshot", "Copy it from a list"),
     ],
 )
 async def test_what_is_no_id_is_refused_in_words(
@@ -193,7 +194,7 @@ async def test_an_unknown_study_is_not_found_anywhere(desk: Desk) -> None:
 
 
 async def test_an_identity_that_is_none_is_refused(desk: Desk) -> None:
-    answer = await desk.http.get("/v1/studies/nonsense", headers=desk.operator)
+    answer = await desk.http.get("/v1/studies/nonsense/plan", headers=desk.operator)
     assert_problem(answer, "request-invalid", 422, "study")
 
 
