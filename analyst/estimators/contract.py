@@ -181,7 +181,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     # ---- spending ----
 
     def _require_first(self) -> None:
-        """Refuse a second fit, which would spend again, unless the caller asked for it."""
+        """Refuse a second fit, which would spend again, unless the caller asked for it.
+
+        One under another relation is refused always: epsilon of add-remove-one protects a record
+        that is replaced half as well, so the sum of both would be a promise of neither.
+        """
         # What was spent before outlives its release: an exact fit in between drops that alone.
         events = vars(self).get("events_", ())
         if ("release_" in vars(self) or events) and not self.refit:
@@ -191,6 +195,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 "would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
+            )
+        before = vars(self).get("guarantee_")
+        if events and before is not None and before.neighbouring != self.relation:
+            raise PrivacyError(
+                f"must stay {before.neighbouring}, as in the fit before: what both spent has no sum",
+                field="relation",
+                fix="set it back, or use a new estimator",
             )
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
