@@ -199,7 +199,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         before = vars(self).get("guarantee_")
         if events and before is not None and before.neighbouring != self.relation:
             raise PrivacyError(
-                f"must stay {before.neighbouring}, as in the fit before: what both spent has no sum",
+                f"must stay {before.neighbouring}, as in the fit before: the two have no sum",
                 field="relation",
                 fix="set it back, or use a new estimator",
             )
