@@ -319,9 +319,7 @@ class ClusteringEstimator(
         self, turn: Turn, events: Sequence[PrivacyEvent], release: Callable[[], ClusterRelease]
     ) -> ClusterRelease:
         """Count all rounds together, then ask them; read back what a ledger's turn has kept."""
-        turn.reserve(join_events(events))
-        # Before the noise is drawn: what fails from here on may have been seen.
-        self.events_ = (*vars(self).get("events_", ()), *events)
+        self._reserve(turn, join_events(events), events)
         return ClusterRelease.decode(unpack(turn.draw(lambda: pack(release().encode()))))
 
     def _answer(self, n_clusters: int) -> None:

@@ -202,6 +202,16 @@ def test_a_second_fit_is_refused_unless_asked_for_and_costs_again(name: str) -> 
     assert "fitted 2 times" in found.describe()
 
 
+def test_a_second_fit_under_another_relation_is_refused() -> None:
+    # Epsilon 1 of add-remove-one is 2 of replace-one: with the second fit 3, where the sum says 2.
+    records = make_records(400)
+    found = make("lloyd", relation="add-remove-one", max_records=500, epsilon="1").fit(records)
+    with pytest.raises(PrivacyError, match="must stay add-remove-one"):
+        found.set_params(refit=True, relation="replace-one").fit(records)
+    assert found.guarantee_.epsilon == 1
+    assert found.set_params(relation="add-remove-one").fit(records).guarantee_.epsilon == 2
+
+
 @each
 def test_what_would_tell_of_the_records_is_not_there_and_says_why(name: str) -> None:
     found = make(name).fit(make_records(100))
