@@ -135,7 +135,7 @@ class BatchRecord:
             part=key.part,
             number=key.number,
             created=now,
-            closes=end + release.grace_s * (key.number + 1),
+            closes=end + min(release.grace_s * (key.number + 1), _find_last_close(release.late_s)),
             expires=end + release.late_s,
             least_reports=release.least_reports,
             most_reports=release.most_reports,
@@ -157,3 +157,12 @@ class BatchRecord:
             return True
         is_time = self.closes <= now or self.is_asked
         return is_time and self.n_reports >= self.least_reports
+
+
+def _find_last_close(late_s: int) -> int:
+    """Return when a batch closes at the latest, after its slot: a tenth before it is too late.
+
+    At ``late_s`` the helper refuses whatever it has not judged, and a batch that is not full is
+    judged when it closes.
+    """
+    return late_s * 9 // 10

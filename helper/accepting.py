@@ -107,6 +107,12 @@ class Plans:
         with write(self.database) as connection:
             if _find(connection, plan_digest) is None:
                 raise _never_accepted()
+            # First, and locked: reports that are being judged come before all of this, or not.
+            connection.execute(
+                plans.update()
+                .where(plans.c.digest == plan_digest, plans.c.retired.is_(None))
+                .values(retired=now)
+            )
             of_plan = reports.c.plan_digest == plan_digest
             dropped = connection.execute(
                 reports.update()
@@ -117,11 +123,6 @@ class Plans:
                 batches.delete().where(
                     batches.c.plan_digest == plan_digest, batches.c.state == "open"
                 )
-            )
-            connection.execute(
-                plans.update()
-                .where(plans.c.digest == plan_digest, plans.c.retired.is_(None))
-                .values(retired=now)
             )
         self.keys.destroy_plan_key(plan_digest)
         return dropped

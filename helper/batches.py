@@ -24,6 +24,7 @@ from shared.errors import (
     HelperRestoredError,
     MalformedMessageError,
     NotFoundError,
+    PlanNotAcceptedError,
     SealError,
     WireError,
 )
@@ -108,14 +109,25 @@ class Batches:
             for name, values in answered.items()
         )
         if is_behind:
-            raise HelperRestoredError(
-                "is older than the journal of answers: a backup was restored",
-                field="database",
-                fix="run `sfumato helper restored`: reports that were not answered are given up, "
-                "so that none gets a second noise",
-            )
+            raise _is_behind()
         for row in known.values():
             self._write_journal(row)
+
+    def _require_last_answer(self, connection: Connection) -> None:
+        """Check that the database knows the journal's last line: it may be put back meanwhile."""
+        last = self.journal.entries[-1] if self.journal.entries else None
+        if last is None:
+            return
+        if last.kind == "restored":
+            own = connection.execute(select(server.c.generation)).scalar_one()
+            is_known = own == int(last.values[0])
+        else:
+            batch = _find(connection, bytes.fromhex(last.values[0]))
+            is_known = batch is not None and (
+                batch.state != "open" and batch.members.hex() == last.values[1]
+            )
+        if not is_known:
+            raise _is_behind()
 
     def mark_restored(self) -> int:
         """Give up every report without an answer; return how many. The journal goes on.
@@ -160,6 +172,8 @@ class Batches:
             The plan does not exist for this helper.
         MalformedMessageError
             The batch is not the one of its address, or cannot be of the plan.
+        HelperRestoredError
+            The database was put back while this process served.
         """
         key = request.batch
         plan = self.plans.require(key.plan_digest)
@@ -207,6 +221,7 @@ class Batches:
     ) -> Mapping[bytes, Verdict]:
         """Store new reports of an open batch; return the verdict on each, by its digest."""
         batch_id = key.batch_id
+        self._require_last_answer(connection)
         refused = _find_refusal(connection, plan, key)
         if refused is not None:
             return {each.report: refused for each in opened}
@@ -262,10 +277,13 @@ class Batches:
             It was answered for other members.
         BatchDiffersError, BatchTooSmallError
             Its reports are others, too few or too many; nothing has changed.
+        HelperRestoredError
+            The database was put back while this process served.
         """
         with write(self.database) as connection:
             batch = _require(connection, batch_id, lock=True)
             if batch.state == "open":
+                self._require_last_answer(connection)
                 self._answer(connection, batch, request)
                 batch = _require(connection, batch_id)
             elif batch.members != request.members:
@@ -402,6 +420,8 @@ class Batches:
         removed = 0
         for row in self.plans.list():
             if row.retired is not None:
+                # Its file is gone; this is the last copy.
+                self._private.pop(row.digest, None)
                 continue
             plan = self.plans.require(row.digest)
             release = plan.sum_release
@@ -463,14 +483,28 @@ def _find_refusal(connection: Connection, plan: SketchPlan, key: BatchKey) -> Ve
     start, _ = plan.window.slot_bounds(key.slot)
     burnt_before = connection.execute(select(server.c.burnt_before)).scalar_one()
     # Locked, so that nothing is forgotten while it is stored.
-    closed_before = connection.execute(
-        select(plans.c.closed_before)
+    row = connection.execute(
+        select(plans.c.closed_before, plans.c.retired)
         .where(plans.c.digest == key.plan_digest)
         .with_for_update(read=True)
-    ).scalar_one()
+    ).one()
+    if row.retired is not None:
+        # While the boxes were opened: no seed may stay behind.
+        raise PlanNotAcceptedError(
+            "is retired", field="plan", fix="send no more reports of it: its key is destroyed"
+        )
     if start < burnt_before:
         return "burnt"
-    return "late" if start < closed_before else None
+    return "late" if start < row.closed_before else None
+
+
+def _is_behind() -> HelperRestoredError:
+    return HelperRestoredError(
+        "is older than the journal of answers: a backup was restored",
+        field="database",
+        fix="stop the helper, and run `sfumato helper restored`: reports that were not answered "
+        "are given up, so that none gets a second noise",
+    )
 
 
 def _is_of_batch(plan: SketchPlan, key: BatchKey, header: SketchHeader) -> bool:

@@ -31,6 +31,8 @@ _PRAGMAS = (
     # An upload answered with 201 survives a power cut; NORMAL may roll it back.
     "PRAGMA synchronous=FULL",
     "PRAGMA foreign_keys=ON",
+    # Or a backup, which copies free pages too, would hold masked sums that were dropped.
+    "PRAGMA secure_delete=ON",
 )
 
 

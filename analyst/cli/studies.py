@@ -162,7 +162,10 @@ def _close(
         float, typer.Option(min=0, help="Hours in which sketches on their way are still accepted.")
     ] = 0.0,
 ) -> Answer:
-    """Close a study. Devices pause, and spend nothing, until it is opened again."""
+    """Close a study. Devices pause, and spend nothing, until it is opened again.
+
+    With a secure sum, batches that have too few reports by then are dropped unread, for good.
+    """
     until = datetime.now(UTC) + timedelta(hours=accept_for) if accept_for else None
     return _report_state(client.set_state(study, "closed", accept_until=until))
 

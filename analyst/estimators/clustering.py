@@ -17,6 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
 from analyst.estimators.columns import Bounds, read_box, read_scales
 from analyst.estimators.contract import PrivateEstimator, absent, describe_level
+from analyst.estimators.held import RELEASING
 from analyst.estimators.reading import (
     find_names,
     list_names,
@@ -319,9 +320,10 @@ class ClusteringEstimator(
         self, turn: Turn, events: Sequence[PrivacyEvent], release: Callable[[], ClusterRelease]
     ) -> ClusterRelease:
         """Count all rounds together, then ask them; read back what a ledger's turn has kept."""
-        turn.reserve(join_events(events))
-        # Before the noise is drawn: what fails from here on may have been seen.
-        self.events_ = (*vars(self).get("events_", ()), *events)
+        with RELEASING:
+            # Again: a fit in another thread may have spent since this one began.
+            self._require_first()
+            self._reserve(turn, join_events(events), events)
         return ClusterRelease.decode(unpack(turn.draw(lambda: pack(release().encode()))))
 
     def _answer(self, n_clusters: int) -> None:

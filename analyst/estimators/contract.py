@@ -181,7 +181,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     # ---- spending ----
 
     def _require_first(self) -> None:
-        """Refuse a second fit, which would spend again, unless the caller asked for it."""
+        """Refuse a second fit, which would spend again, unless the caller asked for it.
+
+        One under another relation is refused always: epsilon of add-remove-one protects a record
+        that is replaced half as well, so the sum of both would be a promise of neither.
+        """
         # What was spent before outlives its release: an exact fit in between drops that alone.
         events = vars(self).get("events_", ())
         if ("release_" in vars(self) or events) and not self.refit:
@@ -191,6 +195,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 "would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
+            )
+        # A fit that failed, or an exact one in between, has left no guarantee, and has spent.
+        before = vars(self).get("_spent_under")
+        if events and before is not None and before != self.relation:
+            raise PrivacyError(
+                f"must stay {before}, as in the fit before: the two have no sum",
+                field="relation",
+                fix="set it back, or use a new estimator",
             )
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
@@ -228,10 +240,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         self, turn: Turn, event: PrivacyEvent, draw: Callable[[], NDArray[np.int64]]
     ) -> NDArray[np.int64]:
         """Count a release, in the ledger if there is one and here, and draw its noise."""
-        turn.reserve(event)
-        # Before the noise is drawn: what fails from here on may have been seen.
-        self.events_ = (*vars(self).get("events_", ()), event)
+        self._reserve(turn, event, (event,))
         return turn.draw(draw)
+
+    def _reserve(self, turn: Turn, joint: PrivacyEvent, events: Sequence[PrivacyEvent]) -> None:
+        """Count events that cost together what ``joint`` does, before their noise is drawn."""
+        turn.reserve(joint)
+        # What fails from here on may have been seen.
+        self.events_ = (*vars(self).get("events_", ()), *events)
+        self._spent_under = self.relation
 
     def _find_source(self) -> Path:
         if self.source is None:

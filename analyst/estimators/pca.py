@@ -22,6 +22,7 @@ from analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
+from analyst.estimators.held import RELEASING
 from analyst.estimators.reading import Exact, find_names, list_names, read_rows
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
@@ -220,14 +221,18 @@ class PrivatePCA(
         with self._take_turn({**design.public, "n_records": n_public}) as turn:
             turn.keep(b"")
             event = make_event(design.public, design.mechanism, stream=self._name_fit())
-            self.release_ = Release(
-                design=design.public,
-                n_records=n_public,
-                sums=self._draw_once(
+            with RELEASING:
+                # Again: a fit in another thread may have spent since this one began.
+                self._require_first()
+                sums = self._draw_once(
                     turn,
                     event,
                     lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
-                ),
+                )
+            self.release_ = Release(
+                design=design.public,
+                n_records=n_public,
+                sums=sums,
                 noise_variance=design.mechanism.variance,
             )
             self.guarantee_ = compose_guarantee(self.events_, design.mechanism.guarantee)

@@ -187,6 +187,8 @@ class ReleasingEstimator(SketchingEstimator):
             turn.keep(b"")
             event = make_event(plan, stream=stream, sequence=sequence)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+            # The parameter may have been set anew since the plan was made.
+            self._spent_under = plan.mechanism.guarantee.neighbouring
             held.put(sums, None if plan.releases_count else summed.n_records)
             self._show_releases()
             if decode:

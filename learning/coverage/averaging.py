@@ -10,7 +10,11 @@ import numpy as np
 
 from learning.coverage.projection import EXACT, Floats, Integers
 from shared.errors import ConfigError
-from shared.privacy.mechanisms.gaussian import draw_gaussian
+from shared.privacy.mechanisms.gaussian import (
+    LARGEST_SIGMA,
+    draw_gaussian,
+    make_large_sigma_error,
+)
 from shared.privacy.samplers import RandomSource
 
 COUNT_UNIT = 1024
@@ -85,6 +89,11 @@ class GaussianAverages:
         """Find the least scales whose ``mu^2`` is at most that given.
 
         Under add-remove-one a tenth is for counts; under replace-one half of it makes them free.
+
+        Raises
+        ------
+        PrivacyError
+            A scale is larger than can be drawn.
         """
         if relation == "add-remove-one":
             count, total = mu_squared / 10, mu_squared * 9 / 10
@@ -148,4 +157,7 @@ class GaussianAverages:
 def _find_sigma(sensitivity: int, mu_squared: Fraction) -> int:
     """Return the least sigma with ``sensitivity^2 / (sigma^2 - 4) <= mu_squared``."""
     wanted = Fraction(sensitivity**2) / mu_squared + _ROUNDING_VARIANCE
-    return math.isqrt(math.ceil(wanted) - 1) + 1
+    sigma = math.isqrt(math.ceil(wanted) - 1) + 1
+    if sigma > LARGEST_SIGMA:
+        raise make_large_sigma_error()
+    return sigma

@@ -30,7 +30,7 @@ from shared.privacy.samplers import (
 
 _SLACK: Final = 1e-9
 """Share of the total by which a boundary of levels may be wrong in binary arithmetic; more than
-2^20 levels of 2^-52 each, and e times the error of an exponent below 64."""
+2^20 levels of 2^-52 each, and the error of an exponent below 708; smaller weights do not count."""
 _MOST_LEVELS: Final = 1 << 20
 _BITS: Final = 128
 _MORE_BITS: Final = 64

@@ -279,6 +279,29 @@ def test_a_retired_plan_takes_no_report_and_opens_no_batch(world: World) -> None
     assert not [each for each in world.keys.path.iterdir() if each.name != "identity.key"]
 
 
+def test_a_plan_that_is_retired_while_its_reports_are_judged_leaves_no_seed_and_no_key(
+    sqlite_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, reports = sqlite_world, sqlite_world.reports(3)
+    judge = world.batches._judge
+
+    def judge_and_retire(*about: Any) -> Any:
+        judged = judge(*about)
+        world.batches.plans.retire(world.digest, now=world.time)
+        return judged
+
+    monkeypatch.setattr(world.batches, "_judge", judge_and_retire)
+
+    with pytest.raises(PlanNotAcceptedError, match="is retired"):
+        world.check(reports[:1])
+
+    with world.batches.database.connect() as connection:
+        held = connection.exec_driver_sql("SELECT count(*) FROM reports WHERE seed IS NOT NULL")
+        assert held.scalar_one() == 0
+    world.batches.forget_late()
+    assert world.batches._private == {}
+
+
 def test_an_answer_that_somebody_else_signed_or_altered_is_refused(sqlite_world: World) -> None:
     world = sqlite_world
     reports = world.reports(3)

@@ -224,3 +224,35 @@ input()
     other.kill()
     other.communicate()
     Journal.open(path, is_alone=True)
+
+
+def test_a_database_that_is_put_back_under_a_running_helper_answers_nothing(
+    sqlite_world: World,
+) -> None:
+    """Else the same reports, in the same batch or another, would get a second noise."""
+    world = sqlite_world
+    reports, backup = [world.report(i) for i in range(3)], world.folder / "backup.db"
+    world.check(reports)
+    shutil.copy(world.folder / "helper.db", backup)
+    first = world.commit(reports)
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+
+    with pytest.raises(HelperRestoredError, match="a backup was restored"):
+        world.commit(reports)
+    with pytest.raises(HelperRestoredError):
+        world.check(reports, world.key(number=1))
+
+    assert first
+    assert world.batches.show(world.key().batch_id)[0] == "open"
+
+
+def test_a_helper_that_went_on_after_a_restore_serves(sqlite_world: World) -> None:
+    world = sqlite_world
+    answer(world)
+    world.batches.mark_restored()
+    world.time += 2 * HOUR
+
+    answer(world, slot=3)

@@ -35,12 +35,13 @@ from shared.errors import (
     NotFoundError,
     PlanNotAcceptedError,
     SketchError,
+    StoreError,
     StudyWithdrawnError,
     TransportError,
 )
 from shared.plan import SketchPlan
 from shared.privacy import RandomSource
-from shared.sharing.batches import BatchKey, open_total
+from shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
 from shared.sharing.masks import read_masked
 from shared.sharing.ring import Words
 from shared.system import SystemSource
@@ -138,7 +139,11 @@ class BatchOpener(Service):
             batch = await transaction.lease_batch(token=token, now=now, expires=now + self._lease_s)
             if batch is None:
                 return None
-            study = await require_study(transaction, batch.study_id)
+            try:
+                study = await require_study(transaction, batch.study_id)
+            except StudyWithdrawnError:
+                # Between the statements; an error here would end the worker.
+                return None
         plan = await self._plans.get(study)
         return Leased(batch=batch, token=token, plan=plan, key=batch.key_of(study.plan_digest))
 
@@ -214,11 +219,11 @@ class BatchOpener(Service):
             if batch.state != "open":
                 return batch.state
             study = await require_study(transaction, batch.study_id)
-            is_over = not study.accepts_sketches(now)
+            is_over = batch.expires <= now or not study.accepts_sketches(now)
             if batch.n_reports >= batch.least_reports and (batch.should_close(now) or is_over):
                 await transaction.change_batch(leased.batch_id, state="closing", is_asked=False)
                 return "closing"
-            return "void" if batch.expires <= now or is_over else "open"
+            return "void" if is_over else "open"
 
     async def _recover_or_void(self, leased: Leased, helper: HelperClient) -> BatchState:
         """Drop the reports of a batch that never had enough, unless the helper has its total."""
@@ -376,7 +381,8 @@ class BatchOpener(Service):
             raise HelperError(
                 "answered for another batch, or for other reports than it was asked for",
                 field="helper",
-                fix="ask the helper's operator; its signed answer is in this server's log",
+                fix="ask the helper's operator: it does not keep to the protocol. Nothing of the "
+                "batch was opened",
             )
         return answer, data
 
@@ -391,7 +397,7 @@ class BatchOpener(Service):
         answer, _ = answered
         masked = None
         if answer.state == "answered":
-            masked = await self._sum_payloads(leased)
+            masked = await self._sum_payloads(leased, answer.members)
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state != "closing" or batch.members != answer.members:
@@ -434,14 +440,26 @@ class BatchOpener(Service):
     def _draw_noise(self, plan: SketchPlan) -> NDArray[np.int64]:
         return plan.mechanism.add_noise(np.zeros(plan.n_coordinates, dtype=np.int64), self.source)
 
-    async def _sum_payloads(self, leased: Leased) -> Words:
-        """Add up the masked words of a batch; its members are fixed, so they do not change."""
+    async def _sum_payloads(self, leased: Leased, members: bytes) -> Words:
+        """Add up the masked words of a batch.
+
+        Its members are fixed; but a worker that lost its lease may look while another lets the
+        helper judge them again, and a sum of some of them would never be found wrong.
+        """
         plan, n_words = leased.plan, leased.plan.n_coordinates
-        total = np.zeros(n_words, dtype=np.uint64)
+        total, reports = np.zeros(n_words, dtype=np.uint64), []
         async with self._store.begin() as transaction:
-            async for payloads in transaction.stream_payloads(leased.batch_id):
-                for payload in payloads:
+            async for rows in transaction.stream_payloads(leased.batch_id):
+                for header, payload in rows:
+                    reports.append(compute_report(header))
                     total += read_masked(payload, ring=plan.ring, n_words=n_words)
+        if compute_members(reports) != members:
+            raise StoreError(
+                "has other reports than the helper answered for: another worker has it too",
+                field="batch",
+                fix="none is needed: nothing was opened, and the batch is taken up again; if it "
+                "stays so, check the clocks of the workers and `lease_s`",
+            )
         return total
 
     # Acknowledging: the helper gets the total before anybody else.

@@ -356,15 +356,17 @@ class BatchRows(MergeRows):
         is_secret = any(row.n_records is None for row in rows)
         return members, len(rows), None if is_secret else sum(row.n_records for row in rows)
 
-    async def stream_payloads(self, batch_id: bytes) -> AsyncIterator[Sequence[bytes]]:
-        """Yield the payloads of the accepted reports of a batch, some at once."""
-        statement = select(Sketch.payload).where(
+    async def stream_payloads(
+        self, batch_id: bytes
+    ) -> AsyncIterator[Sequence[tuple[bytes, bytes]]]:
+        """Yield header and payload of the accepted reports of a batch, some at once."""
+        statement = select(Sketch.header, Sketch.payload).where(
             Sketch.batch_id == batch_id, Sketch.state == "accepted"
         )
         async with self._connection.stream(statement) as result:
             try:
                 async for rows in result.partitions(_STREAMED):
-                    yield [row.payload for row in rows]
+                    yield [(row.header, row.payload) for row in rows]
             finally:
                 await result.close()
 

@@ -38,11 +38,10 @@ from learning.clustering.methods.sums import (
     sum_bodies,
 )
 from learning.clustering.reference.local_search import (
-    MOST_COST,
     ask_best_set,
     ask_swap,
-    bound_cost,
     make_choice,
+    require_exact_costs,
 )
 from learning.clustering.weighted_points import assign_weighted, cluster_weighted
 from learning.coverage.averaging import find_nearest
@@ -102,18 +101,15 @@ class CandidateMethod:
         shares = [_THIRD / depth] * depth + [_THIRD / len(chosen)] * len(chosen) + [_THIRD]
         rounds = divide_pure(task, names, shares)
         # What cannot be drawn is refused before anything is spent.
+        projection = _project(task)
         _count_votes(task, rounds[0], 1)
         make_noise(self._law, rounds[-1], task, STEPS)
         if self.n_swaps:
-            projection = _project(task)
             d, half = projection.n_projected, projection.half
             make_choice(d, half, rounds[depth], task.relation)
-            if task.n_records * bound_cost(d, half) > MOST_COST:
-                raise ConfigError(
-                    "must be 0 for so many records, whose costs would pass 2^60",
-                    field="n_swaps",
-                    fix="use votes in the place of the published search",
-                )
+            require_exact_costs(
+                task.n_records, d, half, fix="use votes in the place of swaps: n_swaps=0"
+            )
         return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:

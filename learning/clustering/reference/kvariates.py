@@ -28,6 +28,7 @@ from learning.clustering.methods.contract import (
     Task,
     divide_pure,
 )
+from learning.clustering.reference.local_search import require_exact_costs
 from shared.core.quantise import STEPS
 from shared.errors import ConfigError, PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee
@@ -75,6 +76,10 @@ class KVariatesMethod:
                 field="relation",
                 fix="use replace-one, or another method",
             )
+        # Weights are squared distances, and their sum has to be exact too.
+        require_exact_costs(
+            task.n_records, task.n_dimensions, STEPS, fix="use another method for so many"
+        )
         self._make_noise(task)
         k = task.n_clusters
         return divide_pure(task, ["pick"] * k, [Fraction(1, k)] * k)

@@ -13,6 +13,7 @@ import numpy as np
 
 from learning.clustering.methods.contract import Curator, Integers, Round
 from learning.coverage.averaging import find_nearest
+from shared.errors import ConfigError
 from shared.privacy.selection import PermuteAndFlip
 
 _FAR = np.int64(1 << 62)
@@ -97,6 +98,24 @@ def make_choice(n_dimensions: int, half: int, planned: Round, relation: str) -> 
 def bound_cost(n_dimensions: int, half: int) -> int:
     """Bound the cost of one record, and with it the change of a cost: ``d (2 Z)^2``."""
     return n_dimensions * (2 * half) ** 2
+
+
+def require_exact_costs(n_records: int, n_dimensions: int, half: int, *, fix: str) -> None:
+    """Refuse records so many, of so many columns, that their costs could pass 64-bit integers.
+
+    A cost that wraps would move by far more than :func:`bound_cost`.
+
+    Raises
+    ------
+    ConfigError
+        ``n d (2 Z)^2``, which is public, is above 2^60.
+    """
+    if n_records * bound_cost(n_dimensions, half) > MOST_COST:
+        raise ConfigError(
+            "must be fewer for so many columns: their squared distances could pass 2^60",
+            field="n_records",
+            fix=fix,
+        )
 
 
 def _measure(places: Integers, centre: Integers) -> Integers:

@@ -28,7 +28,7 @@ from learning.clustering.methods.contract import (
     divide_pure,
 )
 from learning.clustering.methods.starts import make_rng
-from learning.clustering.reference.local_search import bound_cost, compute_cost
+from learning.clustering.reference.local_search import bound_cost, compute_cost, require_exact_costs
 from shared.core.quantise import STEPS
 from shared.errors import ConfigError
 from shared.privacy.selection import PermuteAndFlip
@@ -73,6 +73,9 @@ class PrivGeneMethod:
 
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``: all choices of a round cost as much as the last choice."""
+        require_exact_costs(
+            task.n_records, task.n_dimensions, STEPS, fix="use another method for so many"
+        )
         n_rounds, m = self.count_rounds(task), self.n_survivors
         n_choices = (n_rounds - 1) * m
         names = ["survivor"] * n_choices + ["best"]

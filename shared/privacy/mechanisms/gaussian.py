@@ -298,8 +298,28 @@ def _draw_half_square(source: RandomSource, f: NDArray[np.int64], sigma: int) ->
 
 
 def sigma_for_rho(sensitivity_l2_squared: int, rho: Fraction) -> int:
-    """Return the least integer sigma that is rho-zero-concentrated."""
-    return math.isqrt(math.ceil(Fraction(sensitivity_l2_squared) / (2 * rho)) - 1) + 1
+    """Return the least integer sigma that is rho-zero-concentrated.
+
+    Raises
+    ------
+    PrivacyError
+        It is larger than can be drawn, or rho is 0.
+    """
+    if not rho > 0:
+        raise make_large_sigma_error()
+    sigma = math.isqrt(math.ceil(Fraction(sensitivity_l2_squared) / (2 * rho)) - 1) + 1
+    if sigma > LARGEST_SIGMA:
+        raise make_large_sigma_error()
+    return sigma
+
+
+def make_large_sigma_error() -> PrivacyError:
+    """Return the refusal of noise that :func:`draw_gaussian` cannot draw."""
+    return PrivacyError(
+        "is so small that the noise would not fit 64-bit sums",
+        field="epsilon",
+        fix="use a larger epsilon or delta, or fewer dimensions",
+    )
 
 
 def _measure(target: PrivacyTarget) -> int:

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from aggregator.storage import copy_database
 from shared.plan import SketchPlan, compute_plan_digest, plan_to_json
 from shared.wire.message import decode_message
-from tests.aggregator.batches.conftest import Pair, make_sum_draft, open_pair
+from tests.aggregator.batches.conftest import HOUR, Pair, make_sum_draft, open_pair
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import assert_problem
 from tests.shared.sharing.samples import make_plan
@@ -49,6 +49,20 @@ async def test_late_reports_are_a_batch_of_their_own(sqlite_pair: Pair) -> None:
     assert (second.number, second.state, second.n_reports) == (1, "acknowledged", 4)
     assert (await pair.sum_all()).n_sketches == 2
     assert await pair.find_faults() == []
+
+
+async def test_a_batch_that_may_wait_until_it_is_too_late_opens_before(tmp_path: Path) -> None:
+    """Both servers refuse reports at ``late_s``: a batch that closed then would lose all."""
+    async with open_pair(tmp_path, grace_s=HOUR, late_s=HOUR) as pair:
+        devices = await pair.enrol(6)
+        await pair.upload(*[pair.report(device) for device in devices[:3]])
+        pair.end_slot()
+        pair.clock.seconds -= HOUR // 20
+        await pair.work()
+        await pair.upload(*[pair.report(device) for device in devices[3:]])
+        await pair.work()
+
+        assert await pair.states() == ["acknowledged", "acknowledged"]
 
 
 async def test_too_few_reports_are_dropped_unread_when_it_is_too_late(pair: Pair) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from aggregator.services import Services
-from tests.aggregator.batches.conftest import open_pair
+from aggregator.services.batches import opening
+from aggregator.services.batches.opening import BatchOpener
+from shared.errors import StudyWithdrawnError
+from tests.aggregator.batches.conftest import Pair, open_pair
 
 pytestmark = pytest.mark.anyio
 
@@ -47,3 +52,59 @@ async def test_workers_and_uploads_at_once_lose_and_double_nothing(
         n_records = sum(each.n_records or 0 for each in counted)
         assert found.moments.first == n_records == 2 * sum(each.n_reports for each in counted)
         assert await pair.find_faults() == []
+
+
+async def test_a_worker_that_lost_its_lease_opens_no_sum_of_some_reports(
+    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lets the helper judge the reports again, just while this one adds them up."""
+    pair, add_up = sqlite_pair, BatchOpener._sum_payloads
+    reports = [pair.report(device) for device in await pair.enrol(4)]
+    await pair.upload(*reports)
+    pair.end_slot()
+
+    async def move(old: str, new: str) -> None:
+        change = text(
+            f"UPDATE sketches SET state = '{new}' WHERE sketch_id IN "
+            f"(SELECT sketch_id FROM sketches WHERE state = '{old}' LIMIT 1)"
+        )
+        async with pair.server.store.begin(write=True) as transaction:
+            await transaction.connection.execute(change)
+
+    async def add_some_up(*about: Any) -> Any:
+        await move("accepted", "waiting")
+        try:
+            return await add_up(*about)
+        finally:
+            await move("waiting", "accepted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchOpener, "_sum_payloads", add_some_up)
+        await pair.work()
+    batch = await pair.only()
+    assert (batch.state, batch.sums) == ("closing", None)
+    assert batch.problem is not None
+    assert "another worker has it too" in batch.problem["detail"]
+    pair.wait()
+    await pair.work()
+
+    batch = await pair.only()
+    exact = np.sum([each.sums for each in reports], axis=0)
+    noise = np.abs(pair.read_total(batch) - exact)
+    assert noise.max() <= 2 * pair.plan.mechanism.noise_bound
+    assert (batch.state, batch.standing) == ("acknowledged", "counted")
+
+
+async def test_a_study_that_is_withdrawn_while_its_batch_is_leased_ends_no_worker(
+    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+
+    async def find_withdrawn(*_: Any) -> Any:
+        raise StudyWithdrawnError("was withdrawn", field="study")
+
+    monkeypatch.setattr(opening, "require_study", find_withdrawn)
+
+    assert not await pair.server.services.opener.run_once()

@@ -1,10 +1,13 @@
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, event, inspect, text
 
 from aggregator.storage import Store, migrate_database, open_store, prepare_database
 from aggregator.storage.migrating import create_config
@@ -106,6 +109,32 @@ async def test_a_sqlite_file_is_durable_and_keeps_references(tmp_path: Path) -> 
         ]
     await store.close()
     assert found == ["wal", 2, 1]
+
+
+async def test_what_is_dropped_stays_in_no_backup_whatever_sqlite_was_built_for(
+    tmp_path: Path,
+) -> None:
+    """A backup copies free pages; builds of SQLite differ in whether those are overwritten."""
+    path, backup, payload = tmp_path / "erased.db", tmp_path / "backup.db", b"masked sum" * 1000
+    path.touch()
+    store = open_store(f"sqlite+aiosqlite:///{path}")
+
+    def be_another_build(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA secure_delete=OFF")
+        cursor.close()
+
+    event.listen(store.engine.sync_engine, "connect", be_another_build, insert=True)
+    async with store.engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE kept (payload BLOB)"))
+        await connection.execute(text("INSERT INTO kept VALUES (:it)"), {"it": payload})
+    async with store.engine.begin() as connection:
+        await connection.execute(text("UPDATE kept SET payload = NULL"))
+    with closing(sqlite3.connect(path)) as whole, closing(sqlite3.connect(backup)) as copy:
+        whole.backup(copy)
+    await store.close()
+
+    assert payload[:100] not in backup.read_bytes()
 
 
 async def test_a_database_that_is_away_is_said_to_be() -> None:

@@ -85,6 +85,17 @@ def test_a_second_private_fit_is_refused_unless_asked_for_and_costs_again() -> N
     assert "fitted 2 times" in found.describe()
 
 
+def test_a_second_private_fit_under_another_relation_is_refused_after_an_exact_one_too() -> None:
+    records = make_records(500)
+    found = make_private(relation="add-remove-one", max_records=600).fit(records)
+    found.set_params(epsilon=None).fit(records)
+    assert "guarantee_" not in vars(found)
+    found.set_params(epsilon="5", refit=True, relation="replace-one")
+    with pytest.raises(PrivacyError, match="must stay add-remove-one"):
+        found.fit(records)
+    assert len(found.events_) == 1
+
+
 PRIVATE_ONLY: list[tuple[dict[str, Any], type[SketchError], str]] = [
     ({"bounds": None}, ConfigError, "bounds"),
     ({"bounds": (12, -12)}, ConfigError, "bounds"),

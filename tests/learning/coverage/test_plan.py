@@ -42,6 +42,7 @@ def test_the_stages_cost_together_what_was_asked_for(relation: str) -> None:
         ({"n_picks": 0}, "n_picks"),
         ({"delta": Fraction(0)}, "delta"),
         ({"relation": "none"}, "neighbouring"),
+        ({"epsilon": Fraction(1, 10**9), "delta": Fraction(1, 10**20)}, "would not fit"),
     ],
 )
 def test_numbers_out_of_range_are_refused(changed: dict[str, Any], field: str) -> None:

@@ -20,7 +20,7 @@ async function attempt(place, signal, act) {
   }
 }
 
-function statePanel(study, signal) {
+function statePanel(study, isSummed, signal) {
   const place = h("div");
   const body = h("div");
   function draw(now) {
@@ -39,6 +39,7 @@ function statePanel(study, signal) {
     body.replaceChildren(
       h("p", {}, "The study is ", pill(now.state, stateOf(now)), "."),
       h("p", { class: "note" }, closes ? "A closed study takes no sketches and no devices, apart from late sketches until the time below. It can be opened again, and decodes stay possible." : "An open study takes devices and sketches."),
+      closes && isSummed && h("p", { class: "note" }, "Batches with too few reports are dropped unread then, for good: at once if the time is empty. Their owners have paid for them."),
       h("form", { onsubmit: submit }, closes && h("div", { class: "fields" }, field("Accept late sketches until (UTC)", until, "may be empty")), h("div", { class: "buttons" }, button)),
     );
   }
@@ -152,7 +153,7 @@ function tokenPanel(study, plan, signal) {
 export function managePanel({ study, plan: { plan }, signal }) {
   return [
     tokenPanel(study, plan, signal),
-    statePanel(study, signal),
+    statePanel(study, plan.release.kind === "sum.v1", signal),
     h(
       "section",
       { class: "card" },

@@ -93,3 +93,9 @@ def test_a_search_whose_costs_could_overflow_is_refused_by_public_numbers() -> N
     task = make_task("add-remove-one", n_records=1 << 30)
     with pytest.raises(ConfigError, match="n_swaps"):
         CandidateMethod.published().plan_rounds(task)
+
+
+def test_columns_that_cannot_be_projected_are_refused_before_anything_is_asked() -> None:
+    task = make_task("replace-one", n_records=1 << 30, n_dimensions=30_000)
+    with pytest.raises(ConfigError, match="n_projected"):
+        CandidateMethod(depth=1).plan_rounds(task)

@@ -108,3 +108,14 @@ def test_another_number_of_clusters_needs_another_fit() -> None:
         method.recover(task, curator.answers, n_clusters=2, rng=np.random.default_rng(0))
     with pytest.raises(ConfigError, match="n_survivors"):
         PrivGeneMethod(n_candidates=5, n_survivors=5)
+
+
+@pytest.mark.parametrize("method", [PrivGeneMethod(), KVariatesMethod(spread=Fraction(1, 2))])
+def test_records_whose_squares_could_overflow_are_refused_by_public_numbers(method: Method) -> None:
+    # Records in opposite corners are d (2 U)^2 apart, and so many of them pass 2^63: a sum that
+    # wraps has no sensitivity, and weights that wrap no law.
+    n_records, n_dimensions = 1 << 21, 1 << 10
+    assert n_records * n_dimensions * (2 * STEPS) ** 2 >= 1 << 62
+    task = make_task("replace-one", n_records=n_records, n_dimensions=n_dimensions)
+    with pytest.raises(ConfigError, match="could pass 2"):
+        method.plan_rounds(task)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import PrivacyError
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, DiscreteGaussian, sigma_for_rho
 from shared.system import SystemSource
 
 L2 = 4 * 16380**2
@@ -101,6 +101,10 @@ def test_rho_is_exact_and_inverts() -> None:
     assert mechanism.rho == Fraction(100 * L2, 2 * mechanism.sigma**2)
     assert sigma_for_rho(100 * L2, mechanism.rho) == mechanism.sigma
     assert sigma_for_rho(100 * L2, mechanism.rho * Fraction(999, 1000)) > mechanism.sigma
+    assert sigma_for_rho(2, Fraction(1, 1 << 80)) == LARGEST_SIGMA
+    for less in (Fraction(1, 1 << 81), Fraction(0)):
+        with pytest.raises(PrivacyError, match="would not fit"):
+            sigma_for_rho(2, less)
 
 
 def test_noise_is_fresh_and_sums_are_not_changed_in_place() -> None:
