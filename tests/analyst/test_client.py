@@ -167,6 +167,7 @@ ARGUMENTS: dict[str, Any] = {
     "device_id": ID,
     "decode_id": ID,
     "analysis_id": ID,
+    "batch_id": ID,
     "first": {"last_slot": 3},
     "second": {"first_slot": 4, "labels": {"site": "north"}},
     "label": "site",

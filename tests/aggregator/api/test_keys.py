@@ -230,7 +230,10 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("post", "/v1/devices/{device}/revoke"),
         ("post", "/v1/keys"),
         ("delete", "/v1/keys/{key}"),
-        # The tests of publications and alarms find these in the log.
+        # The tests of batches, publications and alarms find these in the log.
+        ("post", "/v1/studies/{study}/batches/{batch}/open"),
+        ("post", "/v1/studies/{study}/batches/{batch}/admit"),
+        ("post", "/v1/studies/{study}/batches/{batch}/set-aside"),
         ("post", "/v1/studies/{study}/published"),
         ("post", "/v1/identity/rotate"),
         ("post", "/v1/studies/{study}/accepted-changes"),

@@ -173,7 +173,9 @@ async def test_the_interface_documents_both_weightings_by_example(desk: Desk) ->
     assert request["example"]["weighting"] == "noise-optimal"
     shown = schemas["SnapshotSumsBody"]["example"]
     assert shown["weighting"] == "noise-optimal"
-    assert set(shown) == set(schemas["SnapshotSumsBody"]["properties"])
+    # A plan without a secure sum has no batches to count.
+    left_out = set(schemas["SnapshotSumsBody"]["properties"]) - set(shown)
+    assert left_out == {"n_batches", "n_waiting"}
     assert set(shown["moments"]) == {"n_sketches", "first", "second", "third", "energy"}
     assert set(shown["weights"]) == {"a", "b"}
 
