@@ -99,6 +99,23 @@ async def test_a_batch_is_set_aside_and_admitted_exactly(pair: Pair) -> None:
     assert await pair.find_faults() == []
 
 
+async def test_decisions_about_a_batch_are_in_the_audit_log(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await fill(pair)
+    batch = await pair.only()
+    await call(pair, batch.batch_id, "open")
+    await pair.work()
+    await call(pair, batch.batch_id, "set-aside", reason="broken firmware")
+    await call(pair, batch.batch_id, "admit", reason="it was not")
+
+    desk = pair.server.desk
+    entries = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+
+    noted = [(e["action"], e["target"]) for e in entries if e["action"].startswith("batch.")]
+    actions = ("batch.admit", "batch.open", "batch.set-aside")
+    assert sorted(noted) == [(action, batch.batch_id.hex()) for action in actions]
+
+
 async def test_only_an_opened_batch_can_be_set_aside(sqlite_pair: Pair) -> None:
     pair = sqlite_pair
     await fill(pair)
