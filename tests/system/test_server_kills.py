@@ -140,6 +140,9 @@ def kept(url: str, count: int, folder: Path) -> Iterator[list[KeptServer]]:
         for server in servers:
             server.wait_until_ready()
         yield servers
+        # One that was killed last may not know yet how to end in order.
+        for server in servers:
+            server.wait_until_ready()
     finally:
         statuses = [server.stop() for server in servers]
     assert statuses == [0] * count
