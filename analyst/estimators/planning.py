@@ -240,7 +240,7 @@ def find_bounds(
         A column has no finite value.
     """
     lower, upper = _measure_ranges(records)
-    for i in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))):
+    for i in np.flatnonzero(~(np.isfinite(lower) & np.isfinite(upper))).tolist():
         column = records[:, i]
         finite = column[np.isfinite(column)]
         if not finite.size:
