@@ -6,6 +6,7 @@ affect results or guarantees, which follow from the plan.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +20,7 @@ from pydantic_settings import (
 )
 
 _MIB = 1 << 20
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d+)?")
 
 
 def normalise_database_url(text: str) -> str:
@@ -32,6 +34,11 @@ def normalise_database_url(text: str) -> str:
         "postgresql": "postgresql+psycopg",
     }
     return f"{drivers.get(scheme, scheme)}://{rest}"
+
+
+def list_origins(text: str) -> list[str]:
+    """Return the parts of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 class Settings(BaseSettings):
@@ -51,6 +58,9 @@ class Settings(BaseSettings):
     proxies
         Addresses or networks of that proxy, separated by commas; only its forwarded headers are
         trusted.
+    web_origins
+        Origins of the web pages whose devices may use this server, separated by commas, such as
+        `https://app.example`; `*` for any page. By default none but those of this server.
     n_workers
         Decoding processes that `sfumato serve` starts.
     lease_s
@@ -92,6 +102,7 @@ class Settings(BaseSettings):
     tls_client_ca: Path | None = None
     behind_proxy: bool = False
     proxies: str = "127.0.0.1,::1"
+    web_origins: str = ""
     n_workers: Annotated[int, Field(ge=0, le=256)] = 1
     lease_s: Annotated[float, Field(gt=0)] = 60.0
     poll_s: Annotated[float, Field(gt=0)] = 0.5
@@ -128,6 +139,14 @@ class Settings(BaseSettings):
     def _are_addresses(cls, value: str) -> str:
         for part in value.split(","):
             ip_network(part.strip(), strict=False)
+        return value
+
+    @field_validator("web_origins")
+    @classmethod
+    def _are_origins(cls, value: str) -> str:
+        for part in list_origins(value):
+            if part != "*" and not _ORIGIN.fullmatch(part):
+                raise ValueError(f"must be origins such as https://app.example, and has {part!r}")
         return value
 
     @field_validator("database_url")

@@ -43,9 +43,10 @@ from aggregator.api.middleware import (
     Unforeseen,
 )
 from aggregator.api.responses import ANY_CALL, describe_problems
+from aggregator.api.web_origins import WebOrigins
 from aggregator.metrics import Metrics
 from aggregator.services import Services
-from aggregator.settings import Settings
+from aggregator.settings import Settings, list_origins
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -124,6 +125,8 @@ def create_interface(
         timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(Door, services=services, queue=queue)
+    if settings.web_origins:
+        app.add_middleware(WebOrigins, origins=list_origins(settings.web_origins))
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app

@@ -85,6 +85,8 @@ export function encode(value: Value): Bytes {
 export function decode(data: Uint8Array, what: string): Value {
   const refuse = (rule: string): SketchError =>
     new SketchError("malformed", what, rule, "fetch it again, and tell the study's operator if that does not help");
+  // A copy, for slices of Node's buffers are none.
+  data = new Uint8Array(data);
   const view = new DataView(data.buffer, data.byteOffset, data.length);
   let at = 0;
 

@@ -1,0 +1,103 @@
+/** The store of browsers: IndexedDB, in transactions that are on the disk before they end. */
+import { describeStoreError, type Store, type Values } from "./store.ts";
+import { SketchError } from "../errors.ts";
+
+const TABLE = "values";
+
+/** Open the store of a browser under a name; several tabs may open the same one. */
+export function openIndexedDb(name = "sfumato"): Store {
+  let opened: Promise<IDBDatabase> | undefined;
+
+  const open = (): Promise<IDBDatabase> => {
+    opened ??= new Promise<IDBDatabase>((resolve, reject) => {
+      const request = indexedDB.open(name, 1);
+      request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
+      request.onerror = () => reject(request.error);
+      request.onsuccess = () => {
+        const database = request.result;
+        // A tab that deletes the database, or the browser that evicts it, must not wait for us.
+        database.onclose = () => (opened = undefined);
+        database.onversionchange = () => {
+          database.close();
+          opened = undefined;
+        };
+        resolve(database);
+      };
+    });
+    opened.catch(() => (opened = undefined));
+    return opened;
+  };
+
+  const update = async (keys: readonly string[], change: (values: Values) => Values): Promise<void> => {
+    const database = await open();
+    await new Promise<void>((resolve, reject) => {
+      const transaction = database.transaction(TABLE, "readwrite", { durability: "strict" });
+      const table = transaction.objectStore(TABLE);
+      const values: Values = {};
+      let failure: unknown;
+      const write = (): void => {
+        try {
+          for (const [key, value] of Object.entries(change(values))) {
+            if (value === undefined) table.delete(key);
+            else table.put(value, key);
+          }
+        } catch (error) {
+          failure = error;
+          transaction.abort();
+        }
+      };
+      let missing = keys.length;
+      for (const key of keys) {
+        const request = table.get(key);
+        request.onsuccess = () => {
+          values[key] = request.result;
+          if (--missing === 0) write();
+        };
+      }
+      transaction.oncomplete = () => resolve();
+      transaction.onabort = () => reject(failure ?? transaction.error ?? new DOMException("aborted", "AbortError"));
+    });
+  };
+
+  return {
+    canHoldKeys: true,
+    update: async (keys, change) => {
+      try {
+        await update(keys, change);
+      } catch (error) {
+        throw describeStoreError(error);
+      }
+    },
+    exclusively: async (what, run) => {
+      const locks = globalThis.navigator?.locks;
+      if (!locks) return run();
+      let isHeld = false;
+      const begin = (): ReturnType<typeof run> => {
+        isHeld = true;
+        return run();
+      };
+      try {
+        return await (locks.request(`${name}/${what}`, begin) as ReturnType<typeof run>);
+      } catch (error) {
+        // Where a page may store nothing, it gets no locks either.
+        throw isHeld ? error : describeStoreError(error);
+      }
+    },
+  };
+}
+
+/**
+ * Ask the browser to keep this site's data when space is short; return whether it does.
+ *
+ * Where it does not, it may delete ledger and device together; the site then has no device any more.
+ */
+export async function keepStorage(): Promise<boolean> {
+  return (await globalThis.navigator?.storage?.persist?.()) ?? false;
+}
+
+/** Return the default store of this platform. */
+export function openDefaultStore(): Store {
+  if (typeof indexedDB !== "undefined") return openIndexedDb();
+  const fix = "pass a store: in Node openFolder(path) of sfumato-device/node, elsewhere one of your own";
+  throw new SketchError("config", "store", "is missing, and this platform has no IndexedDB", fix);
+}

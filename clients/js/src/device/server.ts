@@ -1,0 +1,272 @@
+/** The device's side of the REST interface; what a server sends is read without trust. */
+import { type Bytes, concat, toHex } from "../bytes.ts";
+import { SketchError } from "../errors.ts";
+import { type Hash } from "../plan/plan.ts";
+import { type Sign, sketchPath } from "../wire/message.ts";
+import { type Action, findAction } from "../wire/problems.ts";
+import { type Request, signRequest } from "../wire/requests.ts";
+import { LEEWAY_S } from "./windows.ts";
+
+const MOST_ANSWER_BYTES = 4 << 20;
+const TIMEOUT_MS = 60_000;
+const LONGEST_HOLD_S = 86_400;
+const CHECK = "check the address and the network; nothing is lost, and the same bytes are sent again";
+
+/** Sends a request, as `fetch` does. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+/** What the server knows of this device. */
+export interface DeviceAnswer {
+  ordinal: number;
+  /** Seconds since 1970-01-01 UTC. */
+  serverTime: number;
+  /** Which life of its database answers. */
+  generation: string;
+  streams: Map<string, StreamAnswer>;
+}
+
+export interface StreamAnswer {
+  last: number;
+  missing: (readonly [first: number, last: number])[];
+  /** Whether the server lacks more than it names. */
+  isPartial: boolean;
+}
+
+/** The result of one upload; no action if the server has stored the sketch. */
+export interface UploadOutcome {
+  action?: Action;
+  problem: string;
+  detail: string;
+  holdS: number;
+  isAnswered: boolean;
+}
+
+interface Answer {
+  status: number;
+  headers: Headers;
+  body: Bytes;
+}
+
+/** A refusal, with what its action needs. */
+class Refusal extends SketchError {
+  readonly slug: string;
+  readonly holdS: number;
+
+  constructor(slug: string, holdS: number, field: string, rule: string, fix: string) {
+    super(findAction(slug) === "retry" ? "transport" : "refused", field, rule, fix);
+    this.slug = slug;
+    this.holdS = holdS;
+  }
+}
+
+/** Whether an error is the refusal with a slug. */
+export function isRefusal(error: unknown, ...slugs: string[]): boolean {
+  return error instanceof Refusal && slugs.includes(error.slug);
+}
+
+type Json = { [name: string]: unknown };
+
+/** A client of one aggregator, for one device. */
+export class Server {
+  readonly #address: string;
+  readonly #device: Uint8Array;
+  readonly #sign: Sign;
+  readonly #sha256: Hash;
+  readonly #fetch: Fetch;
+  readonly #clock: () => number;
+  #skewS = 0;
+
+  constructor(
+    address: string,
+    device: Uint8Array,
+    sign: Sign,
+    sha256: Hash,
+    fetch: Fetch,
+    clock: () => number,
+  ) {
+    this.#address = address;
+    this.#device = device;
+    this.#sign = sign;
+    this.#sha256 = sha256;
+    this.#fetch = fetch;
+    this.#clock = clock;
+  }
+
+  /** Fetch a study's plan and name; neither is verified yet. */
+  async fetchPlan(study: Uint8Array): Promise<[plan: Bytes, name: string]> {
+    const path = `/v1/studies/${toHex(study)}/plan`;
+    const get = (accept: string): Promise<Answer> =>
+      this.#request({ method: "GET", path, headers: { Accept: accept } });
+    const exact = await get("application/cbor");
+    const { name } = this.#read(await get("application/json"));
+    if (typeof name !== "string") throw this.#unanswered("its answer has no name");
+    return [exact.body, name];
+  }
+
+  /** Enrol; the same request may be sent again. */
+  async enrol(request: Request): Promise<void> {
+    const { device_id } = this.#read(await this.#request(request));
+    if (device_id !== toHex(this.#device)) throw this.#unanswered("it answers with another device's id");
+  }
+
+  /**
+   * Fetch what the server knows of this device.
+   *
+   * A signature that is refused for its time is made once more with the server's: a device whose
+   * clock is wrong must still learn whether the server is ahead.
+   */
+  async fetchDevice(): Promise<DeviceAnswer> {
+    this.#skewS = 0;
+    const request = { method: "GET", path: "/v1/devices/me", headers: {} };
+    let answer = await this.#sendSigned(request);
+    const date = Date.parse(answer.headers.get("Date") ?? "") / 1000;
+    if (!isSuccess(answer) && Math.abs(date - this.#clock()) >= LEEWAY_S - 1) {
+      this.#skewS = date - this.#clock();
+      answer = await this.#sendSigned(request);
+    }
+    return this.#readDevice(this.#read(this.#requireSuccess(answer)));
+  }
+
+  /** Fetch the state of a study, and until when it takes what was released before it closed. */
+  async fetchNotice(study: Uint8Array): Promise<{ state: string; acceptUntil: number }> {
+    const path = `/v1/studies/${toHex(study)}`;
+    const answer = this.#requireSuccess(await this.#sendSigned({ method: "GET", path, headers: {} }));
+    const { state, accept_until } = this.#read(answer);
+    if (!["open", "closed", "withdrawn"].includes(state as string)) throw this.#unanswered("its answer has no state");
+    return { state: state as string, acceptUntil: Date.parse(String(accept_until)) || 0 };
+  }
+
+  /** Send one sketch; it never throws for what a server or network may do. */
+  async putSketch(study: Uint8Array, id: Uint8Array, message: Bytes): Promise<UploadOutcome> {
+    const headers = { "Content-Type": "application/vnd.sfumato.sketch+cbor" };
+    let isAnswered = false;
+    try {
+      const answer = await this.#send({ method: "PUT", path: sketchPath(study, id), headers, body: message });
+      isAnswered = true;
+      // A captive portal answers 200 too.
+      const { sketch_id } = this.#read(this.#requireSuccess(answer));
+      if (sketch_id !== toHex(id)) throw this.#unanswered("its answer names another sketch");
+      return { problem: "", detail: "", holdS: 0, isAnswered };
+    } catch (error) {
+      if (!(error instanceof SketchError)) throw error;
+      const [slug, holdS] = error instanceof Refusal ? [error.slug, error.holdS] : ["no-answer", 0];
+      return { action: findAction(slug), problem: slug, detail: error.message, holdS, isAnswered };
+    }
+  }
+
+  #readDevice(document: Json): DeviceAnswer {
+    const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+    const { device_id, ordinal, server_time, generation, streams } = document;
+    const isRead = isCount(ordinal) && Number.isFinite(server_time) && typeof generation === "string";
+    if (!isRead || device_id !== toHex(this.#device) || !Array.isArray(streams)) {
+      throw this.#unanswered("its answer is not about this device");
+    }
+    const found = (streams as Json[]).map(({ stream, last_sequence: last, missing, n_missing: n }) => {
+      let [next, named] = [0, 0];
+      const ranges = ((missing ?? []) as Json[]).map(({ first, last: end }) => {
+        const isRange = isCount(first) && isCount(end) && next <= first && first <= end && end < (last as number);
+        if (!isRange) throw this.#unanswered("its answer has no ranges in order");
+        next = end + 1;
+        named += next - first;
+        return [first, end] as const;
+      });
+      if (typeof stream !== "string" || !isCount(last) || !isCount(n) || n < named) {
+        throw this.#unanswered("its answer has no streams");
+      }
+      return [stream, { last, missing: ranges, isPartial: n > named }] as const;
+    });
+    return {
+      ordinal,
+      serverTime: server_time as number,
+      generation,
+      streams: new Map(found),
+    };
+  }
+
+  async #request(request: Request): Promise<Answer> {
+    return this.#requireSuccess(await this.#send(request));
+  }
+
+  async #sendSigned(request: Request): Promise<Answer> {
+    const created = Math.floor(this.#clock() + this.#skewS);
+    return this.#send(await signRequest(request, this.#device, created, this.#sign, this.#sha256));
+  }
+
+  async #send({ method, path, headers, body }: Request): Promise<Answer> {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), TIMEOUT_MS);
+    try {
+      const response = await this.#fetch(this.#address + path, {
+        method,
+        headers,
+        ...(body && { body }),
+        // Nothing but the signature tells who asks, and nobody else may answer.
+        credentials: "omit",
+        redirect: "error",
+        cache: "no-store",
+        referrerPolicy: "no-referrer",
+        signal: stop.signal,
+      });
+      return { status: response.status, headers: response.headers, body: await readBody(response) };
+    } catch (error) {
+      throw this.#unanswered(error instanceof Error ? `${error.name}: ${error.message}` : "no reason given");
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #requireSuccess(answer: Answer): Answer {
+    if (isSuccess(answer)) return answer;
+    const isProblem = answer.headers.get("Content-Type")?.startsWith("application/problem+json");
+    const problem = isProblem ? this.#read(answer) : {};
+    const text = (name: string, otherwise: string): string => String(problem[name] ?? otherwise).slice(0, 500);
+    const slug = text("type", "").replace("/problems/", "");
+    if (!isProblem || !slug) throw this.#unanswered(`status ${answer.status}`);
+    const holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#clock());
+    throw new Refusal(slug, holdS, text("field", "server"), text("rule", slug), text("fix", CHECK) || CHECK);
+  }
+
+  #read({ body }: Answer): Json {
+    try {
+      const document: unknown = JSON.parse(new TextDecoder().decode(body));
+      if (typeof document === "object" && document !== null) return document as Json;
+    } catch {
+      // It is no JSON.
+    }
+    throw this.#unanswered("its answer cannot be read");
+  }
+
+  #unanswered(why: string): SketchError {
+    return new SketchError("transport", "server", `${this.#address} did not answer (${why})`, CHECK);
+  }
+}
+
+function isSuccess({ status }: Answer): boolean {
+  return status >= 200 && status < 300;
+}
+
+/** Read a body that has an end. */
+async function readBody(response: Response): Promise<Bytes> {
+  const reader = response.body?.getReader();
+  // React Native has no streams.
+  if (!reader) return new Uint8Array(await response.arrayBuffer());
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    length += value.length;
+    if (length > MOST_ANSWER_BYTES) {
+      await reader.cancel();
+      throw new Error("the answer has no end");
+    }
+  }
+  return concat(...parts);
+}
+
+/** Read seconds or a date; no longer than a day. */
+function readRetryAfter(text: string, now: number): number {
+  const seconds = /^\d+$/.test(text) ? Number(text) : Date.parse(text) / 1000 - now;
+  return Math.min(Math.max(seconds || 0, 0), LONGEST_HOLD_S);
+}

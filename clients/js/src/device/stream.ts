@@ -1,0 +1,363 @@
+/** The stream of a device: records into windows, and windows into releases. */
+import { type Bytes, toHex } from "../bytes.ts";
+import { type Statistic } from "../core/statistics/interface.ts";
+import { SketchError } from "../errors.ts";
+import { type Plan } from "../plan/plan.ts";
+import { showRational } from "../privacy/rational.ts";
+import { type RandomSource } from "../privacy/source.ts";
+import { addEvent, type Limits, requireAffordable } from "./ledger.ts";
+import { type Platform } from "./platform.ts";
+import { buildStatistic, makeSketch, readSums } from "./sketching.ts";
+import {
+  type DeviceState,
+  LEDGER,
+  type LedgerEntry,
+  messageKey,
+  type OpenWindow,
+  stateKey,
+  type Store,
+  type Values,
+  windowsKey,
+} from "./store.ts";
+import {
+  agree,
+  assignSlot,
+  type Clocks,
+  findLatestBelievable,
+  planSlots,
+  WindowCutter,
+  type WindowState,
+} from "./windows.ts";
+
+/** Bytes of sketches that wait, beyond which no window is closed; none is ever dropped. */
+const MOST_WAITING_BYTES = 16 << 20;
+
+/** A record that was added and is not stored yet. */
+export interface PendingRecord {
+  values: Float64Array<ArrayBuffer>;
+  /** Seconds since 1970-01-01 UTC; NaN where it is unreadable. */
+  time: number;
+}
+
+/** What a stream works with. */
+export interface StreamSettings {
+  name: string;
+  source: string;
+  store: Store;
+  platform: Platform;
+  random: RandomSource;
+  limits: Limits;
+}
+
+/** What was read of the store, before something is made of it. */
+interface Snapshot {
+  state: DeviceState;
+  windows: OpenWindow[];
+  ledger: LedgerEntry[];
+}
+
+/** What was made of some records: whether the window is complete, and the stream's revision then. */
+interface Folded {
+  isComplete: boolean;
+  revision: number;
+}
+
+const EMPTY: WindowState = { nRecords: 0, first: -1, last: -1, floor: -1 };
+
+/** Reads and writes the stream of one device; all of its decisions rest on what is stored. */
+export class Stream {
+  readonly #settings: StreamSettings;
+  readonly #plan: Plan;
+  readonly #device: Bytes;
+  readonly #keys: string[];
+  #statistic: [block: number, statistic: Statistic] | undefined;
+  /** Records that added zero since this object was made. */
+  nUnsketchable = 0;
+
+  constructor(settings: StreamSettings, plan: Plan, device: Bytes) {
+    this.#settings = settings;
+    this.#plan = plan;
+    this.#device = device;
+    this.#keys = [stateKey(settings.name), windowsKey(settings.name), LEDGER];
+  }
+
+  /**
+   * Take records into windows, and release what is complete; what was taken leaves the list.
+   *
+   * @param mayRelease Whether windows may be released now; if not, records stay in the list from
+   *   the first that completes one.
+   * @param mayClose Whether windows may be closed by the clock too.
+   * @returns The number of releases.
+   */
+  async absorb(
+    pending: PendingRecord[],
+    clocks: Clocks,
+    mayRelease: boolean,
+    mayClose: boolean,
+  ): Promise<number> {
+    if (this.#plan.hidesPresence) return this.#absorbSlots(pending, clocks, mayRelease && mayClose);
+    const cutter = new WindowCutter(this.#plan);
+    for (let released = 0; ; ) {
+      const folded = await this.#fold(pending, cutter, clocks);
+      if (!mayRelease || !(folded.isComplete || (mayClose && agree(clocks)))) return released;
+      released += Number(await this.#releaseWindow(folded, cutter, clocks));
+      if (!folded.isComplete) return released;
+    }
+  }
+
+  /** Add records to the open window; return whether it is complete, perhaps before all were added. */
+  async #fold(pending: PendingRecord[], cutter: WindowCutter, clocks: Clocks): Promise<Folded> {
+    const now = findLatestBelievable(clocks);
+    let [nTaken, nUnsketchable, isComplete, revision] = [0, 0, false, 0];
+    await this.#update((snapshot) => {
+      const { state, windows, ledger } = snapshot;
+      [nTaken, nUnsketchable, isComplete] = [0, 0, false];
+      if (pending.length) this.#requireBegun(now, clocks);
+      let cut = describe(windows[0], state.floor);
+      const opened = { block: 0, sums: new Float64Array(0), ...(windows[0] && { block: windows[0].block }) };
+      if (windows[0]) opened.sums = readSums(windows[0].sums);
+      for (const { values, time } of pending) {
+        const decision = cutter.decide(cut, time, now);
+        if (decision === "close") {
+          isComplete = true;
+          break;
+        }
+        nTaken++;
+        if (decision === "leave-out") continue;
+        const joined = cutter.join(cut, time, now);
+        if (!cut.nRecords) {
+          // What can never be released should not pile up.
+          this.#requireAffordable(ledger, state, 1);
+          opened.block = this.#chooseBlock(state, joined.first < 0 ? now : undefined, joined.first);
+          opened.sums = new Float64Array(this.#statisticOf(state, opened.block).nCoordinates);
+        }
+        const counter = state.firstRecord + cut.nRecords;
+        if (!this.#statisticOf(state, opened.block).add(values, counter, opened.sums)) nUnsketchable++;
+        cut = joined;
+      }
+      isComplete ||= cutter.isFull(cut);
+      ({ revision } = state);
+      if (!nTaken || !cut.nRecords) return {};
+      revision++;
+      const { nRecords, first, last } = cut;
+      const window = { nRecords, first, last, block: opened.block, sums: new Uint8Array(opened.sums.buffer) };
+      return this.#write(state, [window]);
+    });
+    // Only now: before, they might not have been stored.
+    pending.splice(0, nTaken);
+    this.nUnsketchable += nUnsketchable;
+    return { isComplete, revision };
+  }
+
+  /** Release the open window if it is complete or over; return whether it was. */
+  async #releaseWindow({ isComplete, revision }: Folded, cutter: WindowCutter, clocks: Clocks): Promise<boolean> {
+    const now = findLatestBelievable(clocks);
+    const snapshot = await this.#read();
+    const [window] = snapshot.windows;
+    // Where another tab has changed the stream since, what was decided is of another window.
+    if (!window || snapshot.state.revision !== revision) return false;
+    const cut = cutter.settle(describe(window, snapshot.state.floor), now);
+    if (!isComplete && !cutter.isOver(cut, [clocks.device, clocks.server ?? clocks.device])) return false;
+    const isByTime = this.#plan.fields.window.kind === "time";
+    const { nextSequence } = snapshot.state;
+    return this.#release(snapshot, window, isByTime ? [cut.first, cut.last] : null, nextSequence, clocks, {
+      floor: cutter.close(cut).floor,
+      firstRecord: snapshot.state.firstRecord + cut.nRecords,
+    });
+  }
+
+  /** Add records to their slots, and release every slot that is over, empty ones too. */
+  async #absorbSlots(pending: PendingRecord[], clocks: Clocks, mayRelease: boolean): Promise<number> {
+    const nTaken = pending.length;
+    let [dueEnd, nUnsketchable] = [0, 0];
+    await this.#update(({ state, windows, ledger }) => {
+      const next = state.nextSequence;
+      let latest;
+      [dueEnd, latest] = planSlots(this.#plan, next, clocks);
+      nUnsketchable = 0;
+      if (dueEnd > next) this.#requireAffordable(ledger, state, dueEnd - next);
+      try {
+        if (latest >= next) this.#requireAffordable(ledger, state, latest + 1 - next);
+      } catch (error) {
+        if (dueEnd === next) throw error;
+        latest = dueEnd - 1;
+      }
+      const open = new Map(windows.map((window) => [window.first, { ...window, sums: readSums(window.sums) }]));
+      for (const { values, time } of pending) {
+        const slot = assignSlot(this.#plan, time, next, latest);
+        if (slot === undefined) continue;
+        let found = open.get(slot);
+        if (!found) {
+          const block = this.#chooseBlock(state, undefined, slot);
+          const sums = new Float64Array(this.#statisticOf(state, block).nCoordinates);
+          open.set(slot, (found = { nRecords: 0, first: slot, last: slot, block, sums }));
+        }
+        if (!this.#statisticOf(state, found.block).add(values, 0, found.sums)) nUnsketchable++;
+        found.nRecords++;
+      }
+      if (!nTaken) return {};
+      const stored = [...open.values()].map((one) => ({ ...one, sums: new Uint8Array(one.sums.buffer) }));
+      return this.#write(state, stored);
+    });
+    pending.splice(0, nTaken);
+    this.nUnsketchable += nUnsketchable;
+    let released = 0;
+    while (mayRelease) {
+      const snapshot = await this.#read();
+      const slot = snapshot.state.nextSequence;
+      if (slot >= dueEnd) break;
+      const block = this.#chooseBlock(snapshot.state, undefined, slot);
+      const { nCoordinates } = this.#statisticOf(snapshot.state, block);
+      const empty = { nRecords: 0, first: slot, last: slot, block, sums: new Uint8Array(8 * nCoordinates) };
+      const window = snapshot.windows.find(({ first }) => first === slot) ?? empty;
+      if (await this.#release(snapshot, window, [slot, slot], slot, clocks, {})) released++;
+    }
+    return released;
+  }
+
+  /**
+   * Release a window: draw its noise, and store all of it at once.
+   *
+   * Guarantees: one transaction stores the signed bytes, the ledger's entry and the stream's next
+   * number, and erases the exact sum. Before it nothing has left the device; if it fails, or the
+   * stream has changed since it was read, what was drawn is dropped unseen.
+   *
+   * @returns Whether it was released; otherwise another tab was faster.
+   */
+  async #release(
+    { state, windows }: Snapshot,
+    window: OpenWindow,
+    slots: readonly [number, number] | null,
+    sequence: number,
+    { device: now }: Clocks,
+    following: Partial<DeviceState>,
+  ): Promise<boolean> {
+    const { name, random, platform } = this.#settings;
+    const [id, message] = await makeSketch(this.#plan, state, window, slots, sequence, random, platform);
+    let isStored = false;
+    await this.#update((present) => {
+      isStored = present.state.revision === state.revision;
+      if (!isStored) return {};
+      this.#requireAffordable(present.ledger, state, 1);
+      const entry = {
+        id,
+        sequence,
+        state: "waiting" as const,
+        releasedAt: Math.floor(1000 * now),
+        offeredAt: 0,
+        sentAt: 0,
+        notBefore: 0,
+        attempts: 0,
+        length: message.length,
+        problem: "",
+      };
+      const outbox = [...present.state.outbox, entry];
+      const next = { ...present.state, ...following, nextSequence: sequence + 1, outbox };
+      return {
+        ...this.#write(next, windows.filter((other) => other !== window)),
+        [LEDGER]: addEvent(present.ledger, this.#eventOf(state, 1)),
+        [messageKey(name, toHex(id))]: message,
+      };
+    });
+    return isStored;
+  }
+
+  /** Return the ledger's entry of some releases. */
+  #eventOf({ study, stream }: DeviceState, count: number): LedgerEntry {
+    const { name, source } = this.#settings;
+    return {
+      study: toHex(study),
+      stream: `${name}/${stream}`,
+      source,
+      plan: toHex(this.#plan.digest),
+      epsilon: showRational(this.#plan.fields.release.epsilon),
+      count,
+      copy: 0,
+    };
+  }
+
+  /** Count releases of another copy of this state. */
+  addCopied(ledger: readonly LedgerEntry[], state: DeviceState, count: number): LedgerEntry[] {
+    return addEvent(ledger, { ...this.#eventOf(state, count), copy: 1 });
+  }
+
+  #requireAffordable(ledger: readonly LedgerEntry[], state: DeviceState, count: number): void {
+    const { most_sketches_per_device } = this.#plan.fields;
+    requireAffordable(ledger, this.#eventOf(state, count), this.#settings.limits, most_sketches_per_device);
+  }
+
+  /** Refuse to take records by a clock that is wrong for certain: no server takes such a slot. */
+  #requireBegun(now: number, { device }: Clocks): void {
+    const { kind, origin } = this.#plan.fields.window;
+    if (kind === "count" || now >= origin) return;
+    const rule = `says ${new Date(1000 * device).toISOString()}, before the study's first window`;
+    const fix = "set this device's clock, or wait until the study begins; nothing is lost";
+    throw new SketchError("record", "clock", rule, fix);
+  }
+
+  /** Choose the block of a window by its first slot, the time it opens at, or its number. */
+  #chooseBlock({ ordinal, stream, nextSequence }: DeviceState, opensAt: number | undefined, slot: number): number {
+    const isByTime = this.#plan.fields.window.kind === "time";
+    const turn = !isByTime ? nextSequence : opensAt === undefined ? slot : this.#plan.slotOf(opensAt);
+    return this.#plan.blocks.choose(ordinal, stream, turn);
+  }
+
+  #statisticOf(state: DeviceState, block: number): Statistic {
+    if (this.#statistic?.[0] !== block) this.#statistic = [block, buildStatistic(this.#plan, state, block)];
+    return this.#statistic[1];
+  }
+
+  /** Return what is written when the stream changes. */
+  #write(state: DeviceState, windows: readonly OpenWindow[]): Values {
+    const { name } = this.#settings;
+    return {
+      [stateKey(name)]: { ...state, revision: state.revision + 1 },
+      [windowsKey(name)]: windows.length ? windows : undefined,
+    };
+  }
+
+  async #read(): Promise<Snapshot> {
+    let found: Snapshot | undefined;
+    await this.#update((snapshot) => {
+      found = snapshot;
+      return {};
+    });
+    return found!;
+  }
+
+  #update(change: (snapshot: Snapshot) => Values): Promise<void> {
+    const { name, store } = this.#settings;
+    return store.update(this.#keys, (values) => {
+      const state = requireState(values[stateKey(name)], this.#device);
+      requireNotSuspended(state);
+      const windows = (values[windowsKey(name)] ?? []) as OpenWindow[];
+      const ledger = (values[LEDGER] ?? []) as LedgerEntry[];
+      if (state.outbox.reduce((sum, one) => sum + (one.state === "waiting" ? one.length : 0), 0) > MOST_WAITING_BYTES) {
+        const fix = "see whether the server answers; records wait in memory meanwhile";
+        throw new SketchError("store", "outbox", "is full, so no window is closed", fix);
+      }
+      return change({ state, windows, ledger });
+    });
+  }
+}
+
+function describe(window: OpenWindow | undefined, floor: number): WindowState {
+  if (!window) return { ...EMPTY, floor };
+  const { nRecords, first, last } = window;
+  return { nRecords, first, last, floor };
+}
+
+/** Return the state of a device, if it is still the same one. */
+export function requireState(value: unknown, device: Uint8Array): DeviceState {
+  const state = value as DeviceState | undefined;
+  if (state?.isEnrolled && toHex(state.device) === toHex(device)) return state;
+  const fix = "enrol again with a new code; if this was not intended, see why the site's data were deleted";
+  throw new SketchError("config", "device", "is not enrolled any more", fix);
+}
+
+/** Refuse a stream that was stopped. */
+export function requireNotSuspended({ suspended }: DeviceState): void {
+  if (!suspended) return;
+  const fix = "find out why; then call forget(), and enrol a new device with a new code";
+  throw new SketchError("ledger", "device", `is suspended: ${suspended}`, fix);
+}

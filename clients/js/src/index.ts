@@ -1,0 +1,12 @@
+/** The device side of Sfumato, for browsers, Node, and React Native with a platform of its own. */
+export { Device } from "./device/device.ts";
+export type { DeviceOptions, DeviceStatus, EnrolReport, FlushReport } from "./device/device.ts";
+export { openIndexedDb } from "./device/indexeddb.ts";
+export type { Limits } from "./device/ledger.ts";
+export { useWebCrypto } from "./device/platform.ts";
+export type { Platform, StoredKey } from "./device/platform.ts";
+export type { Policy } from "./device/policy.ts";
+export type { Store, Values } from "./device/store.ts";
+export { SketchError } from "./errors.ts";
+export type { ErrorKind } from "./errors.ts";
+export type { Plan, Record } from "./plan/plan.ts";

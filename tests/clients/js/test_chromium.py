@@ -1,0 +1,233 @@
+"""Devices in a real Chromium under a real server: kills, quota, two tabs, refused storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from shared.core import SketchAccumulator
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER
+from tests.aggregator.ui.browser import PROGRAM
+from tests.clients.js.devices import LENGTH, LIMITS, add, make_code, make_exact_plan
+from tests.clients.js.node import MISSING, NODE
+from tests.clients.js.tabs import Browser, KilledError, Tab, open_tabs
+from tests.soak import small_and_soak
+
+pytestmark = [
+    pytest.mark.skipif(NODE is None, reason=MISSING),
+    pytest.mark.skipif(PROGRAM is None, reason=NO_BROWSER),
+]
+OPTIONS = {"limits": LIMITS}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with open_tabs(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+class Study:
+    """A study whose sums tell which records are in them."""
+
+    def __init__(self, server: Aggregator, client: Client, name: str, **changes: Any) -> None:
+        self.client = client
+        self.plan = make_exact_plan(name, **changes)
+        self.study_id = client.create_study(name, self.plan).study_id
+        self.code = make_code(client, server.url, self.study_id, n_devices=1000)
+        self.expected = SketchAccumulator(self.plan.statistic_of(b""))
+
+    def times(self, *slots: int) -> list[float]:
+        return [self.plan.window.origin + LENGTH * slot + i for i, slot in enumerate(slots)]
+
+    def check(self) -> None:
+        """Compare the sum of all devices with that of the records which they have released."""
+        snapshot = self.client.snapshot(self.study_id)
+        sums = self.client.snapshot_sums(snapshot.snapshot_id).sums
+        assert sums == self.expected.sums.tolist()
+        assert snapshot.n_records == self.expected.n_records
+        assert not self.client.refusals(self.study_id).items
+
+
+def run(tab: Tab, name: str, *calls: Sequence[Any], **order: Any) -> list[Any]:
+    options = OPTIONS | {"name": name} | order.pop("options", {})
+    return tab.run(*calls, options=options, **order)
+
+
+def test_a_page_enrols_releases_and_sends_from_another_origin(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "page")
+    records = np.random.default_rng(3).normal(scale=4.0, size=(6, 2))
+    tab = browser.open_tab()
+    enrolled, *_, flushed, status = run(
+        tab,
+        "page",
+        ("enrol", study.code),
+        *add(records.tolist(), study.times(0, 0, 0, 1, 1, 1)),
+        ("flush",),
+        ("status",),
+    )
+    # Headless, a browser promises to keep nothing: the owner is told.
+    assert all("does not promise to keep" in problem for problem in enrolled["problems"])
+    assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}
+    assert status["sent"] == 2
+    tab.close()
+    # The next tab goes on with the same device, whose key it cannot read.
+    tab = browser.open_tab()
+    flushed, status = run(tab, "page", ("flush",), ("status",))
+    assert (flushed["waiting"], status["device"] != "") == (0, True)
+    secret = tab.evaluate("showSecret()")
+    assert secret == "InvalidAccessError"
+    tab.close()
+    study.expected.add(records)
+    study.check()
+
+
+@small_and_soak("n_kills", 6, 1000)
+def test_a_tab_that_is_killed_at_any_place_releases_every_record_once_or_never(
+    browser: Browser, server: Aggregator, client: Client, n_kills: int
+) -> None:
+    study = Study(server, client, f"killed tabs {n_kills}")
+    rng = np.random.default_rng(1)
+
+    def try_out(kill_at: int) -> int:
+        name = f"killed at {kill_at} of {n_kills}"
+        records = rng.normal(scale=4.0, size=(8, 2))
+        before, after = slice(0, 5), slice(5, 8)
+        times = study.times(0, 0, 0, 1, 1, 1, 1, 1)
+        browser.places.clear()
+        tab = browser.open_tab()
+        calls = [
+            ("enrol", study.code),
+            *add(records[before].tolist(), times[before]),
+            ("flush",),
+        ]
+        try:
+            run(tab, name, *calls, killAt=kill_at)
+            assert not kill_at
+        except KilledError:
+            pass
+        n_places = len(browser.places)
+        tab.close()
+        tab = browser.open_tab()
+        calls = [("enrol", study.code), *add(records[after].tolist(), times[after])]
+        *_, last, status = run(tab, name, *calls, ("flush",), ("flush",), ("status",))
+        tab.close()
+        where = kill_at, browser.places[-1:]
+        assert last == {"released": 0, "sent": 0, "waiting": 0, "problems": []}, (where, last)
+        sketches = [s for s in client.sketches(study.study_id) if s.device_id == status["device"]]
+        assert sorted(s.sequence for s in sketches) == list(range(status["released"])), where
+        assert (status["sent"], status["shelved"]) == (status["released"], 0), where
+        n_records = sum(s.n_records or 0 for s in sketches)
+        stored = {3: [after], 6: [slice(0, 3), after], 8: [before, after], 5: [before]}
+        assert n_records in stored, where
+        for part in stored[n_records]:
+            study.expected.add(records[part])
+        return n_places
+
+    n = try_out(0)
+    for kill_at in sorted({n - i * n // min(n_kills, n) for i in range(min(n_kills, n))}):
+        try_out(kill_at)
+    study.check()
+
+
+def test_two_tabs_of_one_device_count_every_record_once(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "two tabs", window={"kind": "count", "length": 3})
+    records = np.random.default_rng(5).normal(scale=4.0, size=(24, 2))
+    first, second = browser.open_tab(), browser.open_tab()
+    run(first, "tabs", ("enrol", study.code))
+    running = []
+    for tab, part in ((first, records[:12]), (second, records[12:])):
+        calls: list[Sequence[Any]] = []
+        for record in part.tolist():
+            calls += [("add", record), ("flush",)]
+        running.append((tab, tab.start(*calls, options=OPTIONS | {"name": "tabs"})))
+    waiting = dict(running_results(browser, running))
+    assert all("error" not in str(answers) for answers in waiting.values())
+    flushed, status = run(first, "tabs", ("flush",), ("status",))
+    assert (flushed["waiting"], status["released"], status["sent"]) == (0, 8, 8)
+    first.close()
+    second.close()
+    study.expected.add(records)
+    study.check()
+
+
+def running_results(
+    browser: Browser, running: Sequence[tuple[Tab, int]]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the answers of tabs that run at the same time, in the order in which they end."""
+    numbers = {number: tab.target for tab, number in running}
+    while numbers:
+        answer = browser._page._read()
+        if answer.get("id") in numbers:
+            yield numbers.pop(answer["id"]), answer["result"]
+
+
+def test_a_full_storage_loses_nothing_that_was_stored_and_says_what_to_do(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "quota")
+    records = np.random.default_rng(6).normal(scale=4.0, size=(6, 2))
+    times = study.times(0, 0, 0, 1, 1, 1)
+    context = browser.call("Target.createBrowserContext")["browserContextId"]
+    tab = browser.open_tab(context=context)
+    quota = {"origin": browser.address, "quotaSize": 1 << 20}
+    browser.call("Storage.overrideQuotaForOrigin", tab.session, **quota)
+    run(tab, "quota", ("enrol", study.code), *add(records[:3].tolist(), times[:3]), ("save",))
+    tab.evaluate("fillStorage()")
+    *_, flushed = run(tab, "quota", *add(records[3:].tolist(), times[3:]), ("flush",), keep=True)
+    assert "store: is full. Free space; nothing was lost" in flushed["error"]
+    assert not list(client.sketches(study.study_id))
+    browser.call("Storage.overrideQuotaForOrigin", tab.session, origin=browser.address)
+    # The tab still has what it could not store.
+    (flushed,) = run(tab, "quota", ("flush",), keep=True)
+    assert (flushed["released"], flushed["sent"], flushed["problems"]) == (2, 2, [])
+    browser.call("Target.disposeBrowserContext", browserContextId=context)
+    study.expected.add(records)
+    study.check()
+
+
+def test_where_the_browser_refuses_to_store_nothing_is_enrolled_and_the_owner_is_told(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "refused")
+    tab = browser.open_tab("sandboxed.html")
+    (refused,) = run(tab, "refused", ("enrol", study.code))
+    tab.close()
+    assert refused["kind"] == "store"
+    assert "leave private browsing, allow this site to store data" in refused["error"].lower()
+    assert list(client.devices(study.study_id)) == []
+
+
+def test_private_browsing_works_for_one_session_and_the_owner_is_told(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "private")
+    context = browser.call("Target.createBrowserContext")["browserContextId"]
+    tab = browser.open_tab(context=context)
+    records = np.random.default_rng(8).normal(scale=4.0, size=(3, 2))
+    enrolled, *_, flushed = run(
+        tab,
+        "private",
+        ("enrol", study.code),
+        *add(records.tolist(), study.times(0, 0, 0)),
+        ("flush",),
+    )
+    assert "private browsing never does" in enrolled["problems"][0]
+    assert flushed["sent"] == 1
+    browser.call("Target.disposeBrowserContext", browserContextId=context)
+    # All is gone with the session: what follows is another device, with another code.
+    context = browser.call("Target.createBrowserContext")["browserContextId"]
+    tab = browser.open_tab(context=context)
+    (refused,) = run(tab, "private", ("flush",))
+    assert "has not enrolled. Call enrol(code)" in refused["error"]
+    browser.call("Target.disposeBrowserContext", browserContextId=context)
+    study.expected.add(records)
+    study.check()
