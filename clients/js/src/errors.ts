@@ -31,6 +31,9 @@ export class SketchError extends Error {
   readonly rule: string;
   /** The remedy, as an imperative. */
   readonly fix: string;
+  /** Of a server's refusal: its problem type, and the seconds to wait. */
+  slug = "";
+  holdS = 0;
 
   constructor(kind: ErrorKind, field: string, rule: string, fix: string) {
     super(`${field}: ${rule}. ${fix[0]!.toUpperCase()}${fix.slice(1)}`);

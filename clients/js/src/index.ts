@@ -6,6 +6,7 @@ export type { Limits } from "./device/ledger.ts";
 export { useWebCrypto } from "./device/platform.ts";
 export type { Platform, StoredKey } from "./device/platform.ts";
 export type { Policy } from "./device/policy.ts";
+export type { SecureSum } from "./device/sketching.ts";
 export type { Store, Values } from "./device/store.ts";
 export { SketchError } from "./errors.ts";
 export type { ErrorKind } from "./errors.ts";

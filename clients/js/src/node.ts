@@ -2,11 +2,11 @@
 import { createHash, randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { join, resolve } from "node:path";
+import { deserialize, serialize } from "node:v8";
 
 import { toHex } from "./bytes.ts";
 import { SketchError } from "./errors.ts";
 import { describeStoreError, type Store, type Values } from "./device/store.ts";
-import { decode, encode, type Value } from "./wire/cbor.ts";
 
 const SEAL_BYTES = 32;
 /** An update that takes longer than this begins again; see `commit`. */
@@ -82,7 +82,7 @@ export function openFolder(path: string): Store {
       const data = new Uint8Array(fs.readFileSync(stateFile(version)));
       const body = data.subarray(SEAL_BYTES);
       if (Buffer.compare(sha256(body), data.subarray(0, SEAL_BYTES)) === 0) {
-        const [values, files] = decode(body, "state") as unknown as [Values, Stored["files"]];
+        const [values, files] = deserialize(body) as [Values, Stored["files"]];
         return { version, values, files };
       }
       // Another process has replaced it while it was read; otherwise it is damaged.
@@ -130,7 +130,7 @@ export function openFolder(path: string): Store {
         newValues[key] = value;
       }
     }
-    const body = encode([newValues as Value, newFiles]);
+    const body = serialize([newValues, newFiles]);
     const part = join(folder, `part-${toHex(randomBytes(16))}`);
     writeDurably(part, Buffer.concat([sha256(body), body]));
     try {

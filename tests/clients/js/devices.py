@@ -13,7 +13,7 @@ from typing import Any
 from analyst import Client
 from shared.plan import SketchPlan, plan_from_spec
 from shared.wire import EnrolmentCode, encode_enrolment_code
-from tests.clients.js.node import NODE
+from tests.clients.js.node import ENVIRONMENT, NODE
 
 HERE = Path(__file__).parent
 # So long that no slot ends while a test runs.
@@ -79,6 +79,7 @@ class NodeDevice:
         return subprocess.run(
             [NODE, str(HERE / "driver.ts")],
             input=json.dumps(told),
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             check=False,

@@ -8,7 +8,8 @@ import { text } from "node:stream/consumers";
 import { type DeviceOptions, Device, SketchError } from "../../../clients/js/src/index.ts";
 import { openFolder } from "../../../clients/js/src/node.ts";
 import { useWebCrypto } from "../../../clients/js/src/device/platform.ts";
-import { type Json } from "./vectors.ts";
+import { useSecureSum } from "../../../clients/js/src/sum.ts";
+import type { Json } from "./vectors.ts";
 
 interface Order {
   folder: string;
@@ -28,6 +29,8 @@ interface Order {
   disk?: "full";
   /** Whether there is no network. */
   offline?: boolean;
+  /** The helpers whose secure sums are allowed. */
+  helpers?: string[];
 }
 
 const order = JSON.parse(await text(process.stdin)) as Order;
@@ -92,6 +95,7 @@ const device = new Device({
   fetch: (url, init) => web.fetch(url, init),
   clock: () => Date.now() + (order.aheadMs ?? 0),
   ...order.options,
+  ...(order.helpers && { secureSum: useSecureSum(order.helpers) }),
 });
 const answers: Json[] = [];
 for (const [method, ...rest] of order.calls) {

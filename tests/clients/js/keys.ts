@@ -1,8 +1,8 @@
 /** Keys that everybody knows, for vectors. */
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 
-import { type Bytes } from "../../../clients/js/src/bytes.ts";
-import { type Sign } from "../../../clients/js/src/wire/message.ts";
+import type { Bytes } from "../../../clients/js/src/bytes.ts";
+import type { Sign } from "../../../clients/js/src/wire/message.ts";
 
 const PKCS8_HEAD = "302e020100300506032b657004220420";
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,3 +30,8 @@ def _find_version(program: Path) -> tuple[int, ...]:
 
 
 NODE = next((one for one in _list_candidates() if _find_version(one) >= LEAST_VERSION), None)
+# What was stripped and compiled once is read again by the next process.
+ENVIRONMENT = os.environ | {
+    "NODE_COMPILE_CACHE": str(Path(tempfile.gettempdir()) / f"sfumato-node-{os.getuid()}"),
+    "NODE_NO_WARNINGS": "1",
+}

@@ -1,7 +1,7 @@
 /** Sources of bytes for tests: seeded ones, given ones, and generators that fail. */
 import { utf8, writeInteger } from "../../../clients/js/src/bytes.ts";
 import { Shake256 } from "../../../clients/js/src/core/shake.ts";
-import { type RandomSource } from "../../../clients/js/src/privacy/source.ts";
+import type { RandomSource } from "../../../clients/js/src/privacy/source.ts";
 
 /** Return a source whose bytes follow from a name. */
 export function seeded(name: string): RandomSource {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.aggregator.ui.browser import Page, PageError, open_browser
-from tests.clients.js.node import NODE
+from tests.clients.js.node import ENVIRONMENT, NODE
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[2] / "clients/js/src"
@@ -41,7 +41,11 @@ class _Files(SimpleHTTPRequestHandler):
 def serve_pages(folder: Path) -> Iterator[str]:
     """Serve the page and the modules of the device; yield the address."""
     assert NODE is not None
-    subprocess.run([NODE, str(HERE / "strip.ts"), str(SOURCE), str(folder / "src")], check=True)
+    subprocess.run(
+        [NODE, str(HERE / "strip.ts"), str(SOURCE), str(folder / "src")],
+        check=True,
+        env=ENVIRONMENT,
+    )
     (folder / "page.ts").write_text((HERE / "page.js").read_text())
     for name in ("device.html", "sandboxed.html"):
         (folder / name).write_text(PAGE)

@@ -22,7 +22,7 @@ from tests.clients.js.devices import (
     make_code,
     make_exact_plan,
 )
-from tests.clients.js.node import MISSING, NODE
+from tests.clients.js.node import ENVIRONMENT, MISSING, NODE
 
 pytestmark = pytest.mark.skipif(NODE is None, reason=MISSING)
 
@@ -122,6 +122,7 @@ def test_two_processes_of_one_device_count_every_record_once(scene: Scene) -> No
         order = {"folder": str(scene.device.folder), "options": {"limits": LIMITS}}
         process = subprocess.Popen(
             [NODE, str(HERE / "driver.ts")],
+            env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

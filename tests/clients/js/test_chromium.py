@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,9 @@ def test_a_tab_that_is_killed_at_any_place_releases_every_record_once_or_never(
             *add(records[before].tolist(), times[before]),
             ("flush",),
         ]
-        try:
+        # A run may have a place less than the first.
+        with suppress(KilledError):
             run(tab, name, *calls, killAt=kill_at)
-            assert not kill_at
-        except KilledError:
-            pass
         n_places = len(browser.places)
         tab.close()
         tab = browser.open_tab()

@@ -1,5 +1,5 @@
 /** SHAKE-256 (FIPS 202), which WebCrypto lacks. */
-import { type Bytes } from "../bytes.ts";
+import type { Bytes } from "../bytes.ts";
 
 const RATE = 136;
 /** Rotations and destinations of the rho and pi steps, along their one cycle. */

@@ -1,28 +1,19 @@
 /** A device: it enrols, takes records, and sends what it releases of them. */
-import { type Bytes, equalBytes, toHex } from "../bytes.ts";
+import { equalBytes, toHex } from "../bytes.ts";
+import type { Value } from "../core/encoder.ts";
 import { require, SketchError } from "../errors.ts";
-import { requireEndorsed } from "../plan/endorsing.ts";
-import { type Value } from "../core/encoder.ts";
-import { computeStudyId, type Plan, readPlan, type Record } from "../plan/plan.ts";
+import { Plan, type Record } from "../plan/plan.ts";
 import { showRational } from "../privacy/rational.ts";
 import { SystemSource } from "../privacy/source.ts";
-import { readCode } from "../wire/code.ts";
-import { makeEnrolment } from "../wire/requests.ts";
-import { keepStorage, openDefaultStore } from "./indexeddb.ts";
-import { type Limits, requireAffordable } from "./ledger.ts";
+import type { EnrolSettings } from "./enrolling.ts";
+import { openDefaultStore } from "./indexeddb.ts";
+import type { Limits } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
-import { type Platform, useWebCrypto } from "./platform.ts";
-import { type Policy, requireLabels, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
+import { type Platform, type StoredKey, useWebCrypto } from "./platform.ts";
+import { type Policy, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
 import { type Fetch, isRefusal, Server } from "./server.ts";
-import {
-  type DeviceState,
-  LEDGER,
-  type LedgerEntry,
-  messageKey,
-  stateKey,
-  type Store,
-  windowsKey,
-} from "./store.ts";
+import type { SecureSum } from "./sketching.ts";
+import { type DeviceState, FORMAT, messageKey, stateKey, type Store, windowsKey } from "./store.ts";
 import { type PendingRecord, Stream } from "./stream.ts";
 import { agree, type Clocks, LEEWAY_S, OLDER_THAN_THIS } from "./windows.ts";
 
@@ -33,10 +24,6 @@ const MOST_PENDING = 100_000;
 const BELIEVED_MS = 86_400_000;
 /** An answer of the server is good for so long before sketches are offered. */
 const AGREED_MS = 20_000;
-
-const NOT_KEPT =
-  "storage: the browser does not promise to keep this site's data, and private browsing never does. If it deletes " +
-  "them, this device is gone with its ledger: allow the site to store data for good, or install it";
 
 /** How a device is made; what is left out is that of the platform. */
 export interface DeviceOptions {
@@ -56,6 +43,8 @@ export interface DeviceOptions {
   clock?: () => number;
   limits?: Limits;
   policy?: Policy;
+  /** Allows studies that add masked sums of devices, by `useSecureSum` of `sfumato-device/sum`. */
+  secureSum?: SecureSum;
 }
 
 /** What an enrolment has to say to the owner. */
@@ -93,7 +82,7 @@ export interface DeviceStatus {
 /** What belongs to an enrolment, loaded once. */
 interface Loaded {
   plan: Plan;
-  device: Bytes;
+  state: DeviceState;
   stream: Stream;
   outbox: Outbox;
   server: Server;
@@ -111,14 +100,7 @@ interface Loaded {
  * is sent, and is never drawn again.
  */
 export class Device {
-  readonly #name: string;
-  readonly #streamName: string;
-  readonly #source: string;
-  readonly #platform: Platform;
-  readonly #fetch: Fetch;
-  readonly #clock: () => number;
-  readonly #limits: Limits;
-  readonly #policy: Policy;
+  readonly #options: EnrolSettings & { fetch: Fetch; clock: () => number };
   #store: Store | undefined;
   #random: SystemSource | undefined;
   #loaded: Loaded | undefined;
@@ -136,16 +118,25 @@ export class Device {
   #nNotTaken = 0;
 
   constructor(options: DeviceOptions = {}) {
-    this.#name = options.name ?? "device";
-    this.#streamName = options.stream ?? "main";
-    this.#source = options.source ?? "default";
-    this.#store = options.store;
-    this.#platform = options.platform ?? useWebCrypto();
-    this.#fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init));
-    this.#clock = options.clock ?? (() => Date.now());
-    this.#limits = options.limits ?? {};
-    this.#policy = options.policy ?? {};
-    const isStream = /^[^\p{C}\p{Z}]{1,64}$/u.test(this.#streamName) && this.#streamName.normalize() === this.#streamName;
+    const openStore = (): Store => (this.#store ??= options.store ?? openDefaultStore());
+    this.#options = {
+      name: "device",
+      stream: "main",
+      source: "default",
+      fetch: (url, init) => globalThis.fetch(url, init),
+      clock: () => Date.now(),
+      limits: {},
+      policy: {},
+      secureSum: undefined,
+      ...options,
+      platform: options.platform ?? useWebCrypto(),
+      get store() {
+        return openStore();
+      },
+      connect: (address, device, key) => this.#connect(address, device, key),
+    };
+    const { stream } = this.#options;
+    const isStream = /^[^\p{C}\p{Z}]{1,64}$/u.test(stream) && stream.normalize() === stream;
     require(isStream, "config", "stream", "must have 1 to 64 visible characters", 'use a name such as "main"');
   }
 
@@ -161,45 +152,13 @@ export class Device {
    */
   enrol(code: string, labels: { readonly [name: string]: string } = {}): Promise<EnrolReport> {
     return this.#exclusively("work", async () => {
-      const { server: address, study, token } = readCode(code);
-      requireServerAllowed(this.#policy, address);
-      let state = await this.#readState();
-      if (state?.isEnrolled) {
-        const fix = "pass another name for a second study, or call forget() first";
-        require(equalBytes(state.study, study), "config", "code", "is of another study than this device's", fix);
-        return { problems: [] };
-      }
       // Before anything is sent: a device without a generator can release nothing.
       this.#openRandom().drawBytes(1);
-      const nobody = this.#connect(address, new Uint8Array(32), undefined);
-      const [bytes, title] = await nobody.fetchPlan(study);
-      const plan = await this.#readPlan(bytes);
-      const isStudy = equalBytes(await computeStudyId(title, plan.digest, this.#platform.sha256), study);
-      require(isStudy, "plan", "study", "is not the one that the server sent", "ask the study's operator; nothing was sent");
-      const kept = requireLabels(plan, labels);
-      state = await this.#prepare(state, address, study, bytes, plan, kept);
-      const isKept = !this.#store!.canHoldKeys || (await keepStorage());
-      const { key, device } = state;
-      const server = this.#connect(address, device, state);
-      const sign = (data: Bytes): Promise<Bytes> => this.#platform.sign(key, data);
-      try {
-        await server.enrol(await makeEnrolment(token, study, key.publicKey, kept, sign));
-      } catch (error) {
-        // What the server certainly did not take is of no use.
-        if (error instanceof SketchError && error.kind === "refused") await this.#erase();
-        throw error;
-      }
-      const answer = await server.fetchDevice();
-      this.#noteTime(answer.serverTime);
-      const { ordinal, generation } = answer;
-      await this.#store!.update([stateKey(this.#name)], (values) => {
-        const present = values[stateKey(this.#name)] as DeviceState | undefined;
-        // Another tab may have finished the same enrolment, and released since.
-        if (!present || present.isEnrolled || !equalBytes(present.device, device)) return {};
-        return { [stateKey(this.#name)]: { ...present, isEnrolled: true, ordinal, generation } };
-      });
+      const { enrol } = await import("./enrolling.ts");
+      const [answer, problems] = await enrol(this.#options, code, labels, await this.#readState());
+      if (answer) this.#noteTime(answer.serverTime);
       await this.#load();
-      return { problems: isKept ? [] : [NOT_KEPT] };
+      return { problems };
     });
   }
 
@@ -212,7 +171,7 @@ export class Device {
    *
    * @param time When the record was made; now by default. Milliseconds since 1970, as `Date` counts.
    */
-  add(record: Record, time: Date | number = this.#clock()): void {
+  add(record: Record, time: Date | number = this.#options.clock()): void {
     if (this.#added.length + this.#pending.length >= MOST_PENDING) {
       this.#nNotTaken++;
       return;
@@ -234,14 +193,13 @@ export class Device {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     return this.#exclusively("work", async () => {
-      const loaded = await this.#requireLoaded();
-      await this.#absorb(loaded, this.#isAccepted, false);
+      await this.#absorb(await this.#load(), this.#isAccepted, false);
     });
   }
 
   /** Store, release windows that are over, and send what waits; without the network it waits on. */
   async flush(): Promise<FlushReport> {
-    const loaded = await this.#exclusively("work", () => this.#requireLoaded());
+    const loaded = await this.#exclusively("work", () => this.#load());
     const problems: string[] = [];
     const mayRelease = await this.#poll(loaded, problems);
     let released = 0;
@@ -258,7 +216,7 @@ export class Device {
     let sent = 0;
     if (this.#mayReach) {
       const isRecent = (): boolean => performance.now() - this.#answered!.timer < AGREED_MS;
-      const round = await this.#exclusively("send", () => loaded.outbox.send(loaded.server, this.#clock, isRecent));
+      const round = await this.#exclusively("send", () => loaded.outbox.send(loaded.server, this.#options.clock, isRecent));
       sent = round.sent;
       problems.push(...round.problems);
     }
@@ -291,47 +249,48 @@ export class Device {
 
   /** Erase key, sums and sketches; the ledger stays, because what was released stays released. */
   forget(): Promise<void> {
-    return this.#exclusively("work", () => this.#erase());
+    return this.#exclusively("work", async () => {
+      this.#loaded = undefined;
+      this.#added.length = this.#pending.length = 0;
+      const { name, store } = this.#options;
+      await store.update([stateKey(name)], (values) => {
+        const state = values[stateKey(name)] as DeviceState | undefined;
+        const messages = state?.outbox.map(({ id }) => messageKey(name, toHex(id))) ?? [];
+        const gone = [stateKey(name), windowsKey(name), ...messages];
+        return Object.fromEntries(gone.map((key) => [key, undefined]));
+      });
+    });
   }
 
   /** Ask the server, and note its answer; return whether windows may be released now. */
-  async #poll({ server, outbox, device }: Loaded, problems: string[]): Promise<boolean> {
+  async #poll({ server, outbox, state }: Loaded, problems: string[]): Promise<boolean> {
     this.#mayReach = false;
-    const state = await this.#requireState();
-    let { notice } = state;
+    let notice = { state: "open", acceptUntil: 0 };
     try {
       const answer = await server.fetchDevice();
-      problems.push(...(await outbox.noteAnswer(answer)));
       this.#noteTime(answer.serverTime);
+      const clocks = await this.#readClocks();
+      const agreed = agree(clocks) ? Math.min(clocks.device, clocks.server!) : undefined;
+      problems.push(...(await outbox.noteAnswer(answer, agreed)));
       notice = await server.fetchNotice(state.study);
       this.#mayReach = true;
-      this.#isAccepted = true;
     } catch (error) {
-      if (isRefusal(error, "study-withdrawn")) notice = { state: "withdrawn", acceptUntil: 0 };
-      else if (!(error instanceof SketchError) || error.kind !== "transport") {
-        if (error instanceof SketchError && error.kind === "refused") this.#isAccepted = false;
-        throw error;
-      } else {
+      if (isRefusal(error, "study-withdrawn")) notice.state = "withdrawn";
+      else if (error instanceof SketchError && error.kind === "transport") {
         // Offline nothing tells whether this device was cloned; what it releases waits.
         problems.push(error.message);
-        this.#isAccepted = true;
+      } else {
+        this.#isAccepted = false;
+        throw error;
       }
     }
-    const now = this.#clock();
+    this.#isAccepted = true;
     if (notice.state !== "open") {
       problems.push(`the study is ${notice.state}: nothing is released, and nothing is spent`);
-      this.#mayReach &&= notice.state === "closed" && now < notice.acceptUntil;
+      this.#isAccepted = false;
+      this.#mayReach &&= this.#options.clock() < notice.acceptUntil;
     }
-    const clocks = await this.#readClocks();
-    const agreed = agree(clocks) && clocks.server !== undefined ? Math.min(clocks.device, clocks.server) : 0;
-    await this.#store!.update([stateKey(this.#name)], (values) => {
-      const present = values[stateKey(this.#name)] as DeviceState | undefined;
-      if (!present || !equalBytes(present.device, device)) return {};
-      const certain = agreed && (agreed > present.certain + 3600 || agreed < present.certain - LEEWAY_S) ? Math.floor(agreed) : present.certain;
-      const isSame = certain === present.certain && JSON.stringify(notice) === JSON.stringify(present.notice);
-      return isSame ? {} : { [stateKey(this.#name)]: { ...present, notice, certain } };
-    });
-    return this.#isAccepted && notice.state === "open";
+    return this.#isAccepted;
   }
 
   /** Take added records into windows. */
@@ -348,146 +307,66 @@ export class Device {
     }
   }
 
-  /** Store a key and what is known of the study, before the server hears of the key. */
-  async #prepare(
-    before: DeviceState | undefined,
-    server: string,
-    study: Bytes,
-    bytes: Bytes,
-    plan: Plan,
-    labels: { [name: string]: string },
-  ): Promise<DeviceState> {
-    const store = this.#openStore();
-    // The key of an enrolment that broke off may be known to the server already.
-    const isSame = before && equalBytes(before.study, study);
-    const key = isSame ? before.key : await this.#platform.createKey(store.canHoldKeys);
-    const state: DeviceState = {
-      format: 1,
-      server,
-      study,
-      plan: bytes,
-      key,
-      device: await this.#platform.sha256(key.publicKey),
-      labels,
-      isEnrolled: false,
-      stream: this.#streamName,
-      ordinal: 0,
-      generation: "",
-      nextSequence: 0,
-      firstRecord: 0,
-      floor: -1,
-      revision: 0,
-      suspended: "",
-      outbox: [],
-      notice: { state: "open", acceptUntil: 0 },
-      certain: OLDER_THAN_THIS,
-    };
-    const event = {
-      study: toHex(study),
-      stream: `${this.#name}/${this.#streamName}`,
-      source: this.#source,
-      plan: toHex(plan.digest),
-      epsilon: showRational(plan.fields.release.epsilon),
-      count: 1,
-      copy: 0,
-    };
-    await store.update([stateKey(this.#name), LEDGER], (values) => {
-      const present = values[stateKey(this.#name)] as DeviceState | undefined;
-      const isFree = !present?.isEnrolled && (!present || (before && equalBytes(present.device, before.device)));
-      require(!!isFree, "config", "device", "is being enrolled by another tab", "close the other tab, and try again");
-      const ledger = (values[LEDGER] ?? []) as LedgerEntry[];
-      requireAffordable(ledger, event, this.#limits, plan.fields.most_sketches_per_device);
-      return { [stateKey(this.#name)]: state };
-    });
-    return state;
-  }
-
-  async #erase(): Promise<void> {
-    this.#loaded = undefined;
-    this.#added.length = this.#pending.length = 0;
-    await this.#openStore().update([stateKey(this.#name)], (values) => {
-      const state = values[stateKey(this.#name)] as DeviceState | undefined;
-      const messages = state?.outbox.map(({ id }) => messageKey(this.#name, toHex(id))) ?? [];
-      const gone = [stateKey(this.#name), windowsKey(this.#name), ...messages];
-      return Object.fromEntries(gone.map((key) => [key, undefined]));
-    });
-  }
-
-  #openStore(): Store {
-    return (this.#store ??= openDefaultStore());
-  }
-
   #openRandom(): SystemSource {
-    return (this.#random ??= new SystemSource(this.#platform.fillRandom));
+    return (this.#random ??= new SystemSource(this.#options.platform.fillRandom));
   }
 
   async #readState(): Promise<DeviceState | undefined> {
+    const { name, store } = this.#options;
     let state: DeviceState | undefined;
-    await this.#openStore().update([stateKey(this.#name)], (values) => {
-      state = values[stateKey(this.#name)] as DeviceState | undefined;
+    await store.update([stateKey(name)], (values) => {
+      state = values[stateKey(name)] as DeviceState | undefined;
       return {};
     });
     return state;
   }
 
-  async #requireState(): Promise<DeviceState> {
-    const state = await this.#readState();
-    const fix = "call enrol(code) with a code of the study's operator";
-    require(state?.isEnrolled ?? false, "config", "device", "has not enrolled", fix);
-    return state!;
-  }
-
-  async #readPlan(bytes: Bytes): Promise<Plan> {
-    const { sha256, verify } = this.#platform;
-    const plan = await readPlan(bytes, sha256);
-    await requireEndorsed(plan, verify, sha256);
-    await requirePlanAllowed(this.#policy, plan, sha256);
-    return plan;
-  }
-
-  #connect(address: string, device: Uint8Array, state: DeviceState | undefined): Server {
-    const { sha256, sign } = this.#platform;
-    const signer = (data: Bytes): Promise<Bytes> => sign(state!.key, data);
-    return new Server(address, device, signer, sha256, this.#fetch, () => this.#clock() / 1000);
+  #connect(address: string, device: Uint8Array, key?: StoredKey): Server {
+    const { platform, fetch, clock } = this.#options;
+    return new Server(address, device, (data) => platform.sign(key!, data), platform.sha256, fetch, () => clock() / 1000);
   }
 
   async #load(): Promise<Loaded> {
-    const state = await this.#requireState();
-    if (this.#loaded && equalBytes(this.#loaded.device, state.device)) return this.#loaded;
-    requireServerAllowed(this.#policy, state.server);
-    const plan = await this.#readPlan(state.plan);
-    const store = this.#openStore();
-    const [name, source, device] = [this.#name, this.#source, state.device];
-    const random = this.#openRandom();
-    const stream = new Stream({ name, source, store, platform: this.#platform, random, limits: this.#limits }, plan, device);
+    const state = await this.#readState();
+    const fix = "call enrol(code) with a code of the study's operator";
+    require(state?.isEnrolled ?? false, "config", "device", "has not enrolled", fix);
+    const { server, device, key, format, plan: stored } = state!;
+    if (this.#loaded && equalBytes(this.#loaded.state.device, device)) return this.#loaded;
+    const { name, policy, store } = this.#options;
+    requireServerAllowed(policy, server);
+    requirePlanAllowed(policy, stored);
+    // Other software may have verified the plan, and the owner may trust another helper now.
+    const isKnown = format === FORMAT && stored.fields.release.kind !== "sum.v1";
+    const verified = isKnown ? stored : await (await import("./enrolling.ts")).verifyPlan(stored.bytes, this.#options);
+    const plan = new Plan(verified);
+    const stream = new Stream(this.#options, this.#openRandom(), plan, device);
     const outbox = new Outbox(name, store, device, stream);
-    this.#loaded = { plan, device, stream, outbox, server: this.#connect(state.server, device, state) };
+    this.#loaded = { plan, state: state!, stream, outbox, server: this.#connect(server, device, key) };
     return this.#loaded;
   }
 
-  #requireLoaded(): Promise<Loaded> {
-    return this.#load();
-  }
-
   #noteTime(serverTime: number): void {
-    this.#answered = { server: serverTime, device: this.#clock(), timer: performance.now() };
+    this.#answered = { server: serverTime, device: this.#options.clock(), timer: performance.now() };
   }
 
   /** Return the clocks now. */
   async #readClocks(): Promise<Clocks> {
-    const device = this.#clock() / 1000;
+    const now = this.#options.clock();
     const certain = (await this.#readState())?.certain ?? OLDER_THAN_THIS;
-    if (!this.#answered) return { device, server: undefined, certain };
-    const passed = performance.now() - this.#answered.timer;
-    const drift = Math.abs(this.#clock() - this.#answered.device - passed) / 1000;
-    // The timer may stand still while the machine sleeps, and the clock may have been set.
-    const isKnown = passed < BELIEVED_MS && drift <= LEEWAY_S;
-    return { device, server: isKnown ? this.#answered.server + passed / 1000 : undefined, certain };
+    let server: number | undefined;
+    if (this.#answered) {
+      const passed = performance.now() - this.#answered.timer;
+      // The timer may stand still while the machine sleeps, and the clock may have been set.
+      const drift = Math.abs(now - this.#answered.device - passed);
+      if (passed < BELIEVED_MS && drift <= 1000 * LEEWAY_S) server = this.#answered.server + passed / 1000;
+    }
+    return { device: now / 1000, server, certain };
   }
 
   /** Run a function after those before it, and while no other tab runs one of that name. */
   #exclusively<T>(what: string, run: () => Promise<T>): Promise<T> {
-    const done = this.#turn.then(() => this.#openStore().exclusively(`${this.#name}/${what}`, run));
+    const { name } = this.#options;
+    const done = this.#turn.then(() => this.#options.store.exclusively(`${name}/${what}`, run));
     this.#turn = done.catch(() => undefined);
     return done;
   }

@@ -1,5 +1,7 @@
 /** The owner's budget: what releases cost, computed from the ledger, which notes events alone. */
+import { toHex } from "../bytes.ts";
 import { SketchError } from "../errors.ts";
+import type { VerifiedPlan } from "../plan/plan.ts";
 import {
   addRationals,
   compareRationals,
@@ -7,7 +9,7 @@ import {
   type Rational,
   showRational,
 } from "../privacy/rational.ts";
-import { type LedgerEntry } from "./store.ts";
+import type { LedgerEntry } from "./store.ts";
 
 /** The owner's limits; exact numbers as text. */
 export interface Limits {
@@ -18,6 +20,31 @@ export interface Limits {
 }
 
 const DEFAULT_PER_RECORD = "1";
+
+/** Whose releases are counted: the device and its stream on this machine, and where records come from. */
+export interface Account {
+  name: string;
+  stream: string;
+  source: string;
+}
+
+/** Return the ledger's entry of some releases. */
+export function makeEvent(
+  { name, stream, source }: Account,
+  study: Uint8Array,
+  { digest, fields }: Pick<VerifiedPlan, "digest" | "fields">,
+  count: number,
+): LedgerEntry {
+  return {
+    study: toHex(study),
+    stream: `${name}/${stream}`,
+    source,
+    plan: toHex(digest),
+    epsilon: showRational(fields.release.epsilon),
+    count,
+    copy: 0,
+  };
+}
 
 /** Return the ledger with `count` more releases of one stream, plan and cost. */
 export function addEvent(ledger: readonly LedgerEntry[], event: LedgerEntry): LedgerEntry[] {

@@ -1,6 +1,6 @@
 /** The outbox: compare with the server, and send what waits; none is ever dropped unseen. */
 import { type Bytes, toHex } from "../bytes.ts";
-import { type DeviceAnswer, type Server, type StreamAnswer, type UploadOutcome } from "./server.ts";
+import type { DeviceAnswer, Server, StreamAnswer, UploadOutcome } from "./server.ts";
 import {
   type DeviceState,
   LEDGER,
@@ -12,6 +12,7 @@ import {
   type Values,
 } from "./store.ts";
 import { requireNotSuspended, requireState, type Stream } from "./stream.ts";
+import { LEEWAY_S } from "./windows.ts";
 
 /** Sent bytes are kept for so long, in case a server is restored from a backup. */
 const KEEP_SENT_MS = 30 * 86_400_000;
@@ -67,8 +68,10 @@ export class Outbox {
    * was put back, or the device was cloned. Then the stream is suspended, what waits is set aside,
    * and the copy's releases are counted as spent. Conversely, a server that lacks what it has
    * acknowledged was put back to an earlier day, and gets the same bytes again.
+   *
+   * @param agreed The time by device and server, in seconds, if they agree on it.
    */
-  async noteAnswer(answer: DeviceAnswer): Promise<string[]> {
+  async noteAnswer(answer: DeviceAnswer, agreed: number | undefined): Promise<string[]> {
     const messages: string[] = [];
     await this.#update([LEDGER], (state, values) => {
       messages.length = 0;
@@ -89,12 +92,16 @@ export class Outbox {
       const isLost = ({ state, sequence }: OutboxEntry): boolean =>
         state === "sent" && (isRestored ? !holds(own, sequence) : holds(own, sequence) === false);
       const nLost = state.outbox.filter(isLost).length;
-      if (!nLost && !isRestored) return {};
-      messages.push(`the server was restored from a backup; ${nLost} sketch(es) are sent again as they were`);
+      const isNews = nLost || isRestored;
+      // Rarely, for it is one more write.
+      const passed = agreed === undefined ? 0 : agreed - state.certain;
+      if (!isNews && passed < 3600 && passed > -LEEWAY_S) return {};
+      const certain = passed ? Math.floor(agreed!) : state.certain;
+      if (isNews) messages.push(`the server was restored from a backup; ${nLost} sketch(es) are sent again as they were`);
       const outbox = state.outbox.map((entry) =>
         isLost(entry) ? { ...entry, state: "waiting" as const, notBefore: 0, attempts: 0 } : entry,
       );
-      return this.#write({ ...state, generation: answer.generation, outbox });
+      return this.#write({ ...state, generation: answer.generation, outbox, certain });
     });
     await this.#update([], (state) => {
       requireNotSuspended(state);

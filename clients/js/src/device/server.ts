@@ -1,13 +1,12 @@
 /** The device's side of the REST interface; what a server sends is read without trust. */
-import { type Bytes, concat, toHex } from "../bytes.ts";
+import { type Bytes, toHex } from "../bytes.ts";
 import { SketchError } from "../errors.ts";
-import { type Hash } from "../plan/plan.ts";
+import type { Hash } from "../plan/plan.ts";
 import { type Sign, sketchPath } from "../wire/message.ts";
 import { type Action, findAction } from "../wire/problems.ts";
 import { type Request, signRequest } from "../wire/requests.ts";
 import { LEEWAY_S } from "./windows.ts";
 
-const MOST_ANSWER_BYTES = 4 << 20;
 const TIMEOUT_MS = 60_000;
 const LONGEST_HOLD_S = 86_400;
 const CHECK = "check the address and the network; nothing is lost, and the same bytes are sent again";
@@ -41,27 +40,16 @@ export interface UploadOutcome {
   isAnswered: boolean;
 }
 
-interface Answer {
+/** An answer, whatever it says. */
+export interface Answer {
   status: number;
   headers: Headers;
   body: Bytes;
 }
 
-/** A refusal, with what its action needs. */
-class Refusal extends SketchError {
-  readonly slug: string;
-  readonly holdS: number;
-
-  constructor(slug: string, holdS: number, field: string, rule: string, fix: string) {
-    super(findAction(slug) === "retry" ? "transport" : "refused", field, rule, fix);
-    this.slug = slug;
-    this.holdS = holdS;
-  }
-}
-
 /** Whether an error is the refusal with a slug. */
-export function isRefusal(error: unknown, ...slugs: string[]): boolean {
-  return error instanceof Refusal && slugs.includes(error.slug);
+export function isRefusal(error: unknown, slug: string): boolean {
+  return error instanceof SketchError && error.slug === slug;
 }
 
 type Json = { [name: string]: unknown };
@@ -92,21 +80,14 @@ export class Server {
     this.#clock = clock;
   }
 
-  /** Fetch a study's plan and name; neither is verified yet. */
-  async fetchPlan(study: Uint8Array): Promise<[plan: Bytes, name: string]> {
-    const path = `/v1/studies/${toHex(study)}/plan`;
-    const get = (accept: string): Promise<Answer> =>
-      this.#request({ method: "GET", path, headers: { Accept: accept } });
-    const exact = await get("application/cbor");
-    const { name } = this.#read(await get("application/json"));
-    if (typeof name !== "string") throw this.#unanswered("its answer has no name");
-    return [exact.body, name];
+  /** The device's identity in hexadecimal. */
+  get id(): string {
+    return toHex(this.#device);
   }
 
-  /** Enrol; the same request may be sent again. */
-  async enrol(request: Request): Promise<void> {
-    const { device_id } = this.#read(await this.#request(request));
-    if (device_id !== toHex(this.#device)) throw this.#unanswered("it answers with another device's id");
+  /** Return the path of a study. */
+  studyPath(study: Uint8Array): string {
+    return `/v1/studies/${toHex(study)}`;
   }
 
   /**
@@ -124,15 +105,15 @@ export class Server {
       this.#skewS = date - this.#clock();
       answer = await this.#sendSigned(request);
     }
-    return this.#readDevice(this.#read(this.#requireSuccess(answer)));
+    return this.#readDevice(this.read(this.#requireSuccess(answer)));
   }
 
   /** Fetch the state of a study, and until when it takes what was released before it closed. */
   async fetchNotice(study: Uint8Array): Promise<{ state: string; acceptUntil: number }> {
-    const path = `/v1/studies/${toHex(study)}`;
+    const path = this.studyPath(study);
     const answer = this.#requireSuccess(await this.#sendSigned({ method: "GET", path, headers: {} }));
-    const { state, accept_until } = this.#read(answer);
-    if (!["open", "closed", "withdrawn"].includes(state as string)) throw this.#unanswered("its answer has no state");
+    const { state, accept_until } = this.read(answer);
+    if (!["open", "closed", "withdrawn"].includes(state as string)) throw this.unanswered("its answer has no state");
     return { state: state as string, acceptUntil: Date.parse(String(accept_until)) || 0 };
   }
 
@@ -144,46 +125,44 @@ export class Server {
       const answer = await this.#send({ method: "PUT", path: sketchPath(study, id), headers, body: message });
       isAnswered = true;
       // A captive portal answers 200 too.
-      const { sketch_id } = this.#read(this.#requireSuccess(answer));
-      if (sketch_id !== toHex(id)) throw this.#unanswered("its answer names another sketch");
+      const { sketch_id } = this.read(this.#requireSuccess(answer));
+      if (sketch_id !== toHex(id)) throw this.unanswered("its answer names another sketch");
       return { problem: "", detail: "", holdS: 0, isAnswered };
     } catch (error) {
       if (!(error instanceof SketchError)) throw error;
-      const [slug, holdS] = error instanceof Refusal ? [error.slug, error.holdS] : ["no-answer", 0];
-      return { action: findAction(slug), problem: slug, detail: error.message, holdS, isAnswered };
+      const { slug, holdS, message: detail } = error;
+      return { action: findAction(slug), problem: slug || "no-answer", detail, holdS, isAnswered };
     }
   }
 
   #readDevice(document: Json): DeviceAnswer {
     const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
-    const { device_id, ordinal, server_time, generation, streams } = document;
-    const isRead = isCount(ordinal) && Number.isFinite(server_time) && typeof generation === "string";
-    if (!isRead || device_id !== toHex(this.#device) || !Array.isArray(streams)) {
-      throw this.#unanswered("its answer is not about this device");
-    }
-    const found = (streams as Json[]).map(({ stream, last_sequence: last, missing, n_missing: n }) => {
-      let [next, named] = [0, 0];
-      const ranges = ((missing ?? []) as Json[]).map(({ first, last: end }) => {
-        const isRange = isCount(first) && isCount(end) && next <= first && first <= end && end < (last as number);
-        if (!isRange) throw this.#unanswered("its answer has no ranges in order");
+    const { device_id, ordinal, server_time: serverTime, generation, streams } = document;
+    const found = new Map<string, StreamAnswer>();
+    let isRead =
+      device_id === this.id && isCount(ordinal) && Number.isFinite(serverTime) && Array.isArray(streams);
+    for (const { stream, last_sequence: last, missing, n_missing: n } of isRead ? (streams as Json[]) : []) {
+      const ranges = ((missing ?? []) as Json[]).map(({ first, last: end }) => [first, end] as [number, number]);
+      let next = 0;
+      for (const [first, end] of ranges) {
+        isRead &&= isCount(first) && isCount(end) && next <= first && first <= end && end < (last as number);
         next = end + 1;
-        named += next - first;
-        return [first, end] as const;
-      });
-      if (typeof stream !== "string" || !isCount(last) || !isCount(n) || n < named) {
-        throw this.#unanswered("its answer has no streams");
       }
-      return [stream, { last, missing: ranges, isPartial: n > named }] as const;
-    });
+      const nNamed = ranges.reduce((sum, [first, end]) => sum + end + 1 - first, 0);
+      isRead &&= isCount(last) && isCount(n) && n >= nNamed;
+      found.set(String(stream), { last: last as number, missing: ranges, isPartial: (n as number) > nNamed });
+    }
+    if (!isRead) throw this.unanswered("its answer is not about this device");
     return {
-      ordinal,
-      serverTime: server_time as number,
-      generation,
-      streams: new Map(found),
+      ordinal: ordinal as number,
+      serverTime: serverTime as number,
+      generation: String(generation),
+      streams: found,
     };
   }
 
-  async #request(request: Request): Promise<Answer> {
+  /** Send a request that needs no signature; a refusal is thrown. */
+  async request(request: Request): Promise<Answer> {
     return this.#requireSuccess(await this.#send(request));
   }
 
@@ -203,13 +182,11 @@ export class Server {
         // Nothing but the signature tells who asks, and nobody else may answer.
         credentials: "omit",
         redirect: "error",
-        cache: "no-store",
-        referrerPolicy: "no-referrer",
         signal: stop.signal,
       });
-      return { status: response.status, headers: response.headers, body: await readBody(response) };
+      return { status: response.status, headers: response.headers, body: new Uint8Array(await response.arrayBuffer()) };
     } catch (error) {
-      throw this.#unanswered(error instanceof Error ? `${error.name}: ${error.message}` : "no reason given");
+      throw this.unanswered(error instanceof Error ? `${error.name}: ${error.message}` : "no reason given");
     } finally {
       clearTimeout(timer);
     }
@@ -218,51 +195,36 @@ export class Server {
   #requireSuccess(answer: Answer): Answer {
     if (isSuccess(answer)) return answer;
     const isProblem = answer.headers.get("Content-Type")?.startsWith("application/problem+json");
-    const problem = isProblem ? this.#read(answer) : {};
-    const text = (name: string, otherwise: string): string => String(problem[name] ?? otherwise).slice(0, 500);
-    const slug = text("type", "").replace("/problems/", "");
-    if (!isProblem || !slug) throw this.#unanswered(`status ${answer.status}`);
-    const holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#clock());
-    throw new Refusal(slug, holdS, text("field", "server"), text("rule", slug), text("fix", CHECK) || CHECK);
+    if (!isProblem) throw this.unanswered(`status ${answer.status}`);
+    const problem = this.read(answer);
+    const [type, field, rule, fix] = ["type", "field", "rule", "fix"].map((name) => String(problem[name] ?? ""));
+    const slug = type!.replace("/problems/", "");
+    const kind = findAction(slug) === "retry" ? "transport" : "refused";
+    const error = new SketchError(kind, field || "server", rule || slug, fix || CHECK);
+    error.slug = slug;
+    error.holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#clock());
+    throw error;
   }
 
-  #read({ body }: Answer): Json {
+  /** Read the JSON of an answer. */
+  read({ body }: Answer): Json {
     try {
       const document: unknown = JSON.parse(new TextDecoder().decode(body));
       if (typeof document === "object" && document !== null) return document as Json;
     } catch {
       // It is no JSON.
     }
-    throw this.#unanswered("its answer cannot be read");
+    throw this.unanswered("its answer cannot be read");
   }
 
-  #unanswered(why: string): SketchError {
+  /** The error that what answers is no aggregator, or nothing does. */
+  unanswered(why: string): SketchError {
     return new SketchError("transport", "server", `${this.#address} did not answer (${why})`, CHECK);
   }
 }
 
 function isSuccess({ status }: Answer): boolean {
   return status >= 200 && status < 300;
-}
-
-/** Read a body that has an end. */
-async function readBody(response: Response): Promise<Bytes> {
-  const reader = response.body?.getReader();
-  // React Native has no streams.
-  if (!reader) return new Uint8Array(await response.arrayBuffer());
-  const parts: Uint8Array[] = [];
-  let length = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    parts.push(value);
-    length += value.length;
-    if (length > MOST_ANSWER_BYTES) {
-      await reader.cancel();
-      throw new Error("the answer has no end");
-    }
-  }
-  return concat(...parts);
 }
 
 /** Read seconds or a date; no longer than a day. */

@@ -1,22 +1,28 @@
 /** From records to a signed sketch: the sum of a window, and the one place where noise is drawn. */
-import { type Bytes } from "../bytes.ts";
+import type { Bytes } from "../bytes.ts";
 import { findLeastPhase } from "../core/features.ts";
 import { FourierStatistic } from "../core/statistics/fourier.ts";
-import { type Statistic } from "../core/statistics/interface.ts";
-import { encodeStreamId, type Plan } from "../plan/plan.ts";
-import { type RandomSource } from "../privacy/source.ts";
-import { maskSum, sealSeed } from "../sharing/masks.ts";
-import {
-  computeSketchId,
-  encodeMessage,
-  encodePayload,
-  type SketchHeader,
-} from "../wire/message.ts";
-import { type Platform } from "./platform.ts";
-import { type DeviceState, type OpenWindow } from "./store.ts";
+import type { Statistic } from "../core/statistics/interface.ts";
+import { encodeStreamId, type Hash, type Plan, type VerifiedPlan } from "../plan/plan.ts";
+import type { RandomSource } from "../privacy/source.ts";
+import { computeSketchId, encodeMessage, encodePayload, type SketchHeader } from "../wire/message.ts";
+import type { Platform } from "./platform.ts";
+import type { DeviceState, OpenWindow } from "./store.ts";
 
-/** Sums up to here are exact in doubles. */
-export const LARGEST_EXACT = Number.MAX_SAFE_INTEGER;
+/** The release of secure sums, which an application allows by `useSecureSum`. */
+export interface SecureSum {
+  /** Refuse a secure sum whose helper has not accepted the plan, or is not one that the owner trusts. */
+  requireAllowed(plan: VerifiedPlan, sha256: Hash): Promise<void>;
+  /** Mask a finished sum; return the payload, and the sealed seed of its mask. */
+  mask(
+    plan: Plan,
+    finished: bigint[],
+    header: SketchHeader,
+    sketchId: Bytes,
+    source: RandomSource,
+    sha256: Hash,
+  ): Promise<[payload: Bytes, sealed: Bytes]>;
+}
 
 /** The places of one record, each plus 1; an unsketchable record adds zero. */
 class PlacesStatistic implements Statistic {
@@ -84,48 +90,36 @@ function encodePhases(phases: readonly number[]): Bytes {
  */
 export async function makeSketch(
   plan: Plan,
-  state: DeviceState,
+  { study, device, stream, key }: DeviceState,
   window: OpenWindow,
   slots: readonly [number, number] | null,
   sequence: number,
   source: RandomSource,
-  platform: Platform,
+  { sha256, sign }: Platform,
+  secureSum: SecureSum | undefined,
 ): Promise<[id: Bytes, message: Bytes]> {
-  const { study, device, stream, key } = state;
-  const { sha256 } = platform;
-  const { release, payload_width } = plan.fields;
-  const nStated = plan.hidesPresence ? null : plan.protectsDevices ? 1 : window.nRecords;
+  const { kind } = plan.fields.release;
   const id = await computeSketchId(study, device, stream, sequence, sha256);
-  const reportId = source.drawBytes(16);
-  const describe = async (payload: Bytes): Promise<SketchHeader> => ({
-    kind: release.kind,
+  const header: SketchHeader = {
+    kind,
     study,
     planDigest: plan.digest,
     device,
     stream,
     sequence,
     slots,
-    nRecords: nStated,
-    reportId,
-    payloadLength: payload.length,
-    payloadDigest: await sha256(payload),
+    nRecords: plan.hidesPresence ? null : plan.protectsDevices ? 1 : window.nRecords,
+    reportId: source.drawBytes(16),
+    payloadLength: 0,
+    payloadDigest: new Uint8Array(0),
     block: plan.blocks.count > 1 ? window.block : undefined,
-  });
+  };
   let payload: Bytes;
-  let header: SketchHeader;
-  if (release.kind === "sum.v1") {
-    const finished = plan.saturateSum(plan.finishSum(readSums(window.sums), window.nRecords));
-    // Neither the seed nor the blind is stored anywhere.
-    const [seed, blind] = [source.drawBytes(32), source.drawBytes(32)];
-    const context = { planDigest: plan.digest, sketchId: id, reportId };
-    payload = maskSum(finished, seed, blind, context, payload_width);
-    header = await describe(payload);
-    const ephemeral = await platform.createEphemeral();
-    header.sealed = await sealSeed(seed, release.helper.key, header, ephemeral, sha256);
-    seed.fill(0);
-  } else {
-    payload = drawPayload(plan, window, nStated, source);
-    header = await describe(payload);
-  }
-  return [id, await encodeMessage(header, payload, (data) => platform.sign(key, data))];
+  if (kind === "sum.v1") {
+    const finished = plan.finishSum(readSums(window.sums), window.nRecords);
+    [payload, header.sealed] = await secureSum!.mask(plan, finished, header, id, source, sha256);
+  } else payload = drawPayload(plan, window, header.nRecords, source);
+  header.payloadLength = payload.length;
+  header.payloadDigest = await sha256(payload);
+  return [id, await encodeMessage(header, payload, (data) => sign(key, data))];
 }

@@ -1,7 +1,8 @@
 /** The store of a device: what it holds, and the one operation by which it changes. */
-import { type Bytes } from "../bytes.ts";
+import type { Bytes } from "../bytes.ts";
 import { SketchError } from "../errors.ts";
-import { type StoredKey } from "./platform.ts";
+import type { VerifiedPlan } from "../plan/plan.ts";
+import type { StoredKey } from "./platform.ts";
 
 /**
  * Small values by key. A store holds all devices of an application, and one ledger for all of them.
@@ -26,7 +27,7 @@ export interface Store {
   exclusively<T>(name: string, run: () => Promise<T>): Promise<T>;
 }
 
-/** Values by key: objects of text, whole numbers, truth values, null, bytes and lists. */
+/** Values by key: what structured cloning can copy. */
 export interface Values {
   [key: string]: unknown;
 }
@@ -66,10 +67,11 @@ export interface OutboxEntry {
 
 /** A device's state, private by itself but for the key. */
 export interface DeviceState {
-  format: 1;
+  /** That of this software, by which the plan was verified. */
+  format: number;
   server: string;
   study: Bytes;
-  plan: Bytes;
+  plan: VerifiedPlan;
   key: StoredKey;
   device: Bytes;
   labels: { [name: string]: string };
@@ -87,7 +89,6 @@ export interface DeviceState {
   /** Why nothing more is released; empty if nothing stands against it. */
   suspended: string;
   outbox: OutboxEntry[];
-  notice: { state: string; acceptUntil: number };
   /** A time that has come for certain, seconds since 1970-01-01 UTC. */
   certain: number;
 }
@@ -102,6 +103,9 @@ export interface OpenWindow {
   /** Doubles that hold integers; of phase reports the places of the record, plus 1. */
   sums: Bytes;
 }
+
+/** States of another format are verified again, or are of later software. */
+export const FORMAT = 1;
 
 export const stateKey = (name: string): string => `device/${name}`;
 export const windowsKey = (name: string): string => `windows/${name}`;

@@ -1,13 +1,12 @@
 /** The stream of a device: records into windows, and windows into releases. */
 import { type Bytes, toHex } from "../bytes.ts";
-import { type Statistic } from "../core/statistics/interface.ts";
+import type { Statistic } from "../core/statistics/interface.ts";
 import { SketchError } from "../errors.ts";
-import { type Plan } from "../plan/plan.ts";
-import { showRational } from "../privacy/rational.ts";
-import { type RandomSource } from "../privacy/source.ts";
-import { addEvent, type Limits, requireAffordable } from "./ledger.ts";
-import { type Platform } from "./platform.ts";
-import { buildStatistic, makeSketch, readSums } from "./sketching.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { RandomSource } from "../privacy/source.ts";
+import { type Account, addEvent, type Limits, makeEvent, requireAffordable } from "./ledger.ts";
+import type { Platform } from "./platform.ts";
+import { buildStatistic, makeSketch, readSums, type SecureSum } from "./sketching.ts";
 import {
   type DeviceState,
   LEDGER,
@@ -40,13 +39,11 @@ export interface PendingRecord {
 }
 
 /** What a stream works with. */
-export interface StreamSettings {
-  name: string;
-  source: string;
+export interface StreamSettings extends Account {
   store: Store;
   platform: Platform;
-  random: RandomSource;
   limits: Limits;
+  secureSum: SecureSum | undefined;
 }
 
 /** What was read of the store, before something is made of it. */
@@ -67,6 +64,7 @@ const EMPTY: WindowState = { nRecords: 0, first: -1, last: -1, floor: -1 };
 /** Reads and writes the stream of one device; all of its decisions rest on what is stored. */
 export class Stream {
   readonly #settings: StreamSettings;
+  readonly #random: RandomSource;
   readonly #plan: Plan;
   readonly #device: Bytes;
   readonly #keys: string[];
@@ -74,8 +72,9 @@ export class Stream {
   /** Records that added zero since this object was made. */
   nUnsketchable = 0;
 
-  constructor(settings: StreamSettings, plan: Plan, device: Bytes) {
+  constructor(settings: StreamSettings, random: RandomSource, plan: Plan, device: Bytes) {
     this.#settings = settings;
+    this.#random = random;
     this.#plan = plan;
     this.#device = device;
     this.#keys = [stateKey(settings.name), windowsKey(settings.name), LEDGER];
@@ -232,8 +231,9 @@ export class Stream {
     { device: now }: Clocks,
     following: Partial<DeviceState>,
   ): Promise<boolean> {
-    const { name, random, platform } = this.#settings;
-    const [id, message] = await makeSketch(this.#plan, state, window, slots, sequence, random, platform);
+    const { name, platform, secureSum } = this.#settings;
+    const [plan, random] = [this.#plan, this.#random];
+    const [id, message] = await makeSketch(plan, state, window, slots, sequence, random, platform, secureSum);
     let isStored = false;
     await this.#update((present) => {
       isStored = present.state.revision === state.revision;
@@ -262,18 +262,8 @@ export class Stream {
     return isStored;
   }
 
-  /** Return the ledger's entry of some releases. */
-  #eventOf({ study, stream }: DeviceState, count: number): LedgerEntry {
-    const { name, source } = this.#settings;
-    return {
-      study: toHex(study),
-      stream: `${name}/${stream}`,
-      source,
-      plan: toHex(this.#plan.digest),
-      epsilon: showRational(this.#plan.fields.release.epsilon),
-      count,
-      copy: 0,
-    };
+  #eventOf({ study }: DeviceState, count: number): LedgerEntry {
+    return makeEvent(this.#settings, study, this.#plan, count);
   }
 
   /** Count releases of another copy of this state. */

@@ -1,5 +1,5 @@
 /** Windows: the records that one sketch covers, decided by counts and times alone. */
-import { type Plan } from "../plan/plan.ts";
+import type { Plan } from "../plan/plan.ts";
 
 /** What the next decision about a stream depends on; -1 where there is no such slot. */
 export interface WindowState {

@@ -3,13 +3,13 @@ import { type Bytes, equalBytes } from "../bytes.ts";
 import { require } from "../errors.ts";
 import { encode } from "../wire/cbor.ts";
 import { PLAN_FIX } from "./fields.ts";
-import { type Hash, type Plan } from "./plan.ts";
+import type { Hash, VerifiedPlan } from "./plan.ts";
 
 /** Returns whether an Ed25519 signature is that of a public key over given bytes. */
 export type Verify = (publicKey: Uint8Array, signature: Uint8Array, data: Bytes) => Promise<boolean>;
 
 /** Return the bytes that the helper signs: they cover all of the plan but the signature. */
-export async function computeEndorsed({ bytes, fields }: Plan, sha256: Hash): Promise<Bytes> {
+export async function computeEndorsed({ bytes, fields }: VerifiedPlan, sha256: Hash): Promise<Bytes> {
   const { release } = fields;
   const blank = bytes.slice();
   const signature = release.kind === "sum.v1" ? release.helper.endorsement : new Uint8Array(0);
@@ -21,7 +21,7 @@ export async function computeEndorsed({ bytes, fields }: Plan, sha256: Hash): Pr
 }
 
 /** Check that the helper of a secure sum has accepted the plan; other plans need none. */
-export async function requireEndorsed(plan: Plan, verify: Verify, sha256: Hash): Promise<void> {
+export async function requireEndorsed(plan: VerifiedPlan, verify: Verify, sha256: Hash): Promise<void> {
   const { release } = plan.fields;
   if (release.kind !== "sum.v1") return;
   const { identity, endorsement } = release.helper;

@@ -1,8 +1,8 @@
 /** The fields of a plan: their types, and the one reader that checks them. */
-import { type Dimension } from "../core/encoder.ts";
-import { type RadiusLaw } from "../core/frequencies.ts";
+import type { Dimension } from "../core/encoder.ts";
+import type { RadiusLaw } from "../core/frequencies.ts";
 import { SketchError } from "../errors.ts";
-import { type Rational } from "../privacy/rational.ts";
+import type { Rational } from "../privacy/rational.ts";
 import { RATIONAL, Tagged } from "../wire/cbor.ts";
 
 export interface FourierPart {
@@ -93,173 +93,163 @@ export interface PlanFields {
   late_rule: "open-window" | "leave-out-outside";
 }
 
-/** Converts a decoded value, or throws. */
-type Reader = (value: unknown, path: string) => unknown;
-
 export const PLAN_FIX = "do not join this study, and tell its operator";
 
-function refuse(path: string, rule: string): SketchError {
-  return new SketchError("plan", path, rule, PLAN_FIX);
-}
+/**
+ * The type of a field: a letter or names that are allowed, a list of one type, or a map; fields of a
+ * map whose name ends with `?` may be absent, and `kinds` are maps that are told apart by `kind`.
+ */
+type Schema = string | readonly [Schema] | { readonly [name: string]: Schema };
 
-const check =
-  (rule: string, holds: (value: unknown) => boolean): Reader =>
-  (value, path) => {
-    if (!holds(value)) throw refuse(path, `must be ${rule}`);
-    return value;
-  };
+const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 
-const whole = check("a whole number from 0 to 2^53", (v) => Number.isSafeInteger(v) && (v as number) >= 0);
-const number = check("a finite number", Number.isFinite);
-const text = check("text", (v) => typeof v === "string");
-const oneOf = (...names: string[]): Reader =>
-  check(`one of ${names.join(", ")}`, (v) => names.includes(v as string));
-const octets = (length: number): Reader =>
-  check(`${length} bytes`, (v) => v instanceof Uint8Array && v.length === length);
-const orUnknown: Reader = (v, path) => (v === "unknown" ? v : whole(v, path));
-
-const rational: Reader = (value, path) => {
-  const parts = value instanceof Tagged && value.tag === RATIONAL ? value.value : undefined;
-  const isPair = Array.isArray(parts) && parts.length === 2;
-  if (!isPair || !parts.every((part) => typeof part === "number" || typeof part === "bigint")) {
-    throw refuse(path, "must be an exact rational");
-  }
-  const [p, q] = parts.map((part) => BigInt(part as number)) as [bigint, bigint];
-  if (p < 0n || q < 1n) throw refuse(path, "must be an exact rational, not negative");
-  return [p, q];
+/** Types of single values by their letters: the rule in words, and whether it holds. */
+const TYPES: { readonly [letter: string]: readonly [rule: string, holds: (value: unknown) => boolean] } = {
+  w: ["a whole number, 0 or more, below 2^53", isWhole],
+  i: ["a whole number", Number.isSafeInteger],
+  n: ["a finite number", Number.isFinite],
+  t: ["text", (value) => typeof value === "string"],
+  v: ["a finite number or text", (value) => typeof value === "string" || Number.isFinite(value)],
+  u: ["a whole number, or unknown", (value) => value === "unknown" || isWhole(value)],
+  b: ["32 bytes", (value) => value instanceof Uint8Array && value.length === 32],
+  s: ["64 bytes", (value) => value instanceof Uint8Array && value.length === 64],
 };
-
-const list =
-  (of: Reader): Reader =>
-  (value, path) => {
-    if (!Array.isArray(value)) throw refuse(path, "must be a list");
-    return value.map((item, i) => of(item, `${path}[${i}]`));
-  };
-
-/** Read a map with exactly these fields; those whose name ends with `?` may be absent. */
-const map =
-  (schema: { [name: string]: Reader }): Reader =>
-  (value, path) => {
-    if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== null) {
-      throw refuse(path || "plan", "must be a map");
-    }
-    const given = value as { [name: string]: unknown };
-    const found: { [name: string]: unknown } = {};
-    const known = new Set<string>();
-    for (const [key, read] of Object.entries(schema)) {
-      const name = key.replace("?", "");
-      known.add(name);
-      const where = path ? `${path}.${name}` : name;
-      if (name in given) found[name] = read(given[name], where);
-      else if (name === key) throw refuse(where, "is missing");
-    }
-    for (const name of Object.keys(given)) {
-      if (!known.has(name)) {
-        const where = path ? `${path}.${name}` : name;
-        throw new SketchError("version", where, "is not known to this software", "update this software");
-      }
-    }
-    return found;
-  };
-
-/** Read one of several maps, told apart by their `kind`. */
-const tagged =
-  (kinds: { [kind: string]: { [name: string]: Reader } }): Reader =>
-  (value, path) => {
-    const kind = (value as { kind?: unknown } | null)?.kind;
-    if (typeof kind !== "string" || !Object.hasOwn(kinds, kind)) {
-      const known = Object.keys(kinds).join(", ");
-      throw new SketchError(
-        "version",
-        `${path}.kind`,
-        `must be one that this software computes: ${known}`,
-        "use the Python agent for this study",
-      );
-    }
-    return map({ kind: text, ...kinds[kind] })(value, path);
-  };
 
 const RELEASE = {
-  noise_by: text,
-  mechanism: text,
-  neighbouring: oneOf("replace-one", "add-remove-one"),
-  unit: oneOf("record", "device"),
-  epsilon: rational,
+  kind: "t",
+  noise_by: "t",
+  mechanism: "t",
+  neighbouring: "replace-one|add-remove-one",
+  unit: "record|device",
+  epsilon: "r",
 };
-const NOISE = {
-  ...RELEASE,
-  delta: rational,
-  sensitivity: map({ norm: text, value: whole }),
-  count_scale: whole,
-  scale: rational,
+const NOISE = { ...RELEASE, delta: "r", sensitivity: { norm: "t", value: "w" }, count_scale: "w", scale: "r" };
+const PLAN: Schema = {
+  format_version: "w",
+  dimensions: [
+    {
+      name: "t",
+      unit: "t",
+      "lower?": "n",
+      "upper?": "n",
+      "scale?": "n",
+      "transform?": { kind: "log|", resolution: "n" },
+      "missing?": "v",
+      "levels?": ["t"],
+    },
+  ],
+  statistic: {
+    kinds: {
+      fourier: {
+        kind: "t",
+        n_frequencies: "w",
+        seed: "b",
+        radius_law: {
+          kind: "adapted|folded-gaussian|gaussian",
+          sigma_low: "n",
+          sigma_high: "n",
+          tail_share: "n",
+          tail_high: "n",
+        },
+        frequencies_digest: "b",
+        measurements_per_record: "w",
+        frequencies_per_sketch: "w",
+        amplitude: "w",
+      },
+      histogram: { kind: "t", bins_log2: ["w"], dimensions_per_sketch: "w" },
+    },
+  },
+  release: {
+    kinds: {
+      "local.v1": NOISE,
+      "sum.v1": {
+        ...NOISE,
+        suite: "x25519|",
+        helper: { name: "t", identity: "b", key: "b", endorsement: "s" },
+        least_reports: "w",
+        most_reports: "w",
+        parts: "w",
+        grace_s: "w",
+        late_s: "w",
+      },
+      "phase.v1": { ...RELEASE, arc: "w", odds: "r" },
+    },
+  },
+  window: { kind: "time|count", origin: "i", length_s: "w", length: "w", "end?": "w" },
+  least_records: "w",
+  most_records: "w",
+  max_records_per_person: "u",
+  most_clusters: "u",
+  coordinate_bound: "w",
+  payload_width: "w",
+  ring_bits: "w",
+  most_sketches: "w",
+  most_sketches_per_device: "w",
+  most_streams_per_device: "w",
+  labels: [{ name: "t", values: ["t"] }],
+  late_rule: "open-window|leave-out-outside",
 };
 
-const PLAN = map({
-  format_version: whole,
-  dimensions: list(
-    map({
-      name: text,
-      unit: text,
-      "lower?": number,
-      "upper?": number,
-      "scale?": number,
-      "transform?": map({ kind: oneOf("log"), resolution: number }),
-      "missing?": check("a finite number or text", (v) => typeof v === "string" || Number.isFinite(v)),
-      "levels?": list(text),
-    }),
-  ),
-  statistic: tagged({
-    fourier: {
-      n_frequencies: whole,
-      seed: octets(32),
-      radius_law: map({
-        kind: oneOf("adapted", "folded-gaussian", "gaussian"),
-        sigma_low: number,
-        sigma_high: number,
-        tail_share: number,
-        tail_high: number,
-      }),
-      frequencies_digest: octets(32),
-      measurements_per_record: whole,
-      frequencies_per_sketch: whole,
-      amplitude: whole,
-    },
-    histogram: { bins_log2: list(whole), dimensions_per_sketch: whole },
-  }),
-  release: tagged({
-    "local.v1": NOISE,
-    "sum.v1": {
-      ...NOISE,
-      suite: oneOf("x25519"),
-      helper: map({ name: text, identity: octets(32), key: octets(32), endorsement: octets(64) }),
-      least_reports: whole,
-      most_reports: whole,
-      parts: whole,
-      grace_s: whole,
-      late_s: whole,
-    },
-    "phase.v1": { ...RELEASE, arc: whole, odds: rational },
-  }),
-  window: map({ kind: oneOf("time", "count"), origin: check("a whole number", Number.isSafeInteger), length_s: whole, length: whole, "end?": whole }),
-  least_records: whole,
-  most_records: whole,
-  max_records_per_person: orUnknown,
-  most_clusters: orUnknown,
-  coordinate_bound: whole,
-  payload_width: whole,
-  ring_bits: whole,
-  most_sketches: whole,
-  most_sketches_per_device: whole,
-  most_streams_per_device: whole,
-  labels: list(map({ name: text, values: list(text) })),
-  late_rule: oneOf("open-window", "leave-out-outside"),
-});
+function unknown(path: string, rule: string): SketchError {
+  return new SketchError("version", path, rule, "update this software, or use the Python agent for this study");
+}
+
+/** Return a value of a type, with rationals as pairs; throw if it is of another. */
+function read(schema: Schema, value: unknown, path: string): unknown {
+  const need = (holds: unknown, rule: string): void => {
+    if (!holds) throw new SketchError("plan", path || "plan", `must be ${rule}`, PLAN_FIX);
+  };
+  if (Array.isArray(schema)) {
+    need(Array.isArray(value), "a list");
+    return (value as unknown[]).map((item, i) => read(schema[0], item, `${path}[${i}]`));
+  }
+  if (typeof schema === "object") {
+    need(typeof value === "object" && value && Object.getPrototypeOf(value) === null, "a map");
+    return readMap(schema as { [name: string]: Schema }, value as { [name: string]: unknown }, path);
+  }
+  if (schema === "r") return readRational(value, need);
+  const names = schema.split("|");
+  if (names[1] !== undefined) need(names.includes(value as string), `one of ${names.filter(Boolean).join(", ")}`);
+  else need(TYPES[schema]![1](value), TYPES[schema]![0]);
+  return value;
+}
+
+function readMap(schema: { [name: string]: Schema }, given: { [name: string]: unknown }, path: string): unknown {
+  const at = (name: string): string => (path ? `${path}.${name}` : name);
+  let fields = schema;
+  if (schema.kinds) {
+    const kinds = schema.kinds as { [kind: string]: { [name: string]: Schema } };
+    const { kind } = given;
+    if (typeof kind !== "string" || !Object.hasOwn(kinds, kind)) {
+      throw unknown(at("kind"), `must be one that this software computes: ${Object.keys(kinds).join(", ")}`);
+    }
+    fields = kinds[kind]!;
+  }
+  const found: { [name: string]: unknown } = {};
+  for (const key of Object.keys(fields)) {
+    const name = key.replace("?", "");
+    if (name in given) found[name] = read(fields[key]!, given[name], at(name));
+    else if (name === key) throw new SketchError("plan", at(name), "is missing", PLAN_FIX);
+  }
+  for (const name of Object.keys(given)) {
+    if (!(name in found)) throw unknown(at(name), "is not known to this software");
+  }
+  return found;
+}
+
+function readRational(value: unknown, need: (holds: unknown, rule: string) => void): Rational {
+  const parts = value instanceof Tagged && value.tag === RATIONAL ? (value.value as unknown[]) : [];
+  const isPair = parts.length === 2 && parts.every((part) => ["number", "bigint"].includes(typeof part));
+  const [p, q] = isPair ? parts.map((part) => BigInt(part as number)) : [-1n, 1n];
+  need(p! >= 0n && q! > 0n, "an exact rational, 0 or more");
+  return [p!, q!];
+}
 
 /** Read the fields of a decoded plan; nothing but their types is checked. */
 export function readFields(decoded: unknown): PlanFields {
   const version = (decoded as { format_version?: unknown } | null)?.format_version;
   if (Number.isSafeInteger(version) && version !== 1) {
-    throw new SketchError("version", "format_version", `is ${version}, and this software reads 1`, "update this software");
+    throw unknown("format_version", `is ${version}, and this software reads 1`);
   }
-  return PLAN(decoded, "") as PlanFields;
+  return read(PLAN, decoded, "") as PlanFields;
 }

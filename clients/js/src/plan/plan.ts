@@ -1,24 +1,19 @@
 /** A verified plan, and what a device computes by it. */
-import { type Bytes, concat, equalBytes, utf8 } from "../bytes.ts";
+import { type Bytes, concat, utf8 } from "../bytes.ts";
 import { Blocks } from "../core/blocks.ts";
-import { compress } from "../core/logarithm.ts";
 import { type Dimension, readValue, type Value } from "../core/encoder.ts";
 import { AMPLITUDE, PHASES } from "../core/features.ts";
-import { drawFrequencies, encodeFrequencies, type FrequencyMatrix } from "../core/frequencies.ts";
+import type { FrequencyMatrix } from "../core/frequencies.ts";
+import { compress } from "../core/logarithm.ts";
 import { MaskSchedule } from "../core/masks.ts";
 import { Interval } from "../core/quantise.ts";
 import { FourierStatistic } from "../core/statistics/fourier.ts";
 import { countBins, HistogramStatistic } from "../core/statistics/histogram.ts";
-import { require } from "../errors.ts";
 import { CircularLaw } from "../privacy/circle.ts";
 import { type DrawNoise, findRate, makeKNorm, makeLaplace } from "../privacy/mechanisms.ts";
 import { UNIT } from "../privacy/samplers.ts";
-import { decode, encode } from "../wire/cbor.ts";
-import { PLAN_FIX, type PlanFields, readFields } from "./fields.ts";
-import { requireValid } from "./rules.ts";
+import type { PlanFields } from "./fields.ts";
 
-/** The largest sum that a double holds exactly, with all sums below it. */
-const MOST_SUM = Number.MAX_SAFE_INTEGER;
 const PUBLIC_SEED = new Uint8Array(32);
 
 /** Computes SHA-256. */
@@ -27,18 +22,26 @@ export type Hash = (data: Uint8Array) => Promise<Bytes>;
 /** A record as an application gives it: values by dimension, or in the plan's order. */
 export type Record = { readonly [dimension: string]: Value } | ArrayLike<Value>;
 
-/** A study's computation and promise. Make one with `readPlan`, which verifies it. */
+/** A plan that `readPlan` has verified, as a device stores it. */
+export interface VerifiedPlan {
+  /** As they were received, and their SHA-256. */
+  bytes: Bytes;
+  digest: Bytes;
+  fields: PlanFields;
+  /** The frequencies, which take a moment to draw. */
+  frequencies: FrequencyMatrix | undefined;
+}
+
+/** A study's computation and promise. */
 export class Plan {
   readonly fields: PlanFields;
-  readonly bytes: Bytes;
   readonly digest: Bytes;
   /** The blocks of what is summed, of which a sketch carries one. */
   readonly blocks: Blocks;
   readonly #frequencies: FrequencyMatrix | undefined;
 
-  constructor(fields: PlanFields, bytes: Bytes, digest: Bytes, frequencies?: FrequencyMatrix) {
+  constructor({ fields, digest, frequencies }: VerifiedPlan) {
     this.fields = fields;
-    this.bytes = bytes;
     this.digest = digest;
     this.#frequencies = frequencies;
     const { statistic, dimensions } = fields;
@@ -66,11 +69,6 @@ export class Plan {
   /** The least and the largest integer that a record adds to a coordinate. */
   get valueRange(): [low: number, high: number] {
     return this.fields.statistic.kind === "fourier" ? [-AMPLITUDE, AMPLITUDE] : [0, 1];
-  }
-
-  /** The most records that one exact sum may hold. */
-  get mostExact(): number {
-    return Math.floor(MOST_SUM / this.valueRange[1]);
   }
 
   /** Return a record as doubles; a value that is missing or of another type is NaN. */
@@ -181,7 +179,7 @@ function clip(value: bigint, low: bigint, high: bigint): bigint {
 }
 
 /** Return the intervals of the coordinates, or of the columns on their scales. */
-function makeIntervals(dimensions: readonly Dimension[], isEncoded: boolean): Interval[] {
+export function makeIntervals(dimensions: readonly Dimension[], isEncoded: boolean): Interval[] {
   return dimensions.flatMap(({ levels, lower, upper, transform }) => {
     if (levels) {
       return isEncoded ? levels.map(() => new Interval(0, 1)) : [new Interval(-0.5, levels.length - 0.5)];
@@ -189,38 +187,6 @@ function makeIntervals(dimensions: readonly Dimension[], isEncoded: boolean): In
     const [low, high] = [lower!, upper!].map((x) => (transform ? compress(x, transform.resolution) : x));
     return [new Interval(low!, high!)];
   });
-}
-
-/** Draw the frequencies of a plan. */
-export function drawPlanFrequencies({ statistic, dimensions }: PlanFields): FrequencyMatrix | undefined {
-  const box = makeIntervals(dimensions, statistic.kind === "fourier");
-  require(box.every(({ isUsable }) => isUsable), "plan", "dimensions", "must have usable bounds", PLAN_FIX);
-  if (statistic.kind !== "fourier") return undefined;
-  const scale = dimensions.flatMap(({ levels, scale }) => levels?.map(() => 1) ?? [scale!]);
-  return drawFrequencies(statistic.seed, statistic.n_frequencies, statistic.radius_law, box, scale);
-}
-
-/** Decode and verify a plan; its frequencies must have the digest that it states. */
-export async function readPlan(bytes: Bytes, sha256: Hash): Promise<Plan> {
-  const fields = readFields(decode(bytes, "plan"));
-  requireValid(fields);
-  const frequencies = drawPlanFrequencies(fields);
-  if (fields.statistic.kind === "fourier") {
-    const digest = await sha256(encodeFrequencies(frequencies!));
-    require(
-      equalBytes(digest, fields.statistic.frequencies_digest),
-      "plan",
-      "statistic.frequencies_digest",
-      "is not that of the frequencies that this device computes",
-      "release nothing, and report the browser or runtime and its version",
-    );
-  }
-  return new Plan(fields, bytes, await sha256(bytes), frequencies);
-}
-
-/** Return the identity of a study: SHA-256 of `[name, plan digest]`. */
-export async function computeStudyId(name: string, digest: Uint8Array, sha256: Hash): Promise<Bytes> {
-  return sha256(encode([name, digest]));
 }
 
 /** Return the identity of a stream, which keys its masks: `device || "/" || stream`. */

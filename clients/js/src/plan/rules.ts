@@ -1,8 +1,7 @@
 /** Rules of a plan: everything that a device's promise rests on, in integers. */
-import { type Dimension } from "../core/encoder.ts";
-import { AMPLITUDE } from "../core/features.ts";
+import { AMPLITUDE, PHASES } from "../core/features.ts";
 import { countBins } from "../core/statistics/histogram.ts";
-import { require } from "../errors.ts";
+import { SketchError } from "../errors.ts";
 import { certifyOdds } from "../privacy/circle.ts";
 import { findRate } from "../privacy/mechanisms.ts";
 import { compareRationals } from "../privacy/rational.ts";
@@ -20,170 +19,161 @@ import {
 const MOST_MATRIX = 2 ** 24;
 const MOST_BINS = 2 ** 21;
 
-function need(holds: boolean, field: string, rule: string): asserts holds {
-  require(holds, "plan", field, rule, PLAN_FIX);
+/** Whether a rule holds, the field that it is about, and the rule where it is not obvious. */
+type Rule = readonly [holds: boolean, field: string, rule?: string];
+
+function check(rules: readonly Rule[]): void {
+  for (const [holds, field, rule = "is not what plans of this kind have"] of rules) {
+    if (!holds) throw new SketchError("plan", field, rule, PLAN_FIX);
+  }
 }
+
+const sum = (numbers: readonly number[]): number => numbers.reduce((total, n) => total + n, 0);
+const areDistinct = (items: readonly unknown[]): boolean => new Set(items).size === items.length;
+const divides = (r: number, m: number): boolean => r > 0 && m % r === 0;
 
 /** Check the fields of a plan against each other, and its noise against its promise. */
 export function requireValid(plan: PlanFields): void {
-  const { statistic, release, window } = plan;
-  need(plan.ring_bits === 64, "ring_bits", "must be 64");
-  const names = plan.dimensions.map(({ name }) => name);
-  need(names.length > 0 && new Set(names).size === names.length, "dimensions", "must have names that differ");
-  for (const dimension of plan.dimensions) requireDimension(dimension, statistic.kind === "fourier");
-  if (statistic.kind === "fourier") requireFourier(statistic, plan);
-  else requireHistogram(statistic, plan);
-  need(release.epsilon[0] > 0n, "release.epsilon", "must be greater than zero");
-  const isDevice = release.unit === "device";
-  const isSecret = release.neighbouring === "add-remove-one";
-  const hasMasks = isMasked(statistic);
-  if (isDevice) {
-    need(!isSecret, "release.neighbouring", 'must be "replace-one" where the unit is a device');
-    need(plan.most_streams_per_device === 1, "most_streams_per_device", "must be 1 where the unit is a device");
-    const isOne = statistic.kind === "fourier" || plan.most_records === 1;
-    need(isOne, "most_records", "must be 1 where the unit is a device: a mean of counts would be 0");
-  }
-  if (isDevice || isSecret) {
-    need(window.kind === "time", "window.kind", 'must be "time" where the number of records is hidden');
-    need(!hasMasks, "measurements_per_record", "must equal n_frequencies where the number of records is hidden");
-  }
-  need(
-    isSecret || isDevice ? plan.least_records === Number(isDevice) : plan.least_records > 0,
-    "least_records",
-    "must be 0 where presence is hidden, 1 where the unit is a device, and at least 1 elsewhere",
-  );
-  need(plan.least_records <= plan.most_records, "most_records", "must be at least least_records");
-  if (release.kind === "phase.v1") requireReports(release, plan);
-  else requireNoise(release, plan, hasMasks);
-  if (release.kind === "sum.v1") requireSum(release, plan);
-  const isNoisedHere = release.kind !== "sum.v1";
-  need(release.noise_by === (isNoisedHere ? "device" : "both-servers"), "release.noise_by", "must suit its kind");
-  need(plan.payload_width > 0 && plan.payload_width <= 8, "payload_width", "must be 1 to 8");
-  requireWindow(plan, isSecret);
-  for (const { name, values } of plan.labels) {
-    need(values.length > 0, `labels.${name}`, "must have values");
-  }
-}
-
-function isMasked(statistic: FourierPart | HistogramPart): boolean {
-  return statistic.kind === "fourier" && statistic.measurements_per_record < statistic.n_frequencies;
-}
-
-function requireDimension(dimension: Dimension, hasScale: boolean): void {
-  const { name, levels, missing, lower, upper, scale, transform } = dimension;
-  const where = `dimensions.${name}`;
-  if (levels) {
-    const isPlain = [lower, upper, scale, transform].every((part) => part === undefined);
-    need(isPlain, where, "must have neither bounds nor scale with levels");
-    need(levels.length > 1 && new Set(levels).size === levels.length, where, "must have levels that differ");
-    need(missing === undefined || levels.includes(String(missing)), `${where}.missing`, "must be a level");
-    return;
-  }
-  need(lower !== undefined && upper !== undefined && lower < upper, where, "must have bounds in order");
-  need(typeof missing !== "string", `${where}.missing`, "must be a number");
-  need(!transform || transform.resolution > 0, `${where}.transform`, "must have a positive resolution");
-  need(hasScale ? scale !== undefined && scale > 0 : scale === undefined, `${where}.scale`, "must suit the statistic");
-}
-
-const divides = (r: number, m: number): boolean => r > 0 && m % r === 0;
-
-function requireFourier(part: FourierPart, { dimensions }: PlanFields): void {
-  const { n_frequencies: m, measurements_per_record: r, frequencies_per_sketch: carried, radius_law: law } = part;
-  need(part.amplitude === AMPLITUDE, "statistic.amplitude", `must be ${AMPLITUDE}`);
-  const axes = dimensions.reduce((n, { levels }) => n + (levels?.length ?? 1), 0);
-  need(m > 0 && m * axes <= MOST_MATRIX, "statistic.n_frequencies", `must give at most ${MOST_MATRIX} frequencies`);
-  need(divides(r, m), "statistic.measurements_per_record", "must divide n_frequencies");
-  need(divides(carried, m), "statistic.frequencies_per_sketch", "must divide n_frequencies");
-  need(m === r || m === carried, "statistic.frequencies_per_sketch", "must equal n_frequencies with masks");
-  const isLaw = 0 < law.sigma_low && law.sigma_low <= law.sigma_high && law.sigma_high <= 100 * law.sigma_low;
-  const isTail = !law.tail_share || (law.sigma_high <= law.tail_high && law.tail_high <= 100 * law.sigma_high);
-  need(isLaw && isTail && law.tail_share >= 0 && law.tail_share <= 1, "statistic.radius_law", "is out of range");
-}
-
-function requireHistogram(part: HistogramPart, { dimensions, release }: PlanFields): void {
-  const { bins_log2: bits, dimensions_per_sketch: carried } = part;
-  const where = "statistic.bins_log2";
-  need(bits.length === dimensions.length, where, "must have one entry a dimension");
-  const areUsable = dimensions.every(({ levels }, i) => (levels ? bits[i] === 0 : bits[i]! > 0 && bits[i]! <= 12));
-  need(areUsable, where, "must be 1 to 12 of a number, and 0 of a category");
-  const bins = dimensions.map((dimension, i) => countBins(dimension, bits[i]!));
-  need(bins.reduce((n, more) => n + more, 0) <= MOST_BINS, where, `must give at most ${MOST_BINS} bins`);
-  need(divides(carried, bits.length), "statistic.dimensions_per_sketch", "must divide the number of dimensions");
+  const { statistic, release, window, dimensions, least_records: least, most_records: most } = plan;
+  const isFourier = statistic.kind === "fourier";
+  const isMasked = isFourier && statistic.measurements_per_record < statistic.n_frequencies;
   const isReport = release.kind === "phase.v1";
-  const areAlike = new Set(bins).size === 1 && (!isReport || new Set(dimensions.map((d) => !d.levels)).size === 1);
-  need(areAlike || (!isReport && carried === bits.length), where, "must be the same for all dimensions");
+  const isSecret = release.neighbouring === "add-remove-one";
+  const isDevice = release.unit === "device";
+  const isHidden = isSecret || isDevice;
+  check([
+    [plan.ring_bits === 64, "ring_bits"],
+    [dimensions.length > 0 && areDistinct(dimensions.map(({ name }) => name)), "dimensions", "must differ in name"],
+    ...dimensions.map(
+      ({ name, levels, missing, transform }): Rule => [
+        levels
+          ? levels.length > 1 && areDistinct(levels) && [undefined, ...levels].includes(missing as string)
+          : typeof missing !== "string" && !(transform && transform.resolution <= 0),
+        `dimensions.${name}`,
+      ],
+    ),
+    ...(isFourier ? listFourierRules(statistic, plan) : listHistogramRules(statistic, plan, isReport)),
+    [release.epsilon[0] > 0n, "release.epsilon", "must be greater than zero"],
+    [!isDevice || !isSecret, "release.neighbouring", "cannot be add-remove-one where the unit is a device"],
+    [!isHidden || window.kind === "time", "window.kind", "must be time where the number of records is hidden"],
+    [!isHidden || !isMasked, "statistic.measurements_per_record", "cannot mask where the number of records is hidden"],
+    [isHidden ? least === Number(isDevice) : least > 0, "least_records", "must suit what the plan hides"],
+    [least <= most, "most_records", "must be at least least_records"],
+    // Sums are exact in doubles up to 2^53.
+    [most * AMPLITUDE < 2 ** 53, "most_records", "must leave the sums of this software exact"],
+    [!isDevice || isFourier || most === 1, "most_records", "must be 1: a mean of counts would be 0"],
+    [release.noise_by === (release.kind === "sum.v1" ? "both-servers" : "device"), "release.noise_by"],
+    [plan.payload_width > Number(release.kind === "sum.v1") && plan.payload_width <= 8, "payload_width"],
+    ...(isReport ? listReportRules(release, plan, isMasked) : listNoiseRules(release, plan, isMasked)),
+    ...listWindowRules(plan, isSecret),
+    ...plan.labels.map(({ name, values }): Rule => [values.length > 0, `labels.${name}`]),
+  ]);
+  if (isReport) certifyOdds((release.odds[0] * UNIT) / release.odds[1], release.epsilon, countReports(plan));
 }
 
-/** Check that the sensitivity is the enumerated one, and that the noise keeps epsilon. */
-function requireNoise(release: NoiseRelease | SumRelease, { statistic }: PlanFields, hasMasks: boolean): void {
+/** Return the number of features, or of dimensions, that a sketch carries. */
+function countReports({ statistic }: PlanFields): number {
+  return statistic.kind === "fourier" ? statistic.frequencies_per_sketch : statistic.dimensions_per_sketch;
+}
+
+function listFourierRules(part: FourierPart, { dimensions }: PlanFields): Rule[] {
+  const { n_frequencies: m, measurements_per_record: r, frequencies_per_sketch: carried, radius_law: law } = part;
+  const { sigma_low: low, sigma_high: high, tail_share: share, tail_high: far } = law;
+  const axes = sum(dimensions.map(({ levels }) => levels?.length ?? 1));
+  return [
+    [part.amplitude === AMPLITUDE, "statistic.amplitude", `must be ${AMPLITUDE}`],
+    [m > 0 && m * axes <= MOST_MATRIX, "statistic.n_frequencies"],
+    [divides(r, m), "statistic.measurements_per_record"],
+    [divides(carried, m) && (m === r || m === carried), "statistic.frequencies_per_sketch"],
+    // Scales are drawn by rejection, which would take for ever beyond.
+    [low > 0 && low <= high && high <= 100 * low && share >= 0 && share <= 1, "statistic.radius_law"],
+    [!share || (high <= far && far <= 100 * high), "statistic.radius_law"],
+  ];
+}
+
+function listHistogramRules(part: HistogramPart, { dimensions }: PlanFields, isReport: boolean): Rule[] {
+  const { bins_log2: bits, dimensions_per_sketch: carried } = part;
+  const bins = dimensions.map((dimension, i) => countBins(dimension, bits[i]!));
+  const kinds = isReport ? dimensions.map(({ levels }) => !levels) : [];
+  const areAlike = (items: readonly unknown[]): boolean => new Set(items).size < 2;
+  return [
+    [divides(carried, dimensions.length), "statistic.dimensions_per_sketch"],
+    [
+      bits.length === dimensions.length &&
+        dimensions.every(({ levels }, i) => (levels ? bits[i] === 0 : bits[i]! > 0 && bits[i]! <= 12)) &&
+        sum(bins) <= MOST_BINS &&
+        (areAlike(bins) || (!isReport && carried === bits.length)) &&
+        areAlike(kinds),
+      "statistic.bins_log2",
+    ],
+  ];
+}
+
+/** Return the rules that the sensitivity is the enumerated one, and that the noise keeps epsilon. */
+function listNoiseRules(release: NoiseRelease | SumRelease, plan: PlanFields, isMasked: boolean): Rule[] {
+  const { statistic } = plan;
   const { mechanism, sensitivity, neighbouring, count_scale: c } = release;
   const isFourier = statistic.kind === "fourier";
   const isKNorm = mechanism === "discrete-knorm";
-  require(
-    isKNorm || mechanism === "discrete-laplace",
-    "version",
-    "release.mechanism",
-    "must be discrete-knorm or discrete-laplace: this software draws no other noise",
-    "use the Python agent for this study",
-  );
-  need(!isKNorm || (isFourier && !hasMasks), "release.mechanism", "must be discrete-laplace with masks or bins");
-  const r = isFourier
-    ? Math.min(statistic.measurements_per_record, statistic.frequencies_per_sketch)
-    : statistic.dimensions_per_sketch;
+  if (!isKNorm && mechanism !== "discrete-laplace") {
+    const rule = "must be discrete-knorm or discrete-laplace: this software draws no other noise";
+    throw new SketchError("version", "release.mechanism", rule, "use the Python agent for this study");
+  }
+  const r = Math.min(isFourier ? statistic.measurements_per_record : Infinity, countReports(plan));
   const isSecret = neighbouring === "add-remove-one";
   const unit = isKNorm ? 1365 : isFourier ? AMPLITUDE : 1;
-  need(c === (isSecret ? unit : 0), "release.count_scale", "must be that of the statistic");
-  // With the count as one more coordinate under add-remove-one; the K-norm covers it by its radius.
+  // The secret number of records is one more coordinate; K-norm noise covers it by its radius.
   const value = isKNorm ? (isSecret ? 1365 : 2730) : (isSecret ? 1 : 2) * (isFourier ? 23162 : 1) * r + c;
-  const isStated = sensitivity.value === value && sensitivity.norm === (isKNorm ? "gon24" : "l1");
-  need(isStated, "release.sensitivity", `must be ${value}, the largest change by one record`);
-  need(release.delta[0] === 0n, "release.delta", "must be 0 with this mechanism");
-  const rate = findRate(release.epsilon, BigInt(value));
-  const isScaled = rate > 0n && compareRationals(release.scale, [UNIT, rate]) === 0;
-  need(isScaled, "release.scale", "must be the least that keeps epsilon, rounded towards more noise");
+  const rate = findRate(release.epsilon, BigInt(value || 1));
+  return [
+    [!isKNorm || (isFourier && !isMasked), "release.mechanism", "must be discrete-laplace with masks or bins"],
+    [c === (isSecret ? unit : 0), "release.count_scale"],
+    [
+      sensitivity.value === value && sensitivity.norm === (isKNorm ? "gon24" : "l1"),
+      "release.sensitivity",
+      `must be ${value}, the largest change by one record`,
+    ],
+    [release.delta[0] === 0n, "release.delta", "must be 0 with this mechanism"],
+    [rate > 0n && compareRationals(release.scale, [UNIT, rate]) === 0, "release.scale", "must be that of epsilon"],
+    ...(release.kind === "sum.v1" ? listSumRules(release, plan) : []),
+  ];
 }
 
-function requireReports(release: PhaseRelease, plan: PlanFields): void {
+function listReportRules({ mechanism, unit, arc, odds }: PhaseRelease, plan: PlanFields, isMasked: boolean): Rule[] {
   const { statistic, dimensions } = plan;
-  const isAsStated = release.mechanism === "phase-report" && release.unit === "device" && plan.most_records === 1;
-  need(isAsStated, "release", "must report one record of a device");
-  need(plan.payload_width === 2, "payload_width", "must be 2 with phase reports");
-  const isFourier = statistic.kind === "fourier";
-  need(!isMasked(statistic), "statistic.measurements_per_record", "must equal n_frequencies with phase reports");
-  const r = isFourier ? statistic.frequencies_per_sketch : statistic.dimensions_per_sketch;
-  const circle = isFourier ? 65536 : countBins(dimensions[0]!, statistic.bins_log2[0]!);
-  need(2 * release.arc + 1 < circle, "release.arc", "must leave a place outside");
-  const [p, q] = release.odds;
-  const isWeight = p >= q && p < 2048n * q && (p * UNIT) % q === 0n;
-  need(isWeight, "release.odds", "must be 1 to 2048, in steps of 2^-52");
-  certifyOdds((p * UNIT) / q, release.epsilon, r);
+  const circle = statistic.kind === "fourier" ? PHASES : countBins(dimensions[0]!, statistic.bins_log2[0]!);
+  const [p, q] = odds;
+  return [
+    [mechanism === "phase-report" && unit === "device" && plan.most_records === 1 && !isMasked, "release"],
+    [plan.payload_width === 2, "payload_width", "must be 2 with phase reports"],
+    [2 * arc + 1 < circle, "release.arc", "must leave a place outside"],
+    [p >= q && p < 2048n * q && (p * UNIT) % q === 0n, "release.odds", "must be 1 to 2048, in steps of 2^-52"],
+  ];
 }
 
-function requireSum(release: SumRelease, plan: PlanFields): void {
-  const { statistic } = plan;
-  const isWhole =
-    statistic.kind === "fourier"
-      ? statistic.frequencies_per_sketch === statistic.n_frequencies
-      : statistic.dimensions_per_sketch === plan.dimensions.length;
-  need(isWhole, "release", "must carry all of the sum in every report");
-  need(plan.window.kind === "time", "window.kind", 'must be "time" with a secure sum');
-  need(plan.least_records <= 1, "least_records", "must be at most 1 with a secure sum");
-  need(release.parts > 0 && release.parts <= 64, "release.parts", "must be 1 to 64");
-  need(plan.payload_width > 1, "payload_width", "must be 2 to 8 with a secure sum");
+function listSumRules({ parts }: SumRelease, plan: PlanFields): Rule[] {
+  const { statistic, dimensions } = plan;
+  const m = statistic.kind === "fourier" ? statistic.n_frequencies : dimensions.length;
+  return [
+    [countReports(plan) === m, "release", "must carry all of the sum in every report"],
+    [plan.window.kind === "time", "window.kind", "must be time with a secure sum"],
+    [plan.least_records <= 1, "least_records", "must be at most 1 with a secure sum"],
+    [parts > 0 && parts <= 64, "release.parts"],
+  ];
 }
 
-function requireWindow({ window, least_records, most_records, late_rule }: PlanFields, isSecret: boolean): void {
+function listWindowRules({ window, least_records, most_records, late_rule }: PlanFields, isSecret: boolean): Rule[] {
   const { kind, origin, length_s, length, end } = window;
   const isBounded = late_rule === "leave-out-outside";
   if (kind === "count") {
-    const isPlain = length_s === 0 && origin === 0 && end === undefined && !isBounded;
-    need(isPlain, "window", "must have no times with windows by count");
-    const isWithin = length > 0 && least_records <= length && length <= most_records;
-    need(isWithin, "window.length", "must lie between least_records and most_records");
-    return;
+    return [
+      [!length_s && !origin && end === undefined && !isBounded, "window", "cannot have times with windows by count"],
+      [length > 0 && least_records <= length && length <= most_records, "window.length"],
+    ];
   }
-  need(length_s > 0 && length === 0, "window.length_s", "must be at least 1 second");
-  need(origin > 0 || !(isSecret || isBounded), "window.origin", "must be the start of the study");
-  const isEnd = end === undefined || (isBounded && end > origin && (end - origin) % length_s === 0);
-  need(isEnd, "window.end", "must be a whole number of slots after origin");
+  return [
+    [length_s > 0 && length === 0, "window.length_s"],
+    [origin > 0 || !(isSecret || isBounded), "window.origin", "must be the start of the study"],
+    [end === undefined || (isBounded && end > origin && (end - origin) % length_s === 0), "window.end"],
+  ];
 }

@@ -4,7 +4,7 @@
  * All noise of a release is drawn before its sums are read, so how long a draw takes tells nothing
  * of a record.
  */
-import { type Rational } from "./rational.ts";
+import type { Rational } from "./rational.ts";
 import { drawGeometric, UNIT } from "./samplers.ts";
 import { drawCentred, type RandomSource } from "./source.ts";
 

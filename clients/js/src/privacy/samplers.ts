@@ -6,9 +6,9 @@
  * digit is one if a uniform real number lies below its probability, whose words are computed when
  * they are needed. Every X takes 59 words, more with probability below 2^-57.
  */
-import { type Bytes } from "../bytes.ts";
+import type { Bytes } from "../bytes.ts";
 import { findDigits } from "./exponential.ts";
-import { type RandomSource } from "./source.ts";
+import type { RandomSource } from "./source.ts";
 
 const UNIT_BITS = 52n;
 /** Rates are integers over 2^52. */

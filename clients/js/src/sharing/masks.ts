@@ -1,7 +1,7 @@
 /** Masked sums: a device masks its exact sum, and seals the seed of the mask to a second server. */
 import { type Bytes, concat, readInteger, utf8, writeInteger } from "../bytes.ts";
 import { Shake256 } from "../core/shake.ts";
-import { type Hash } from "../plan/plan.ts";
+import type { Hash } from "../plan/plan.ts";
 import { encodeHeader, type SketchHeader } from "../wire/message.ts";
 import { type Ephemeral, sealHpke } from "./seal.ts";
 

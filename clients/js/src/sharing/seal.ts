@@ -5,7 +5,7 @@
  */
 import { type Bytes, concat, readInteger, utf8, writeInteger } from "../bytes.ts";
 import { SketchError } from "../errors.ts";
-import { type Hash } from "../plan/plan.ts";
+import type { Hash } from "../plan/plan.ts";
 
 /** An X25519 key pair that is used once. */
 export interface Ephemeral {

@@ -1,7 +1,7 @@
 /** A sketch message: a signed header (COSE_Sign1, RFC 9052) that carries the digest of a payload. */
 import { type Bytes, toHex, writeInteger } from "../bytes.ts";
 import { SketchError } from "../errors.ts";
-import { type Hash } from "../plan/plan.ts";
+import type { Hash } from "../plan/plan.ts";
 import { encode, SIGN1, Tagged, type Value } from "./cbor.ts";
 
 const HEADER_TYPE = "application/vnd.sfumato.sketch-header+cbor";

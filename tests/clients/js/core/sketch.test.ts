@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { toHex } from "../../../../clients/js/src/bytes.ts";
 import { Blocks } from "../../../../clients/js/src/core/blocks.ts";
-import { type Dimension } from "../../../../clients/js/src/core/encoder.ts";
+import type { Dimension } from "../../../../clients/js/src/core/encoder.ts";
 import { AMPLITUDE, computeFeature, findLeastPhase, PHASES } from "../../../../clients/js/src/core/features.ts";
 import { drawFrequencies, encodeFrequencies } from "../../../../clients/js/src/core/frequencies.ts";
 import { compress } from "../../../../clients/js/src/core/logarithm.ts";
@@ -13,7 +13,7 @@ import { Interval } from "../../../../clients/js/src/core/quantise.ts";
 import { Shake256 } from "../../../../clients/js/src/core/shake.ts";
 import { FourierStatistic } from "../../../../clients/js/src/core/statistics/fourier.ts";
 import { findBin, HistogramStatistic, placeBin } from "../../../../clients/js/src/core/statistics/histogram.ts";
-import { type Statistic } from "../../../../clients/js/src/core/statistics/interface.ts";
+import type { Statistic } from "../../../../clients/js/src/core/statistics/interface.ts";
 import { hex, type Json, readFloat, readVectors, sha256 } from "../vectors.ts";
 
 const boxOf = (lower: number[], upper: number[]): Interval[] => lower.map((low, i) => new Interval(low, upper[i]!));

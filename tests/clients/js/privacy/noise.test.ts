@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { type Bytes } from "../../../../clients/js/src/bytes.ts";
+import type { Bytes } from "../../../../clients/js/src/bytes.ts";
 import { certifyOdds, CircularLaw } from "../../../../clients/js/src/privacy/circle.ts";
 import { findDigits } from "../../../../clients/js/src/privacy/exponential.ts";
 import {

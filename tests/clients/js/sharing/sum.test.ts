@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { concat, toHex, utf8 } from "../../../../clients/js/src/bytes.ts";
 import { computeEndorsed, requireEndorsed, type Verify } from "../../../../clients/js/src/plan/endorsing.ts";
-import { readPlan } from "../../../../clients/js/src/plan/plan.ts";
+import { readPlan } from "../../../../clients/js/src/plan/verifying.ts";
 import { maskSum } from "../../../../clients/js/src/sharing/masks.ts";
 import { encryptChaCha, type Ephemeral, sealHpke } from "../../../../clients/js/src/sharing/seal.ts";
 import { seeded } from "../sources.ts";

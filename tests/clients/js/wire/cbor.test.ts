@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { toHex } from "../../../../clients/js/src/bytes.ts";
-import { decode, encode, Tagged, type Value } from "../../../../clients/js/src/wire/cbor.ts";
+import { encode, Tagged, type Value } from "../../../../clients/js/src/wire/cbor.ts";
+import { decode } from "../../../../clients/js/src/wire/decoding.ts";
 import { hex } from "../vectors.ts";
 
 /** Examples of RFC 8949, appendix A, that this protocol can meet. */
@@ -14,9 +15,7 @@ const EXAMPLES: [string, Value][] = [
   ["1a000f4240", 1000000],
   ["1b000000e8d4a51000", 1000000000000],
   ["1bffffffffffffffff", 18446744073709551615n],
-  ["c249010000000000000000", 18446744073709551616n],
   ["3bffffffffffffffff", -18446744073709551616n],
-  ["c349010000000000000000", -18446744073709551617n],
   ["20", -1],
   ["3903e7", -1000],
   ["f4", false],
@@ -74,45 +73,28 @@ test("floats of all widths are read", () => {
 });
 
 test("what is not deterministic, or of another protocol, is refused and named", () => {
-  const refused: [string, RegExp][] = [
-    ["1817", /shortest integers/],
-    ["190017", /shortest integers/],
-    ["1a0000ffff", /shortest integers/],
-    ["1b00000000ffffffff", /shortest integers/],
-    ["5801ff", /shortest integers/],
-    ["c24101", /shortest integers/],
-    ["c24a00010000000000000000", /shortest integers/],
-    ["9f01ff", /definite lengths/],
-    ["5f4101ff", /definite lengths/],
-    ["a2616201616102", /sorted keys/],
-    ["a2616101616102", /sorted keys/],
-    ["a10102", /text as keys/],
-    ["c001", /tag/],
-    ["d9d9f701", /tag/],
-    ["f7", /does not use/],
-    ["f0", /does not use/],
-    ["61ff", /UTF-8/],
-    ["0001", /followed by other bytes/],
-    ["", /ends too early/],
-    ["62c3", /ends too early/],
-    ["1903", /ends too early/],
-    ["9b7fffffffffffffff", /ends too early/],
-    ["bbffffffffffffffff", /ends too early/],
-    ["81".repeat(17) + "00", /16 deep/],
-  ];
-  for (const [text, message] of refused) {
-    assert.throws(() => decode(hex(text), "thing"), (error: Error) => {
-      assert.match(error.message, /^thing: /);
-      assert.match(error.message, message, text);
-      return true;
-    });
+  const refused: { [why: string]: string[] } = {
+    "longer than they need be": ["1817", "190017", "1a0000ffff", "1b00000000ffffffff", "5801ff"],
+    "of no definite length": ["9f01ff", "5f4101ff"],
+    "keys that are not sorted, come twice, or are no text": ["a2616201616102", "a2616101616102", "a10102"],
+    "tags and values of others": ["c001", "c24101", "d9d9f701", "f7", "f0", "f800"],
+    "not UTF-8": ["61ff", "62c328", "63eda080"],
+    "followed by other bytes": ["0001"],
+    "too short": ["", "62c3", "1903", "9b7fffffffffffffff", "bbffffffffffffffff", "fb3ff1"],
+    "too deep": ["81".repeat(17) + "00"],
+  };
+  for (const [why, all] of Object.entries(refused)) {
+    for (const text of all) {
+      assert.throws(() => decode(hex(text), "thing"), /^SketchError: thing: is not deterministic CBOR/, `${why}: ${text}`);
+    }
   }
   decode(hex("81".repeat(16) + "00"), "thing");
   assert.throws(() => encode(0.5));
+  assert.throws(() => encode(2n ** 64n), /64 bits/);
 });
 
 test("no bytes but their own encoding decode to a value: one changed bit is refused or another value", () => {
-  const bytes = encode({ a: [1, -300, "é", true, null], b: Uint8Array.of(1, 2), c: new Tagged(30, [1, 2n ** 70n]) });
+  const bytes = encode({ a: [1, -300, "é", true, null], b: Uint8Array.of(1, 2), c: new Tagged(30, [1, 2n ** 63n]) });
   for (let bit = 0; bit < 8 * bytes.length; bit++) {
     const changed = bytes.slice();
     changed[bit >> 3]! ^= 1 << (bit & 7);

@@ -1,10 +1,10 @@
 /** Random Fourier features in integers: the statistic behind centroids. */
 import { type Dimension, encode } from "../encoder.ts";
 import { computeFeature } from "../features.ts";
-import { type FrequencyMatrix } from "../frequencies.ts";
-import { type MaskSchedule } from "../masks.ts";
-import { type Interval } from "../quantise.ts";
-import { type Statistic } from "./interface.ts";
+import type { FrequencyMatrix } from "../frequencies.ts";
+import type { MaskSchedule } from "../masks.ts";
+import type { Interval } from "../quantise.ts";
+import type { Statistic } from "./interface.ts";
 
 /** Return the phase of each of some features of a record, or `undefined` if it is unsketchable. */
 export function computePhases(

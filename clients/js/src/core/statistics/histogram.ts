@@ -1,7 +1,7 @@
 /** Marginal histograms: the statistic that shows where the values of each dimension lie. */
 import { type Dimension, transform } from "../encoder.ts";
 import { type Interval, roundHalfEven, STEPS } from "../quantise.ts";
-import { type Statistic } from "./interface.ts";
+import type { Statistic } from "./interface.ts";
 
 /** Bins after the inner ones of a number: below, above, missing. */
 const BEYOND = 3;
