@@ -7,6 +7,7 @@ import { findSubtle, generatePair, toBytes } from "./device/platform.ts";
 import type { SecureSum } from "./device/sketching.ts";
 import { SketchError } from "./errors.ts";
 import { requireEndorsed, type Verify } from "./plan/endorsing.ts";
+import { clip, type Plan } from "./plan/plan.ts";
 import { maskSum, sealSeed } from "./sharing/masks.ts";
 import type { Ephemeral } from "./sharing/seal.ts";
 
@@ -48,6 +49,18 @@ export function useWebCryptoForSums(crypto: Crypto | undefined = globalThis.cryp
   };
 }
 
+/** Clip a finished sum to what the most records can add up to, before it is masked. */
+export function saturateSum(plan: Plan, finished: readonly bigint[]): bigint[] {
+  const { release, most_records } = plan.fields;
+  const [low, high] = plan.valueRange;
+  const most = BigInt(plan.protectsDevices ? 1 : most_records);
+  return finished.map((value, i) => {
+    const isCount = plan.hidesPresence && i === finished.length - 1;
+    if (!isCount || release.kind === "phase.v1") return clip(value, most * BigInt(low), most * BigInt(high));
+    return clip(value, 0n, most * BigInt(release.count_scale));
+  });
+}
+
 /**
  * Allow secure sums with some helpers.
  *
@@ -75,7 +88,7 @@ export function useSecureSum(
       // Neither the seed nor the blind is stored anywhere.
       const [seed, blind] = [source.drawBytes(32), source.drawBytes(32)];
       const context = { planDigest: header.planDigest, sketchId, reportId: header.reportId };
-      const payload = maskSum(plan.saturateSum(finished), seed, blind, context, payload_width);
+      const payload = maskSum(saturateSum(plan, finished), seed, blind, context, payload_width);
       const unsealed = { ...header, payloadLength: payload.length, payloadDigest: await sha256(payload) };
       const ephemeral = await platform.createEphemeral();
       const sealed = await sealSeed(seed, release.helper.key, unsealed, ephemeral, sha256);

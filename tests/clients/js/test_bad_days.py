@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from analyst import Client
 from deploy.demo.cluster import Aggregator
+from shared.core import SketchAccumulator
 from tests.clients.js.devices import (
     HERE,
     LENGTH,
@@ -112,13 +114,15 @@ def read_messages(folder: Path) -> list[bytes]:
     return sorted(path.read_bytes() for path in folder.glob("bytes-*"))
 
 
-def test_two_processes_of_one_device_count_every_record_once(scene: Scene) -> None:
+def test_processes_of_one_device_count_every_record_once(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
     assert NODE is not None
+    scene = Scene(tmp_path, server, client, "processes", window={"kind": "count", "length": 2})
+    records = np.random.default_rng(4).normal(scale=4.0, size=(20, 2))
     running = []
-    for i in range(4):
-        calls = []
-        for _ in range(5):
-            calls += [*scene.records(0, n=1), ("save",)]
+    for part in np.split(records, 4):
+        calls = [call for record in part.tolist() for call in (("add", record), ("save",))]
         order = {"folder": str(scene.device.folder), "options": {"limits": LIMITS}}
         process = subprocess.Popen(
             [NODE, str(HERE / "driver.ts")],
@@ -128,7 +132,7 @@ def test_two_processes_of_one_device_count_every_record_once(scene: Scene) -> No
             text=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(order | {"calls": [*calls, *([("flush",)] if i else [])]}))
+        process.stdin.write(json.dumps(order | {"calls": [("flush",), *calls, ("flush",)]}))
         process.stdin.close()
         running.append(process)
     for process in running:
@@ -137,12 +141,12 @@ def test_two_processes_of_one_device_count_every_record_once(scene: Scene) -> No
             assert "error" not in process.stdout.read()
         assert process.returncode == 0
     (flushed, status) = scene.device.run(("flush",), ("status",))
-    assert flushed["waiting"] == 0
-    sketches = list(scene.client.sketches(scene.study_id))
-    assert sorted(s.sequence for s in sketches) == list(range(status["released"]))
-    # Late records join the slot that is open, which is not over.
-    assert sum(s.n_records or 0 for s in sketches) <= 20
-    assert not scene.client.refusals(scene.study_id).items
+    assert (flushed["waiting"], status["released"], scene.sketches()) == (0, 10, list(range(10)))
+    expected = SketchAccumulator(scene.plan.statistic_of(b""))
+    expected.add(records)
+    snapshot = client.snapshot(scene.study_id)
+    assert client.snapshot_sums(snapshot.snapshot_id).sums == expected.sums.tolist()
+    assert not client.refusals(scene.study_id).items
 
 
 def test_a_clock_that_is_wrong_closes_no_window_and_the_owner_is_told(scene: Scene) -> None:

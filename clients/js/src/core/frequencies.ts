@@ -104,11 +104,17 @@ function take(numbers: Generator<number>, count: number): Float64Array {
   return Float64Array.from({ length: count }, () => numbers.next().value as number);
 }
 
+/** Return `(2 k + 1) 2^-53` for the top 52 bits k of the next word: exact, inside (0, 1). */
+function drawUnit(stream: WordStream): number {
+  const [low, high] = stream.next();
+  return (2 * (high * 2 ** 20 + (low >>> 12)) + 1) * 2 ** -53;
+}
+
 /** Marsaglia's polar method: attempt i reads words 2i, 2i + 1 and yields two numbers or none. */
 function* gaussians(stream: WordStream): Generator<number> {
   for (;;) {
-    const u = 2 * stream.unit() - 1;
-    const v = 2 * stream.unit() - 1;
+    const u = 2 * drawUnit(stream) - 1;
+    const v = 2 * drawUnit(stream) - 1;
     const s = u * u + v * v;
     if (s >= 1) continue;
     const factor = Math.sqrt((-2 * computeLog(s)) / s);
@@ -133,7 +139,7 @@ function* logUniform(stream: WordStream, low: number, high: number): Generator<n
       yield low;
       continue;
     }
-    const sigma = low + (high - low) * stream.unit();
-    if (stream.unit() * sigma <= low) yield sigma;
+    const sigma = low + (high - low) * drawUnit(stream);
+    if (drawUnit(stream) * sigma <= low) yield sigma;
   }
 }

@@ -27,10 +27,4 @@ export class WordStream {
     const view = new DataView(this.#stream.take(8).buffer);
     return [view.getUint32(0, true), view.getUint32(4, true)];
   }
-
-  /** Return `(2 k + 1) 2^-53` for the top 52 bits k of the next word: exact, inside (0, 1). */
-  unit(): number {
-    const [low, high] = this.next();
-    return (2 * (high * 2 ** 20 + (low >>> 12)) + 1) * 2 ** -53;
-  }
 }

@@ -1,5 +1,5 @@
 /** A device: it enrols, takes records, and sends what it releases of them. */
-import { equalBytes, toHex } from "../bytes.ts";
+import { type Bytes, equalBytes, toHex } from "../bytes.ts";
 import type { Value } from "../core/encoder.ts";
 import { require, SketchError } from "../errors.ts";
 import { Plan, type Record } from "../plan/plan.ts";
@@ -114,7 +114,6 @@ export class Device {
   #isAccepted = false;
   /** Whether the server would take a sketch now. */
   #mayReach = false;
-  #isWatching = false;
   #nNotTaken = 0;
 
   constructor(options: DeviceOptions = {}) {
@@ -138,6 +137,8 @@ export class Device {
     const { stream } = this.#options;
     const isStream = /^[^\p{C}\p{Z}]{1,64}$/u.test(stream) && stream.normalize() === stream;
     require(isStream, "config", "stream", "must have 1 to 64 visible characters", 'use a name such as "main"');
+    // A page that is hidden may be ended at any time.
+    globalThis.document?.addEventListener?.("visibilitychange", this.#saveQuietly);
   }
 
   /** The study's plan; `undefined` before the device has enrolled. */
@@ -182,11 +183,12 @@ export class Device {
     this.#added.push({ record: copy, time: Number.isFinite(seconds) ? seconds : NaN });
     // What goes wrong is told by `save` and `flush`, which do the same again.
     this.#timer ??= setTimeout(this.#saveQuietly, SAVE_MS);
-    if (!this.#isWatching) globalThis.document?.addEventListener?.("visibilitychange", this.#saveQuietly);
-    this.#isWatching = true;
   }
 
-  readonly #saveQuietly = (): void => void this.save().catch(() => undefined);
+  readonly #saveQuietly = (): void => {
+    this.#timer = undefined;
+    if (this.#added.length) this.save().catch(() => undefined);
+  };
 
   /** Store the records that were added, and release windows that they complete. */
   save(): Promise<void> {
@@ -323,7 +325,9 @@ export class Device {
 
   #connect(address: string, device: Uint8Array, key?: StoredKey): Server {
     const { platform, fetch, clock } = this.#options;
-    return new Server(address, device, (data) => platform.sign(key!, data), platform.sha256, fetch, () => clock() / 1000);
+    const { sha256 } = platform;
+    const sign = (data: Bytes): Promise<Bytes> => platform.sign(key!, data);
+    return new Server({ address, device, sign, sha256, fetch, clock: () => clock() / 1000 });
   }
 
   async #load(): Promise<Loaded> {

@@ -54,35 +54,30 @@ export function isRefusal(error: unknown, slug: string): boolean {
 
 type Json = { [name: string]: unknown };
 
+/** Whom a client talks to, for which device, and by what. */
+export interface ServerSettings {
+  /** Without a slash at its end. */
+  address: string;
+  device: Uint8Array;
+  sign: Sign;
+  sha256: Hash;
+  fetch: Fetch;
+  /** Seconds since 1970-01-01 UTC. */
+  clock: () => number;
+}
+
 /** A client of one aggregator, for one device. */
 export class Server {
-  readonly #address: string;
-  readonly #device: Uint8Array;
-  readonly #sign: Sign;
-  readonly #sha256: Hash;
-  readonly #fetch: Fetch;
-  readonly #clock: () => number;
+  readonly #settings: ServerSettings;
   #skewS = 0;
 
-  constructor(
-    address: string,
-    device: Uint8Array,
-    sign: Sign,
-    sha256: Hash,
-    fetch: Fetch,
-    clock: () => number,
-  ) {
-    this.#address = address;
-    this.#device = device;
-    this.#sign = sign;
-    this.#sha256 = sha256;
-    this.#fetch = fetch;
-    this.#clock = clock;
+  constructor(settings: ServerSettings) {
+    this.#settings = settings;
   }
 
   /** The device's identity in hexadecimal. */
   get id(): string {
-    return toHex(this.#device);
+    return toHex(this.#settings.device);
   }
 
   /** Return the path of a study. */
@@ -101,8 +96,8 @@ export class Server {
     const request = { method: "GET", path: "/v1/devices/me", headers: {} };
     let answer = await this.#sendSigned(request);
     const date = Date.parse(answer.headers.get("Date") ?? "") / 1000;
-    if (!isSuccess(answer) && Math.abs(date - this.#clock()) >= LEEWAY_S - 1) {
-      this.#skewS = date - this.#clock();
+    if (!isSuccess(answer) && Math.abs(date - this.#settings.clock()) >= LEEWAY_S - 1) {
+      this.#skewS = date - this.#settings.clock();
       answer = await this.#sendSigned(request);
     }
     return this.#readDevice(this.read(this.#requireSuccess(answer)));
@@ -167,15 +162,16 @@ export class Server {
   }
 
   async #sendSigned(request: Request): Promise<Answer> {
-    const created = Math.floor(this.#clock() + this.#skewS);
-    return this.#send(await signRequest(request, this.#device, created, this.#sign, this.#sha256));
+    const { device, sign, sha256, clock } = this.#settings;
+    return this.#send(await signRequest(request, device, Math.floor(clock() + this.#skewS), sign, sha256));
   }
 
   async #send({ method, path, headers, body }: Request): Promise<Answer> {
+    const { address, fetch } = this.#settings;
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), TIMEOUT_MS);
     try {
-      const response = await this.#fetch(this.#address + path, {
+      const response = await fetch(address + path, {
         method,
         headers,
         ...(body && { body }),
@@ -202,7 +198,7 @@ export class Server {
     const kind = findAction(slug) === "retry" ? "transport" : "refused";
     const error = new SketchError(kind, field || "server", rule || slug, fix || CHECK);
     error.slug = slug;
-    error.holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#clock());
+    error.holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#settings.clock());
     throw error;
   }
 
@@ -219,7 +215,7 @@ export class Server {
 
   /** The error that what answers is no aggregator, or nothing does. */
   unanswered(why: string): SketchError {
-    return new SketchError("transport", "server", `${this.#address} did not answer (${why})`, CHECK);
+    return new SketchError("transport", "server", `${this.#settings.address} did not answer (${why})`, CHECK);
   }
 }
 

@@ -121,7 +121,7 @@ export function describeStoreError(error: unknown): SketchError {
     ? ["is full", "free space; nothing was lost, and nothing is released before there is room"]
     : [
         `cannot be used (${code || name || "no reason given"})`,
-        "leave private browsing, allow this site to store data, or name a folder of this user; without a ledger nothing is released",
+        "leave private browsing, allow this site to store data, or name a folder of this user",
       ];
   return new SketchError("store", "store", rule!, fix!);
 }

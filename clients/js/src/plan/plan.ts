@@ -133,19 +133,6 @@ export class Plan {
     return [...whole, BigInt(nRecords) * BigInt(release.count_scale)];
   }
 
-  /** Clip a finished sum to what the most records can add up to, before it is masked. */
-  saturateSum(finished: bigint[]): bigint[] {
-    const [low, high] = this.valueRange;
-    const most = this.protectsDevices ? 1 : this.fields.most_records;
-    const { release } = this.fields;
-    const [least, largest] = [BigInt(most * low), BigInt(most * high)];
-    return finished.map((value, i) => {
-      const isCount = this.hidesPresence && i === finished.length - 1;
-      if (!isCount || release.kind === "phase.v1") return clip(value, least, largest);
-      return clip(value, 0n, BigInt(most) * BigInt(release.count_scale));
-    });
-  }
-
   /**
    * Clip a noised sum to what a sketch may hold; that is post-processing.
    *
@@ -174,7 +161,8 @@ export class Plan {
   }
 }
 
-function clip(value: bigint, low: bigint, high: bigint): bigint {
+/** Return the nearest integer within limits. */
+export function clip(value: bigint, low: bigint, high: bigint): bigint {
   return value < low ? low : value > high ? high : value;
 }
 
