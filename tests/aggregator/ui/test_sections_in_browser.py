@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from analyst import Client
+from analyst import Client, LogTransform, PlannedDimension
 from shared.core import SketchAccumulator
 from shared.plan import Label, plan_to_json
 from shared.privacy.testing import SeededSource
@@ -438,6 +438,28 @@ def test_a_study_is_planned_on_the_page_and_created_from_its_plan(scene: Scene) 
         (dimension,) = client.plan("planned").dimensions
     found = (dimension.name, dimension.unit, dimension.lower, dimension.upper)
     assert found == ("flow", "l/s", 0.0, 50.0)
+    assert not page.complaints
+
+
+def test_a_column_is_planned_on_a_logarithmic_scale_as_the_client_plans_it(scene: Scene) -> None:
+    describe_flow(scene)
+    page = scene.page
+    column = "document.querySelector('.planner .column')"
+    assert "doublings" not in page.text(".planner .column")
+    page.evaluate(f"{column}.querySelector('select').value = 'log'")
+    page.evaluate(f"{column}.querySelector('select').dispatchEvent(new Event('change'))")
+    assert "doublings" in page.text(".planner .column")
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict")
+    flow = PlannedDimension(
+        name="flow", unit="l/s", lower=0.0, upper=50.0, transform=LogTransform(resolution=1.0)
+    )
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        found = client.advise([flow], n_clusters=5, n_devices=100, records_per_window=1000)
+    assert found.band.statement in page.text(".planner .headline")
+    shown = json.loads(page.evaluate("document.querySelector('.planner .result pre').textContent"))
+    assert shown["dimensions"] == found.plan["dimensions"]
+    assert shown["dimensions"][0]["transform"]["kind"] == "log"
     assert not page.complaints
 
 
