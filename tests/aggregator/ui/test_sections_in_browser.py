@@ -211,35 +211,7 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
     ask(scene, changing, "time")
     page = scene.page
     page.wait_for(".result .plot svg")
-    found = page.evaluate(
-        """(async () => {
-          const files = [];
-          const blobs = new Map();
-          const make = URL.createObjectURL.bind(URL);
-          URL.createObjectURL = (blob) => {
-            const url = make(blob);
-            blobs.set(url, blob);
-            return url;
-          };
-          HTMLAnchorElement.prototype.click = function () {
-            files.push([this.download, blobs.get(this.href)]);
-          };
-          for (const button of document.querySelectorAll(".downloads button")) button.click();
-          while (files.length < 5) await new Promise(requestAnimationFrame);
-          const of = (name) => files.find(([file]) => file.endsWith(name))[1];
-          const image = await createImageBitmap(of("png"));
-          const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-          canvas.drawImage(image, 0, 0);
-          const { data } = canvas.getImageData(0, 0, image.width, image.height);
-          const pixels = new Uint32Array(data.buffer);
-          return {
-            html: await of("html").text(), csv: await of("csv").text(),
-            json: await of("json").text(), svg: await of("svg").text(),
-            colours: new Set(pixels).size, width: image.width,
-            drawn: document.querySelector(".result .plot svg").clientWidth,
-          };
-        })()"""
-    )
+    found = scene.save_files(5)
     result = read_analysis(scene)
     lines = found["csv"].splitlines()
     assert len(lines) == 1 + N_WINDOWS
