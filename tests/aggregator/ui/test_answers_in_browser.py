@@ -90,6 +90,7 @@ def read_answer(scene: Scene, kind: str, query: str = "") -> dict[str, Any]:
     answer = httpx.get(
         f"{scene.aggregator.url}/v1/snapshots/{snapshot}/{kind}{query}",
         headers={"Authorization": f"Bearer {scene.aggregator.key}"},
+        timeout=None,  # a calibration takes seconds on a busy machine
     )
     found: dict[str, Any] = answer.json()
     return found
@@ -197,8 +198,6 @@ def test_a_pilot_says_what_a_main_study_should_be_and_how_to_plan_it(
     temperature, load, pumps, *_ = (row for row in found["columns"])
     scale = f"{temperature['scale']:.4g}"
     page.wait(f"document.querySelector('main').innerText.includes({json.dumps(scale)})")
-    # Each field that changes asks again; the last answer has all of them.
-    page.wait("document.querySelector('.command').textContent.includes('--delta 1e-6')")
     rows = {row[0]: row[1:] for row in read_table(scene, "Columns of the main study")}
     assert rows["load (kW)"][1] == f"logarithmic, linear below {load['resolution']:f}"
     assert rows["load (kW)"][2] == f"{load['spread']:.4g} doublings"
