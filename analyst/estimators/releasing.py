@@ -14,13 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.contract import Release, compose_guarantee
-from analyst.estimators.held import (
-    RELEASING,
-    Held,
-    draw_sums,
-    make_event,
-    make_release,
-)
+from analyst.estimators.held import Held, draw_sums, make_release
+from analyst.estimators.holding import holding
 from analyst.estimators.parameters import SketchingEstimator
 from analyst.estimators.pilots import (
     Calibrated,
@@ -46,6 +41,7 @@ from shared.plan import (
     compute_plan_digest,
     decode_plan,
     encode_plan,
+    make_event,
     make_statement,
 )
 
@@ -187,8 +183,6 @@ class ReleasingEstimator(SketchingEstimator):
             turn.keep(b"")
             event = make_event(plan, stream=stream, sequence=sequence)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
-            # The parameter may have been set anew since the plan was made.
-            self._spent_under = plan.mechanism.guarantee.neighbouring
             held.put(sums, None if plan.releases_count else summed.n_records)
             self._show_releases()
             if decode:
@@ -200,13 +194,12 @@ class ReleasingEstimator(SketchingEstimator):
             self.releases_: tuple[Release, ...] = releases
             self.release_ = releases[-1]
         if self.events_:
-            guarantee = self._held.plan.mechanism.guarantee
-            self.guarantee_ = compose_guarantee(self.events_, guarantee)
+            self.guarantee_ = compose_guarantee(self.events_)
 
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""
         held = self._held
-        with RELEASING:
+        with holding(self):
             summed = None if held.is_exact else held.unreleased
             if summed is not None:
                 self._release_pending(held, summed, decode=decode)

@@ -12,7 +12,7 @@ from shared.errors import (
     SketchError,
 )
 from shared.plan import SketchPlan, compute_plan_digest, describe_trust
-from shared.privacy import Budget
+from shared.privacy import Budget, PrivacyLoss
 
 _BY_DEFAULT = " (by default, for none is written)"
 
@@ -124,6 +124,15 @@ def describe_budget(budget: Budget) -> str:
     if budget.defaults or budget.lifetime is None:
         line += "; [budget] per_record, lifetime and delta of the configuration change that"
     return line
+
+
+def describe_spent(loss: PrivacyLoss, of: str) -> dict[str, str | None]:
+    """Return a loss as JSON values: exact numbers as text, and the relation, None without loss."""
+    return {
+        f"epsilon_spent_{of}": str(loss.epsilon),
+        f"delta_spent_{of}": str(loss.delta),
+        f"neighbouring_{of}": loss.neighbouring,
+    }
 
 
 def _refuse(key: str, rule: str, fix: str) -> SketchError:
