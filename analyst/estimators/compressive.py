@@ -22,7 +22,7 @@ from analyst.estimators.holding import holding
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from analyst.estimators.planning import Choices, make_plan, predict_quality
 from analyst.estimators.reading import list_names, read_rng
-from analyst.estimators.releasing import ReleasingEstimator
+from analyst.estimators.releasing import ReleasingEstimator, state_promise
 from analyst.estimators.summary import describe_estimator
 from analyst.questions import Box, make_questions
 from analyst.results.analyses import Comparison
@@ -247,7 +247,7 @@ class CompressiveEstimator(ReleasingEstimator):
         self.search_box_ = box
         if not held.is_exact:
             self._show_releases()
-            self.guarantee_ = held.plan.mechanism.guarantee
+            self.guarantee_ = state_promise(held.plan)
         self._finish()
 
     # ---- results ----

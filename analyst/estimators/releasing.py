@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import Release, compose_guarantee
+from analyst.estimators.contract import STREAM, Release, compose_guarantee
 from analyst.estimators.held import Held, draw_sums, make_release
 from analyst.estimators.holding import holding
 from analyst.estimators.parameters import SketchingEstimator
@@ -44,6 +44,7 @@ from shared.plan import (
     make_event,
     make_statement,
 )
+from shared.privacy import PrivacyGuarantee
 
 Floats = NDArray[np.float64]
 
@@ -81,8 +82,11 @@ class ReleasingEstimator(SketchingEstimator):
         if held is not None and (
             name in self._DECODED or (name in ("release_", "releases_") and not held.is_exact)
         ):
-            self._finish(decode=name in self._DECODED)
-            return vars(self)[name]
+            with holding(self):
+                # Another thread may have merged it away meanwhile.
+                if "_held" in vars(self):
+                    self._finish(decode=name in self._DECODED)
+                    return vars(self)[name]
         if self._is_private and name in self._PRIVATE_ABSENT:
             described = f"{type(self).__name__!r} with epsilon has no attribute {name!r}"
             raise AttributeError(f"{described}: {self._PRIVATE_ABSENT[name]}")
@@ -116,7 +120,7 @@ class ReleasingEstimator(SketchingEstimator):
             self.feature_names_in_ = names
         if not is_exact:
             self.events_ = vars(self).get("events_", ())
-            self.guarantee_ = plan.mechanism.guarantee
+            self.guarantee_ = state_promise(plan)
         self.search_box_: Mapping[str, Sequence[float]] = {}
 
     def _release_of(
@@ -198,14 +202,13 @@ class ReleasingEstimator(SketchingEstimator):
 
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""
-        held = self._held
         with holding(self):
+            held = self._held
             summed = None if held.is_exact else held.unreleased
             if summed is not None:
                 self._release_pending(held, summed, decode=decode)
-                return
-        if decode:
-            self._decode()
+            elif decode:
+                self._decode()
 
     def _decode(self) -> None:
         if "solution_" in vars(self):
@@ -286,6 +289,11 @@ class ReleasingEstimator(SketchingEstimator):
         return sketch_batches(
             plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
         )
+
+
+def state_promise(plan: SketchPlan) -> PrivacyGuarantee:
+    """Return what one release under a plan guarantees."""
+    return compose_guarantee([make_event(plan, stream=STREAM)])
 
 
 def _doubt(verdict: Verdict | None, guessed: Sequence[str]) -> Verdict | None:

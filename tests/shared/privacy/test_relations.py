@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import BudgetExceededError, PrivacyError
-from shared.privacy import Budget, PrivacyEvent, compose, require_within_budget
+from shared.privacy import Budget, PrivacyEvent, PrivacyLoss, compose, require_within_budget
 from shared.privacy.accounting import (
     convert_concentrated,
     explain_relations,
@@ -50,10 +50,10 @@ def test_a_replaced_record_loses_three_where_either_relation_costs_one() -> None
     both = [event(PRESENCE), event(REPLACE)]
     for loss in (sum_losses(both), compose(both, delta=Fraction(0))):
         assert loss is not None
-        assert (loss.epsilon, loss.neighbouring) == (3, REPLACE)
+        assert loss == PrivacyLoss(epsilon=Fraction(3), neighbouring=REPLACE)
     for relation in RELATIONS:
         alone = sum_losses([event(relation), event(relation, plan=b"q")])
-        assert (alone.epsilon, alone.neighbouring) == (2, relation)
+        assert alone == PrivacyLoss(epsilon=Fraction(2), neighbouring=relation)
     assert sum_losses([]).neighbouring is None
 
 
@@ -83,7 +83,7 @@ def test_one_of_several_windows_counts_in_each_measure() -> None:
     windows = [event(REPLACE), event(REPLACE, epsilon=ONE / 2, delta=Fraction(1, 10**6))]
     for given_events in (windows, windows[::-1]):
         (found,) = select_per_record(given_events, {(b"", "s")})
-        assert (found.epsilon, found.delta, found.rho) == (1, Fraction(1, 10**6), None)
+        assert (found.epsilon, found.delta, found.rho) == (ONE, Fraction(1, 10**6), None)
     known, unknown = gaussian(REPLACE, ONE / 20), replace(gaussian(REPLACE, ONE / 20), rho=None)
     (found,) = select_per_record([known, unknown], {(b"", "s")})
     assert found.rho is None
