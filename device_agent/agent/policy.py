@@ -119,7 +119,8 @@ def describe_budget(budget: Budget) -> str:
     line = (
         f"budget: epsilon at most {show('per_record', budget.per_record)} for each record, "
         f"{lifetime} for someone in every window, judged at delta {show('delta', budget.delta)} "
-        "where the noise of a plan has one"
+        "where the noise of a plan has one, and under replace-one where plans over one source have "
+        "both relations"
     )
     if budget.defaults or budget.lifetime is None:
         line += "; [budget] per_record, lifetime and delta of the configuration change that"
