@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +100,9 @@ def list_methods(n_threads: int) -> list[Method]:
         ).fit(records)
         return np.asarray(found.cluster_centers_, dtype=np.float64)
 
-    plain, labelled = "MiniBatchKMeans", "MiniBatchKMeans with labels"
+    # Its time depends on the version: since 1.9 each batch draws from all records by weight.
+    plain = f"MiniBatchKMeans of scikit-learn {version('scikit-learn')}"
+    labelled = f"{plain}, with labels"
     return [
         Method(name=plain, fit=lambda x, seed: fit_batches(x, seed, labels=False)),
         Method(name=labelled, fit=lambda x, seed: fit_batches(x, seed, labels=True)),

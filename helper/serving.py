@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 import time
@@ -24,6 +23,7 @@ from helper.journal import Journal
 from helper.keys import KeyFolder
 from helper.tables import open_database
 from shared.errors import ConfigError, SketchError
+from shared.hosts import is_loopback
 from shared.system import SystemSource
 
 _SWEEP_S = 3600.0
@@ -69,7 +69,7 @@ def run_helper(
     HelperRestoredError
         The database is older than the journal.
     """
-    if tls_cert is None and not _is_loopback(host):
+    if tls_cert is None and not is_loopback(host):
         raise ConfigError(
             f"{host} can be reached from other machines, and this is plain HTTP",
             field="host",
@@ -125,12 +125,3 @@ async def _sweep_meanwhile(_: Starlette, batches: Batches) -> AsyncIterator[None
         yield
     finally:
         task.cancel()
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import signal
 import socket
 import ssl
@@ -23,6 +22,7 @@ from aggregator.services import Services
 from aggregator.settings import Settings
 from aggregator.storage import open_store, prepare_database
 from shared.errors import ConfigError, TransportError, UnpreparedError
+from shared.hosts import is_loopback
 from shared.system import share_one_heap
 
 
@@ -79,7 +79,7 @@ def require_private(settings: Settings) -> None:
     ConfigError
         The address is not this machine's own, and there is neither a certificate nor a proxy.
     """
-    if settings.tls_cert is not None or settings.behind_proxy or _is_loopback(settings.host):
+    if settings.tls_cert is not None or settings.behind_proxy or is_loopback(settings.host):
         return
     raise ConfigError(
         f"{settings.host} can be reached from other machines, and this is plain HTTP: keys and "
@@ -124,15 +124,6 @@ def _named(field: str) -> Iterator[None]:
             field=field,
             fix="name readable PEM files; the key must be that of the certificate",
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _prepare(database_url: str) -> None:

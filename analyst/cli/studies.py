@@ -29,6 +29,7 @@ from analyst.planning.explanation import find_limit_doubt, predict_plan
 from analyst.planning.files import read_plan
 from shared.command import SETTINGS
 from shared.errors import ConfigError, StoreError
+from shared.hosts import is_loopback
 from shared.plan import SketchPlan, find_cautions, make_statement
 from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
 from shared.wire.bodies.studies import RefusalsBody, StudyBody
@@ -216,7 +217,7 @@ def _token(
     study_id = client.find_study(study)
     token = client.create_token(study_id, max_uses=max_uses)
     if as_code:
-        if urlsplit(client.url).hostname in ("localhost", "127.0.0.1", "::1"):
+        if is_loopback(urlsplit(client.url).hostname or ""):
             print(
                 f"note: only devices on this machine reach {client.url}; pass --url for others",
                 file=sys.stderr,

@@ -121,7 +121,9 @@ class SketchingEstimator(PrivateEstimator):
         self._require_one_unit(names, levels, resolutions)
         unstated = [i for i, pair in enumerate(bounds) if pair is None and not levels[i]]
         if unstated and not self._is_private:
-            found = find_bounds(rows[:, unstated], [names[i] for i in unstated], margin=margin)
+            # All columns at once is a view; some of them are a copy.
+            open_rows = rows if len(unstated) == len(names) else rows[:, unstated]
+            found = find_bounds(open_rows, [names[i] for i in unstated], margin=margin)
             for i, pair in zip(unstated, found, strict=True):
                 bounds[i] = pair
         elif unstated and not self._wants_pilot:

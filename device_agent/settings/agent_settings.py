@@ -26,6 +26,7 @@ from device_agent.settings.owner_tables import (
 from device_agent.sources.settings import StreamSettings
 from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
 from shared.errors import ConfigError
+from shared.hosts import is_loopback
 from shared.privacy import Budget
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from shared.structure import Rule, Text, declared, member, read_toml, structure
@@ -121,7 +122,7 @@ class Settings:
     def describe_server(self) -> str | None:
         """Return a warning about the server's address, if it deserves one."""
         parts = urlsplit(self.server)
-        if parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1"):
+        if parts.scheme == "https" or is_loopback(parts.hostname or ""):
             return None
         return (
             "server: the connection is not encrypted; sketches are private by themselves, but "

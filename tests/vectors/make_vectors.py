@@ -29,6 +29,7 @@ from shared.core import (
 from shared.core.masks import BLOCK_RECORDS
 from shared.privacy.circle import CircularLaw, choose_bin_law, choose_law
 from tests.vectors.kind_vectors import make_kind_vectors
+from tests.vectors.noise_vectors import make_noise_vectors
 from tests.vectors.sum_vectors import make_sum_vectors
 from tests.vectors.wire_vectors import (
     make_enrolment_vector,
@@ -275,6 +276,7 @@ def main() -> None:
         ("blocks", make_block_vectors()),
         ("kinds", make_kind_vectors()),
         ("reports", make_report_vectors()),
+        ("noise", make_noise_vectors()),
         ("enrolment", make_enrolment_vector()),
         ("messages", make_message_vectors()),
         ("requests", make_request_vectors()),

@@ -11,7 +11,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import ipaddress
 import secrets
 import ssl
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import httpx
 
 from shared import __version__
 from shared.errors import ConfigError
+from shared.hosts import is_loopback
 from shared.wire import read_retry_after
 
 SECRET_PREFIX = "whsec_"
@@ -75,7 +75,7 @@ def require_webhook(url: str) -> str:
     is_plain = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in ("https", "http") or not host or not is_plain or len(url) > _MOST_URL:
         raise ConfigError("must be an address that begins with https://", field="url", fix=fix)
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise ConfigError(
             "must begin with https://: others could read what is sent on the way",
             field="url",
@@ -185,12 +185,3 @@ def _judge(answer: httpx.Response, *, now: float) -> Attempt:
         problem=f"{words}: status {status} {_WORDS.get(status, '')}".strip(),
         retry_after_s=min(pause, _MOST_RETRY_S),
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx
 from aggregator.settings import Settings
 from shared.cbor import decode_deterministic
 from shared.errors import ConfigError, HelperError, NotFoundError, SketchError
+from shared.hosts import is_loopback
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.sharing.batches import BatchKey
 from shared.wire import PROBLEM_MEDIA_TYPE
@@ -171,22 +171,13 @@ def require_private_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme == "http" and parts.hostname and _is_loopback(parts.hostname):
+    if parts.scheme == "http" and parts.hostname and is_loopback(parts.hostname):
         return
     raise ConfigError(
         "must begin with https://: the key could be read on the way",
         field="helper_url",
         fix="write it as https://helper.example.org; http:// is for this machine alone",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _make_context(settings: Settings) -> ssl.SSLContext:

