@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from device_agent.agent.device import Clock, Device, make_event, open_device
+from device_agent.agent.device import Clock, Device, open_device
 from device_agent.agent.dry_run import DryRun, Sampler, without_lock
 from device_agent.agent.dry_run_limits import find_problems
 from device_agent.agent.enrol import verify_plan
@@ -53,6 +53,7 @@ from shared.plan import (
     describe_times,
     describe_trust,
     find_cautions,
+    make_event,
 )
 from shared.privacy import require_within_budget
 
@@ -182,7 +183,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
             plan = verify_plan(client.fetch_plan(settings.study), settings.study)
         require_plan_allowed(settings, plan)
         for stream in settings.streams:
-            event = make_event(settings.study, plan, stream.name, 0)
+            event = make_event(plan, stream=stream.name, study=settings.study)
             require_within_budget((), event, settings.limits)
             require_in_shared_budget(settings, None, event, stream.find_origins(plan))
     except SketchError as error:
