@@ -458,13 +458,32 @@ class CompressiveEstimator(ReleasingEstimator):
         return logs
 
     def sample(self, n_samples: int = 1, random_state: object = None) -> NDArray[Any]:
-        """Draw synthetic records from the density: shape ``(n, d)``, inside the bounds.
+        """Draw synthetic records from the densities: shape ``(n, d)``, inside the bounds.
 
-        Floats, or objects where a column has levels, which are then texts.
+        Floats, or objects where a column has levels, which are then texts. Any number of them
+        costs nothing more. ``result_.synthesise`` returns a table with its names and promises.
 
-        Any number of them costs nothing more. They say little about correlations inside clusters.
+        Raises
+        ------
+        ConfigError
+            ``n_samples`` is less than 1.
+        DecodingError
+            The fit is private, and noise decided what it found.
         """
-        drawn = self._density.draw_samples(n_samples, rng=read_rng(random_state))
+        rng = read_rng(random_state)
+        found = self.result_
+        if found.posterior is None:
+            return self._draw_around(n_samples, rng)
+        drawn = found.synthesise(
+            n_samples, seed=int(rng.integers(1 << 62)), allow_unusable=self._held.is_exact
+        )
+        has_texts = any(each.is_categorical for each in self.plan_.dimensions)
+        kind = object if has_texts else np.float64
+        return np.array(list(drawn.columns.values()), dtype=kind).T
+
+    def _draw_around(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw records of the one density that there is."""
+        drawn = self._density.draw_samples(n_samples, rng=rng)
         space = self.plan_.space
         lower, upper = zip(*((axis.lower, axis.upper) for axis in space.axes), strict=True)
         records = space.to_records(np.clip(drawn, lower, upper))

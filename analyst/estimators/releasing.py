@@ -28,11 +28,12 @@ from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
 from analyst.results import UNUSABLE, DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
-from analyst.sketching.solving import solve_totals
+from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
+from learning.generative.columns import Column, read_columns
 from shared.core import Columns, SketchAccumulator
 from shared.core.parallel import sketch_batches
 from shared.errors import PrivacyError
@@ -242,6 +243,7 @@ class ReleasingEstimator(SketchingEstimator):
                 posterior=solution.posterior,
                 n_records=max(1.0, float(held.count_records())),
             ),
+            margins=_read_margins(vars(self).get("pilot_")),
         )
         self.solution_ = solution
 
@@ -294,6 +296,14 @@ class ReleasingEstimator(SketchingEstimator):
 def state_promise(plan: SketchPlan) -> PrivacyGuarantee:
     """Return what one release under a plan guarantees."""
     return compose_guarantee([make_event(plan, stream=STREAM)])
+
+
+def _read_margins(pilot: Release | None) -> tuple[Column, ...]:
+    """Return the distributions of single columns that a pilot released."""
+    if pilot is None:
+        return ()
+    totals = sum_parts([(pilot.sums, pilot.n_records or 0)])
+    return read_columns(decode_plan(pilot.design["plan"]), totals)
 
 
 def _doubt(verdict: Verdict | None, guessed: Sequence[str]) -> Verdict | None:
