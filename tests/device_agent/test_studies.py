@@ -110,6 +110,8 @@ def test_studies_under_both_relations_cost_what_a_replaced_record_loses(
         assert "epsilon 3 under replace-one, above the owner's limit 2" in error
         assert "counts twice" in error
         enrolled.write_config(per_record="3")
+        enrolled.run("check")
+        assert "stream meter: the same records are released under both relations" in enrolled.out
         report = enrolled.once()
         assert (report["sent"], report["epsilon_spent_per_record"]) == (1, "3")
         assert report["epsilon_spent_lifetime"] == str(2 * n_slots + 1)
