@@ -52,7 +52,7 @@ def draw_boxes(records: Floats, n_columns: int | None, rng: np.random.Generator)
     """Draw boxes with uniform ends, over so many columns, or over any number of them."""
     d = records.shape[1]
     low, high = records.min(axis=0), records.max(axis=0)
-    boxes = []
+    boxes: list[Box] = []
     for _ in range(_N_QUERIES):
         chosen = rng.choice(d, size=n_columns or rng.integers(1, d + 1), replace=False)
         ends = [np.sort(rng.uniform(low[i], high[i], size=2)) for i in chosen]

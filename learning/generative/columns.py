@@ -163,7 +163,8 @@ def estimate_range_error(shares: Floats, error: float) -> float:
 
     def measure(values: Floats) -> Floats:
         below = np.concatenate([[0.0], np.cumsum(values)])
-        return below[ends[1]] - below[ends[0]]
+        found: Floats = below[ends[1]] - below[ends[0]]
+        return found
 
     exact, errors = measure(shares), []
     for _ in range(_N_REPLICAS):
