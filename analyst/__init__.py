@@ -2,6 +2,8 @@
 
 from analyst.client import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
 from analyst.results import DecodeResult
+from shared.plan import LogTransform
+from shared.wire.bodies.advice import PlannedDimension
 
 __all__ = [
     "Analysis",
@@ -11,4 +13,6 @@ __all__ = [
     "Client",
     "Decode",
     "DecodeResult",
+    "LogTransform",
+    "PlannedDimension",
 ]

@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from shared.privacy import (
 
 APPLICATION_ID = 0x5366_754C
 """Marks the file as an owner's ledger (``SfuL``)."""
-VERSION = 1
+VERSION = 2
 
 _TABLES = (
     """
@@ -40,6 +40,7 @@ _TABLES = (
         stream TEXT NOT NULL,
         plan_digest BLOB NOT NULL,
         sequence INTEGER NOT NULL,
+        neighbouring TEXT NOT NULL,
         epsilon TEXT NOT NULL,
         delta TEXT NOT NULL,
         rho TEXT,
@@ -241,7 +242,8 @@ class OwnersLedger:
     ) -> None:
         events, index = _load(connection, but=reservation.sketch_id)
         near = index.find_near(reservation.reader, reservation.origins)
-        new = _rename(reservation.event, reservation.reader)
+        study, stream = reservation.reader
+        new = replace(reservation.event, study=study, stream=stream)
         require_within_budget(events, new, budget, readers=near)
 
     @contextmanager
@@ -315,20 +317,8 @@ def _name_reader(holder: bytes, study: bytes, stream: str) -> Reader:
     return study, f"{stream} of {holder.hex()}"
 
 
-def _rename(event: PrivacyEvent, reader: Reader) -> PrivacyEvent:
-    return PrivacyEvent(
-        study=reader[0],
-        stream=reader[1],
-        plan_digest=event.plan_digest,
-        sequence=event.sequence,
-        epsilon=event.epsilon,
-        delta=event.delta,
-        rho=event.rho,
-    )
-
-
 def _cost(event: PrivacyEvent) -> tuple[object, ...]:
-    return event.plan_digest, event.epsilon, event.delta, event.rho
+    return event.plan_digest, event.neighbouring, event.epsilon, event.delta, event.rho
 
 
 def _is_counted(connection: sqlite3.Connection, reservation: Reservation) -> bool:
@@ -358,9 +348,9 @@ def _load(
         index.add(reader, origin)
     # Grouped by cost: years of entries are read for each release.
     rows = connection.execute(
-        "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, epsilon, delta, rho,"
-        " COUNT(*) AS n FROM entries WHERE sketch_id != ?"
-        " GROUP BY holder, study, stream, plan_digest, epsilon, delta, rho",
+        "SELECT holder, study, stream, plan_digest, MAX(sequence) AS sequence, neighbouring,"
+        " epsilon, delta, rho, COUNT(*) AS n FROM entries WHERE sketch_id != ?"
+        " GROUP BY holder, study, stream, plan_digest, neighbouring, epsilon, delta, rho",
         (but,),
     )
     return [_to_event(row, count=row["n"], apart=True) for row in rows], index
@@ -373,6 +363,7 @@ def _to_event(row: sqlite3.Row, *, count: int = 1, apart: bool = False) -> Priva
         stream=_name_reader(row["holder"], row["study"], stream)[1] if apart else stream,
         plan_digest=row["plan_digest"],
         sequence=row["sequence"],
+        neighbouring=row["neighbouring"],
         epsilon=Fraction(row["epsilon"]),
         delta=Fraction(row["delta"]),
         rho=None if row["rho"] is None else Fraction(row["rho"]),
@@ -385,8 +376,9 @@ def _insert(
 ) -> None:
     event = reservation.event
     connection.execute(
-        "INSERT INTO entries (sketch_id, holder, study, stream, plan_digest, sequence, epsilon,"
-        " delta, rho, reserved_at, is_confirmed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO entries (sketch_id, holder, study, stream, plan_digest, sequence,"
+        " neighbouring, epsilon, delta, rho, reserved_at, is_confirmed)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (sketch_id) DO UPDATE SET"
         " is_confirmed = MAX(is_confirmed, excluded.is_confirmed)",
         (
@@ -396,6 +388,7 @@ def _insert(
             event.stream,
             event.plan_digest,
             event.sequence,
+            event.neighbouring,
             str(event.epsilon),
             str(event.delta),
             None if event.rho is None else str(event.rho),

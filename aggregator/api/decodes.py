@@ -28,6 +28,7 @@ from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
 from shared.wire.bodies.studies import Paged
+from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
 
 router = APIRouter(
     prefix="/v1",
@@ -116,6 +117,20 @@ async def ask_questions(
     Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
     """
     return await services.decodes.ask(bytes.fromhex(decode), body)
+
+
+@router.post(
+    "/decodes/{decode}/records",
+    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid", "wrong-statistic"),
+)
+async def draw_synthetic_records(
+    decode: DecodeId, body: SynthesisRequest, services: ServicesDep
+) -> SyntheticBody:
+    """Draw synthetic records from the stored densities of a decode.
+
+    Any number of them costs no privacy. With a histogram their columns agree with it.
+    """
+    return await services.decodes.synthesise(bytes.fromhex(decode), body)
 
 
 def to_selection(body: SnapshotRequest) -> Selection:

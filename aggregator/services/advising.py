@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from aggregator.services.service import Service
 from learning.planning.outline import StudyOutline, guess_scale
 from learning.planning.planner import Advice, advise
 from learning.planning.remedies import Remedies, find_remedies
 from learning.planning.specification import list_decided, list_sizes
+from shared.core.logarithm import compress
 from shared.core.seeds import SEED_BYTES
 from shared.errors import ConfigError
 from shared.plan import SketchPlan, plan_from_spec
@@ -96,6 +99,17 @@ def _describe(dimension: PlannedDimension, request: AdviceRequest) -> dict[str, 
         raise ConfigError(
             f"must be above the lower bound of {dimension.name}", field="upper", fix="exchange them"
         )
+    transform = dimension.transform
+    if transform is not None:
+        resolution = transform.resolution
+        if not 0.0 < resolution < math.inf:
+            raise ConfigError(
+                f"must be finite and above 0 in {dimension.name}",
+                field="resolution",
+                fix="use the smallest difference that matters, such as 1 for counts",
+            )
+        ends = compress(np.array([dimension.lower, dimension.upper]), resolution)
+        width = float(ends[1] - ends[0])
     scale = dimension.spread
     if scale is None:
         scale = guess_scale(
@@ -109,4 +123,5 @@ def _describe(dimension: PlannedDimension, request: AdviceRequest) -> dict[str, 
         "lower": dimension.lower,
         "upper": dimension.upper,
         "scale": scale,
+        **({} if transform is None else {"transform": asdict(transform)}),
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,7 +16,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
 from analyst.estimators.columns import Bounds, read_box, read_scales
 from analyst.estimators.contract import PrivateEstimator, absent, describe_level
-from analyst.estimators.held import RELEASING
 from analyst.estimators.reading import (
     find_names,
     list_names,
@@ -26,7 +24,6 @@ from analyst.estimators.reading import (
     read_seed,
     read_whole,
 )
-from analyst.estimators.turns import Turn, join_events
 from learning.clustering.methods.contract import (
     MOST_RECORDS,
     Curator,
@@ -41,6 +38,7 @@ from shared.cbor import encode_deterministic
 from shared.core.quantise import Quantiser
 from shared.errors import ConfigError, TableError
 from shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
+from shared.privacy.accounting import join_events
 from shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -102,30 +100,8 @@ class ClusteringEstimator(
 
     # ---- fitting ----
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Ask the planned questions about some records, with noise, and compute centroids.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing or infinite value is counted
-            apart, and moves no centroid.
-        y
-            Ignored.
-
-        Raises
-        ------
-        PrivacyError, ConfigError, TableError, PlanError
-            A parameter or the shape of ``X`` is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-
-        Guarantees
-        ----------
-        ``guarantee_``, for everything that this estimator then shows.
-        """
-        del y
-        self._require_first()
+    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+        """Ask the planned questions about some records, with noise, and compute centroids."""
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
@@ -159,14 +135,16 @@ class ClusteringEstimator(
 
         with self._take_turn(plan.design) as turn:
             turn.keep(b"")
-            self.release_ = self._draw_rounds(turn, events, release)
-            self.guarantee_ = _compose(self.events_, task=plan.task)
+            # All rounds are counted together before the first is asked; a turn has kept them.
+            self._reserve(turn, join_events(events), events)
+            packed = turn.draw(lambda: pack(release().encode()))
+            self.release_ = ClusterRelease.decode(unpack(packed))
+            self.guarantee_ = _compose(self.events_)
             self.n_features_in_ = rows.shape[1]
             self.__dict__.pop("feature_names_in_", None)
             if found is not None:
                 self.feature_names_in_ = found
             self._answer(plan.task.n_clusters)
-        return self
 
     def plan_events(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
@@ -316,16 +294,6 @@ class ClusteringEstimator(
 
     # ---- after the release ----
 
-    def _draw_rounds(
-        self, turn: Turn, events: Sequence[PrivacyEvent], release: Callable[[], ClusterRelease]
-    ) -> ClusterRelease:
-        """Count all rounds together, then ask them; read back what a ledger's turn has kept."""
-        with RELEASING:
-            # Again: a fit in another thread may have spent since this one began.
-            self._require_first()
-            self._reserve(turn, join_events(events), events)
-        return ClusterRelease.decode(unpack(turn.draw(lambda: pack(release().encode()))))
-
     def _answer(self, n_clusters: int) -> None:
         found = self.release_.recover(n_clusters, rng=read_rng(self.random_state))
         self.cluster_centers_ = self.release_.locate(found.centroids)
@@ -382,6 +350,7 @@ class _Plan:
                     encode_deterministic({"design": self.design, "round": i})
                 ).digest(),
                 sequence=0,
+                neighbouring=self.task.relation,
                 epsilon=planned.epsilon,
                 delta=planned.delta,
                 rho=planned.rho,
@@ -390,18 +359,16 @@ class _Plan:
         )
 
 
-def _compose(events: Sequence[PrivacyEvent], *, task: Task) -> PrivacyGuarantee:
+def _compose(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
     """Return what all rounds of all fits guarantee together."""
-    delta = sum((event.delta for event in events), Fraction(0))
-    loss = compose(events, delta=delta)
+    joint = join_events(events)
+    loss = compose(events, delta=joint.delta)
     assert loss is not None
-    losses = [event.concentrated for event in events]
-    is_pure = not delta or None in losses
     return PrivacyGuarantee(
         epsilon=loss.epsilon,
-        delta=delta,
-        neighbouring=task.relation,
-        rho=None if is_pure else sum((each for each in losses if each), Fraction(0)),
+        delta=joint.delta,
+        neighbouring=joint.neighbouring,
+        rho=joint.rho if joint.delta else None,
     )
 
 

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.held import RELEASING, Held, Sketches, make_event, read_sketches
+from analyst.estimators.contract import STREAM
+from analyst.estimators.held import Held, Sketches, read_sketches
+from analyst.estimators.holding import holding
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from analyst.estimators.planning import Choices, make_plan, predict_quality
 from analyst.estimators.reading import list_names, read_rng
-from analyst.estimators.releasing import ReleasingEstimator
+from analyst.estimators.releasing import ReleasingEstimator, state_promise
 from analyst.estimators.summary import describe_estimator
 from analyst.questions import Box, make_questions
 from analyst.results.analyses import Comparison
@@ -31,7 +33,7 @@ from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
 from learning.planning.quality import QualityBand
 from shared.errors import ConfigError, DecodingError, PrivacyError
-from shared.plan import SketchPlan, compute_plan_digest
+from shared.plan import SketchPlan, compute_plan_digest, make_event
 from shared.privacy import PrivacyEvent
 from shared.wire.bodies.questions import AnswersBody
 
@@ -79,32 +81,12 @@ class CompressiveEstimator(ReleasingEstimator):
 
     # ---- records in ----
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Sketch records in one pass, and decode; with epsilon, release the sketch once before.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
-        y
-            Ignored.
-
-        Raises
-        ------
-        ConfigError, PrivacyError, PlanError, TableError
-            A parameter, or the shape or type of ``X``, is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-        DecodingError
-            The sketch shows no clusters. What was released stays in ``release_``, for ``decode``.
-
-        Guarantees
-        ----------
-        With epsilon: ``guarantee_``, for everything that this estimator then shows.
-        """
-        del y
+    def _require_first(self) -> None:
         if self._is_private:
-            self._require_first()
+            super()._require_first()
+
+    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+        """Sketch records in one pass, and decode; with epsilon, release the sketch once before."""
         rows, names = self._read_table(X, is_begun=False)
         self._require_records(rows)
         choices = self._choose(rows, list_names(names, rows.shape[1]), margin=0.0)
@@ -114,9 +96,8 @@ class CompressiveEstimator(ReleasingEstimator):
             self._held.add(self._sum(rows, self._held.plan))
             self._finish()
             self._describe_records(rows)
-            return self
+            return
         self._release_of(rows, choices, names)
-        return self
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803
         """Add records to the sum; the first look at a result decodes, and with epsilon releases.
@@ -131,6 +112,11 @@ class CompressiveEstimator(ReleasingEstimator):
             number of records is known.
         """
         del y
+        with holding(self):
+            self._add(X)
+        return self
+
+    def _add(self, X: ArrayLike) -> None:  # noqa: N803
         is_begun = "_held" in vars(self)
         rows, names = self._read_table(X, is_begun=is_begun)
         if not is_begun:
@@ -160,12 +146,10 @@ class CompressiveEstimator(ReleasingEstimator):
             self._warn_of_clipped(rows)
         held = self._held
         held.require_own("partial_fit")
-        with RELEASING:
-            new = len(rows) + (0 if held.unreleased is None else held.unreleased.n_records)
-            self._require_room(new, held.plan.most_records)
-            held.add(self._sum(rows, held.plan))
-            self._forget_results()
-        return self
+        new = len(rows) + (0 if held.unreleased is None else held.unreleased.n_records)
+        self._require_room(new, held.plan.most_records)
+        held.add(self._sum(rows, held.plan))
+        self._forget_results()
 
     def merge(self, other: Self) -> Self:
         """Add what another estimator has summed, or released, of other records.
@@ -178,6 +162,11 @@ class CompressiveEstimator(ReleasingEstimator):
             It has no sum, another plan, another ledger or source for what is not released, or has
             released its sum while this one has not; or both are more than ``max_records``.
         """
+        with holding(self, other):
+            self._merge(other)
+        return self
+
+    def _merge(self, other: Self) -> None:
         mine: Held | None = vars(self).get("_held")
         others: Held | None = vars(other).get("_held")
         if mine is None or others is None:
@@ -205,7 +194,6 @@ class CompressiveEstimator(ReleasingEstimator):
             self.events_ = (*self.events_, *other.events_)
             self._show_releases()
         self._forget_results()
-        return self
 
     def fit_sketch(
         self,
@@ -244,8 +232,12 @@ class CompressiveEstimator(ReleasingEstimator):
         DecodingError
             The sketches show no clusters.
         """
-        held = read_sketches(source, plan, is_exact=exact)
-        box = check_search_box(held.plan, search_box or {})
+        with holding(self):
+            self._take(read_sketches(source, plan, is_exact=exact), search_box or {})
+        return self
+
+    def _take(self, held: Held, search_box: Mapping[str, Sequence[float]]) -> None:
+        box = check_search_box(held.plan, search_box)
         names = [dimension.name for dimension in held.plan.dimensions]
         is_named = names != list_names(None, len(names))
         self._begin(
@@ -255,9 +247,8 @@ class CompressiveEstimator(ReleasingEstimator):
         self.search_box_ = box
         if not held.is_exact:
             self._show_releases()
-            self.guarantee_ = held.plan.mechanism.guarantee
+            self.guarantee_ = state_promise(held.plan)
         self._finish()
-        return self
 
     # ---- results ----
 
@@ -467,13 +458,32 @@ class CompressiveEstimator(ReleasingEstimator):
         return logs
 
     def sample(self, n_samples: int = 1, random_state: object = None) -> NDArray[Any]:
-        """Draw synthetic records from the density: shape ``(n, d)``, inside the bounds.
+        """Draw synthetic records from the densities: shape ``(n, d)``, inside the bounds.
 
-        Floats, or objects where a column has levels, which are then texts.
+        Floats, or objects where a column has levels, which are then texts. Any number of them
+        costs nothing more. ``result_.synthesise`` returns a table with its names and promises.
 
-        Any number of them costs nothing more. They say little about correlations inside clusters.
+        Raises
+        ------
+        ConfigError
+            ``n_samples`` is less than 1.
+        DecodingError
+            The fit is private, and noise decided what it found.
         """
-        drawn = self._density.draw_samples(n_samples, rng=read_rng(random_state))
+        rng = read_rng(random_state)
+        found = self.result_
+        if found.posterior is None:
+            return self._draw_around(n_samples, rng)
+        drawn = found.synthesise(
+            n_samples, seed=int(rng.integers(1 << 62)), allow_unusable=self._held.is_exact
+        )
+        has_texts = any(each.is_categorical for each in self.plan_.dimensions)
+        kind = object if has_texts else np.float64
+        return np.array(list(drawn.columns.values()), dtype=kind).T
+
+    def _draw_around(self, n_samples: int, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw records of the one density that there is."""
+        drawn = self._density.draw_samples(n_samples, rng=rng)
         space = self.plan_.space
         lower, upper = zip(*((axis.lower, axis.upper) for axis in space.axes), strict=True)
         records = space.to_records(np.clip(drawn, lower, upper))
@@ -500,10 +510,12 @@ class CompressiveEstimator(ReleasingEstimator):
         known = list(names or list_names(None, n_features))
         choices = self._choose(np.zeros((n_records, n_features)), known, margin=0.0)
         if not self._wants_pilot or not list_numbers(choices):
-            return (make_event(make_plan(choices)),)
-        pilot = plan_pilot(choices)
-        # The plan itself follows from the pilot; its cost does not.
-        return make_event(pilot), make_event(make_plan(leave_rest(choices, pilot)))
+            plans = [make_plan(choices)]
+        else:
+            pilot = plan_pilot(choices)
+            # The plan itself follows from the pilot; its cost does not.
+            plans = [pilot, make_plan(leave_rest(choices, pilot))]
+        return tuple(make_event(plan, stream=STREAM) for plan in plans)
 
     def expect(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None

@@ -14,7 +14,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -22,16 +22,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from analyst.estimators.holding import holding
 from analyst.estimators.reading import Exact, describe_lost_names, describe_names, read_number
 from analyst.estimators.turns import Turn, take_turn
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, PrivacyError, TableError
 from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
-from shared.privacy.accounting import select_per_record
+from shared.privacy.accounting import explain_relations, join_events, select_per_record
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 STREAM = "main"
@@ -180,29 +181,52 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     # ---- spending ----
 
-    def _require_first(self) -> None:
-        """Refuse a second fit, which would spend again, unless the caller asked for it.
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Release what is needed of some records, once, and compute the results from that.
 
-        One under another relation is refused always: epsilon of add-remove-one protects a record
-        that is replaced half as well, so the sum of both would be a promise of neither.
+        One thread fits an estimator at a time; the next one finds it fitted.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing value moves no result.
+        y
+            Ignored.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError, PlanError
+            A parameter, or the shape or type of ``X``, is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        DecodingError
+            The release shows no clusters; it stays in ``release_``.
+
+        Guarantees
+        ----------
+        ``guarantee_``, for everything that this estimator then shows. Nothing that is refused, and
+        no attribute, depends on a value of ``X`` but through the release.
         """
+        del y
+        with holding(self):
+            self._require_first()
+            self._fit(X)
+        return self
+
+    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+        raise NotImplementedError
+
+    def _require_first(self) -> None:
+        """Refuse a second fit, which would spend again, unless the caller asked for it."""
         # What was spent before outlives its release: an exact fit in between drops that alone.
         events = vars(self).get("events_", ())
         if ("release_" in vars(self) or events) and not self.refit:
-            spent = describe_level(vars(self).get("guarantee_") or events[-1])
+            spent = compose_guarantee(events) if events else self.guarantee_
             raise PrivacyError(
-                f"was fitted already and has spent {spent}; a second fit of the same records "
-                "would spend it again",
+                f"was fitted already and has spent {describe_level(spent)} under "
+                f"{spent.neighbouring}; a second fit of the same records would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
-            )
-        # A fit that failed, or an exact one in between, has left no guarantee, and has spent.
-        before = vars(self).get("_spent_under")
-        if events and before is not None and before != self.relation:
-            raise PrivacyError(
-                f"must stay {before}, as in the fit before: the two have no sum",
-                field="relation",
-                fix="set it back, or use a new estimator",
             )
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
@@ -248,7 +272,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         turn.reserve(joint)
         # What fails from here on may have been seen.
         self.events_ = (*vars(self).get("events_", ()), *events)
-        self._spent_under = self.relation
 
     def _find_source(self) -> Path:
         if self.source is None:
@@ -289,9 +312,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _describe_repetition(self) -> str:
         """Describe what more than one release costs; empty for one."""
         n_fits = len({event.stream for event in self.events_})
-        return (
-            f" It was fitted {n_fits} times; this is what they cost together." if n_fits > 1 else ""
-        )
+        if n_fits == 1:
+            return ""
+        mixed = explain_relations(self.events_)
+        why = f": {mixed}" if mixed else ""
+        return f" It was fitted {n_fits} times; this is what they cost together{why}."
 
     def _name_fit(self) -> str:
         """Name the records of a fit: a second fit may read the same ones, under another name."""
@@ -315,28 +340,17 @@ def refuse_seed(given: Mapping[str, Any]) -> None:
         )
 
 
-def compose_guarantee(
-    events: Sequence[PrivacyEvent], guarantee: PrivacyGuarantee
-) -> PrivacyGuarantee:
-    """Return what all releases of the same records guarantee together.
+def compose_guarantee(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+    """Return what all releases of the same records guarantee together, at least one.
 
     Fits may have read the same records, and so have a pilot and its sketch: their losses add up.
-    Releases of one plan in one fit are of different records: the largest counts.
-
-    Parameters
-    ----------
-    guarantee
-        Of one release: it states the relation, and is all where there is one event.
+    Releases of one plan in one fit are of different records: the largest counts. Fits under both
+    relations protect a record that is replaced.
     """
     costly = select_per_record(events, {event.reader for event in events})
-    if len(costly) <= 1:
-        return guarantee
-    losses = [event.concentrated for event in costly]
-    return replace(
-        guarantee,
-        epsilon=sum((event.epsilon for event in costly), Fraction(0)),
-        delta=sum((event.delta for event in costly), Fraction(0)),
-        rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
+    joint = costly[0] if len(costly) == 1 else join_events(costly)
+    return PrivacyGuarantee(
+        epsilon=joint.epsilon, delta=joint.delta, neighbouring=joint.neighbouring, rho=joint.rho
     )
 
 
@@ -355,6 +369,7 @@ def make_event(
         stream=stream,
         plan_digest=hashlib.sha256(encode_deterministic(dict(design))).digest(),
         sequence=0,
+        neighbouring=guarantee.neighbouring,
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
         rho=guarantee.rho,

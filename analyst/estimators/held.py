@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +21,9 @@ from learning.estimate.totals import Totals
 from shared.core import SketchAccumulator
 from shared.errors import ConfigError, PlanMismatchError, PrivacyError
 from shared.plan import SketchPlan, compute_plan_digest, encode_plan
-from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 from shared.wire import encode_payload
 from shared.wire.bodies.results import SnapshotSumsBody
-
-RELEASING = RLock()
-"""Held while a sum grows or is released: two threads that look at once must not both release it."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -219,19 +214,6 @@ def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | Non
         n_records=n_records,
         sums=sums,
         noise_variance=plan.mechanism.variance,
-    )
-
-
-def make_event(plan: SketchPlan, *, stream: str = STREAM, sequence: int = 0) -> PrivacyEvent:
-    """Return the event of one release under a plan."""
-    guarantee = plan.mechanism.guarantee
-    return PrivacyEvent(
-        stream=stream,
-        plan_digest=compute_plan_digest(plan),
-        sequence=sequence,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        rho=guarantee.rho,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,6 @@ from analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
-from analyst.estimators.held import RELEASING
 from analyst.estimators.reading import Exact, find_names, list_names, read_rows
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
@@ -179,35 +178,8 @@ class PrivatePCA(
         self.refit = refit
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Release the moments of some records, and compute their components.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing or infinite value adds nothing.
-        y
-            Ignored.
-
-        Returns
-        -------
-        PrivatePCA
-            This estimator.
-
-        Raises
-        ------
-        PrivacyError, ConfigError, TableError, PlanError
-            A parameter or the shape of ``X`` is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-
-        Guarantees
-        ----------
-        ``guarantee_``, for everything that this estimator then shows. Nothing that is refused,
-        and no attribute, depends on a value of ``X`` but through the release.
-        """
-        del y
-        self._require_first()
+    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+        """Release the moments of some records, and compute their components."""
         records = read_rows(X)
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:
@@ -221,28 +193,24 @@ class PrivatePCA(
         with self._take_turn({**design.public, "n_records": n_public}) as turn:
             turn.keep(b"")
             event = make_event(design.public, design.mechanism, stream=self._name_fit())
-            with RELEASING:
-                # Again: a fit in another thread may have spent since this one began.
-                self._require_first()
-                sums = self._draw_once(
-                    turn,
-                    event,
-                    lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
-                )
+            sums = self._draw_once(
+                turn,
+                event,
+                lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
+            )
             self.release_ = Release(
                 design=design.public,
                 n_records=n_public,
                 sums=sums,
                 noise_variance=design.mechanism.variance,
             )
-            self.guarantee_ = compose_guarantee(self.events_, design.mechanism.guarantee)
+            self.guarantee_ = compose_guarantee(self.events_)
             self.n_features_in_ = n_features
             self.__dict__.pop("feature_names_in_", None)
             names = find_names(X)
             if names is not None:
                 self.feature_names_in_ = names
             self._answer(design.statistic)
-        return self
 
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:
         """Return what a fit to records of so many columns will spend; reads no record."""

@@ -13,14 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import Release, compose_guarantee
-from analyst.estimators.held import (
-    RELEASING,
-    Held,
-    draw_sums,
-    make_event,
-    make_release,
-)
+from analyst.estimators.contract import STREAM, Release, compose_guarantee
+from analyst.estimators.held import Held, draw_sums, make_release
+from analyst.estimators.holding import holding
 from analyst.estimators.parameters import SketchingEstimator
 from analyst.estimators.pilots import (
     Calibrated,
@@ -33,11 +28,12 @@ from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
 from analyst.results import UNUSABLE, DecodeResult
 from analyst.sketching.report import NOT_PRIVATE
-from analyst.sketching.solving import solve_totals
+from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.decoding.solution import Solution
 from learning.decoding.verdict import Verdict
+from learning.generative.columns import Column, read_columns
 from shared.core import Columns, SketchAccumulator
 from shared.core.parallel import sketch_batches
 from shared.errors import PrivacyError
@@ -46,8 +42,10 @@ from shared.plan import (
     compute_plan_digest,
     decode_plan,
     encode_plan,
+    make_event,
     make_statement,
 )
+from shared.privacy import PrivacyGuarantee
 
 Floats = NDArray[np.float64]
 
@@ -85,8 +83,11 @@ class ReleasingEstimator(SketchingEstimator):
         if held is not None and (
             name in self._DECODED or (name in ("release_", "releases_") and not held.is_exact)
         ):
-            self._finish(decode=name in self._DECODED)
-            return vars(self)[name]
+            with holding(self):
+                # Another thread may have merged it away meanwhile.
+                if "_held" in vars(self):
+                    self._finish(decode=name in self._DECODED)
+                    return vars(self)[name]
         if self._is_private and name in self._PRIVATE_ABSENT:
             described = f"{type(self).__name__!r} with epsilon has no attribute {name!r}"
             raise AttributeError(f"{described}: {self._PRIVATE_ABSENT[name]}")
@@ -120,7 +121,7 @@ class ReleasingEstimator(SketchingEstimator):
             self.feature_names_in_ = names
         if not is_exact:
             self.events_ = vars(self).get("events_", ())
-            self.guarantee_ = plan.mechanism.guarantee
+            self.guarantee_ = state_promise(plan)
         self.search_box_: Mapping[str, Sequence[float]] = {}
 
     def _release_of(
@@ -187,8 +188,6 @@ class ReleasingEstimator(SketchingEstimator):
             turn.keep(b"")
             event = make_event(plan, stream=stream, sequence=sequence)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
-            # The parameter may have been set anew since the plan was made.
-            self._spent_under = plan.mechanism.guarantee.neighbouring
             held.put(sums, None if plan.releases_count else summed.n_records)
             self._show_releases()
             if decode:
@@ -200,19 +199,17 @@ class ReleasingEstimator(SketchingEstimator):
             self.releases_: tuple[Release, ...] = releases
             self.release_ = releases[-1]
         if self.events_:
-            guarantee = self._held.plan.mechanism.guarantee
-            self.guarantee_ = compose_guarantee(self.events_, guarantee)
+            self.guarantee_ = compose_guarantee(self.events_)
 
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""
-        held = self._held
-        with RELEASING:
+        with holding(self):
+            held = self._held
             summed = None if held.is_exact else held.unreleased
             if summed is not None:
                 self._release_pending(held, summed, decode=decode)
-                return
-        if decode:
-            self._decode()
+            elif decode:
+                self._decode()
 
     def _decode(self) -> None:
         if "solution_" in vars(self):
@@ -246,6 +243,7 @@ class ReleasingEstimator(SketchingEstimator):
                 posterior=solution.posterior,
                 n_records=max(1.0, float(held.count_records())),
             ),
+            margins=_read_margins(vars(self).get("pilot_")),
         )
         self.solution_ = solution
 
@@ -293,6 +291,19 @@ class ReleasingEstimator(SketchingEstimator):
         return sketch_batches(
             plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
         )
+
+
+def state_promise(plan: SketchPlan) -> PrivacyGuarantee:
+    """Return what one release under a plan guarantees."""
+    return compose_guarantee([make_event(plan, stream=STREAM)])
+
+
+def _read_margins(pilot: Release | None) -> tuple[Column, ...]:
+    """Return the distributions of single columns that a pilot released."""
+    if pilot is None:
+        return ()
+    totals = sum_parts([(pilot.sums, pilot.n_records or 0)])
+    return read_columns(decode_plan(pilot.design["plan"]), totals)
 
 
 def _doubt(verdict: Verdict | None, guessed: Sequence[str]) -> Verdict | None:

@@ -12,10 +12,8 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,6 +25,7 @@ from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import BudgetExceededError, ConfigError, LedgerError, MalformedMessageError
 from shared.ledger import OwnersLedger, Reservation
 from shared.privacy import Budget, PrivacyEvent
+from shared.privacy.accounting import join_events
 
 Sums = NDArray[np.int64]
 
@@ -141,17 +140,6 @@ class CountedTurn(Turn):
         self._file.flush()
         os.fsync(self._file.fileno())
         self._kept.append(dict(part))
-
-
-def join_events(events: Sequence[PrivacyEvent]) -> PrivacyEvent:
-    """Return one event that costs what some events cost in sequence, named as the first of them."""
-    losses = [event.concentrated for event in events]
-    return replace(
-        events[0],
-        epsilon=sum((event.epsilon for event in events), Fraction(0)),
-        delta=sum((event.delta for event in events), Fraction(0)),
-        rho=None if None in losses else sum((loss for loss in losses if loss), Fraction(0)),
-    )
 
 
 @contextmanager

@@ -17,10 +17,12 @@ from analyst.periods import describe_slots
 from analyst.results.assigning import Assignment
 from analyst.results.files import read_file, seal, write_file
 from analyst.results.showing import describe_as_html
+from analyst.results.synthetic import HistogramSource, SyntheticRecords, draw_parts
 from analyst.results.tables import make_frame, read_records
 from learning.answers.errors import describe_errors
 from learning.answers.questions import Inquiry
 from learning.decoding.solution import Solution
+from learning.generative.columns import Column
 from shared.errors import ConfigError, DecodingError, MethodError
 from shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from shared.structure import structure
@@ -74,6 +76,8 @@ class DecodeResult:
     posterior
         Answers questions on the density; None for a result of a server, which answers them by
         ``Client.ask``. It is not saved.
+    margins
+        Distributions of single columns that a pilot of the same records found. Not saved.
     """
 
     body: ResultBody
@@ -84,6 +88,7 @@ class DecodeResult:
     seed: int | None = None
     sums_digest: str = ""
     posterior: Inquiry | None = None
+    margins: Sequence[Column] = ()
 
     @classmethod
     def of_solution(
@@ -98,6 +103,7 @@ class DecodeResult:
         seed: int | None = None,
         sums_digest: str = "",
         posterior: Inquiry | None = None,
+        margins: Sequence[Column] = (),
     ) -> Self:
         """Return the result of a solver on this machine.
 
@@ -135,7 +141,9 @@ class DecodeResult:
             seconds=seconds,
             **describe_errors(plan, solution),
         )
-        return cls(body, plan, seed=seed, sums_digest=sums_digest, posterior=posterior)
+        return cls(
+            body, plan, seed=seed, sums_digest=sums_digest, posterior=posterior, margins=margins
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -446,6 +454,54 @@ class DecodeResult:
             "privacy": self.privacy,
             **{name: value for name, value in body.items() if name not in left_out},
         }
+
+    def synthesise(
+        self,
+        n_records: int = 1000,
+        *,
+        histogram: HistogramSource | None = None,
+        seed: int = 0,
+        allow_unusable: bool = False,
+    ) -> SyntheticRecords:
+        """Draw synthetic records from the densities of this result; costs no privacy.
+
+        Parameters
+        ----------
+        histogram
+            Files of a histogram of the same records: columns are made to agree with it. None
+            stands for that of a pilot, if there was one.
+        seed
+            The same one gives the same records.
+        allow_unusable
+            Draw also where the verdict is "do not use".
+
+        Raises
+        ------
+        ConfigError
+            ``n_records`` is less than 1.
+        WrongStatisticError
+            The files hold no histogram.
+        DecodingError
+            There are no densities here, the result is not to be used, or the histogram has none of
+            its columns.
+        """
+        if self.posterior is None:
+            raise DecodingError(
+                "are not here: a server keeps them, or the decoder found none",
+                field="densities",
+                fix="call `synthesise` of the client or of the decode",
+            )
+        return draw_parts(
+            self.posterior,
+            n_records,
+            verdict=self.verdict,
+            snapshot_id=self.sums_digest,
+            promise=self.body.privacy,
+            margins=self.margins,
+            histogram=histogram,
+            seed=seed,
+            allow_unusable=allow_unusable,
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DecodeResult):

@@ -93,7 +93,8 @@ class Report:
         if not self.sketch.is_private:
             return "nothing: no noise was drawn"
         release = self.plan.release
-        cost = f"{show_level(release.epsilon, release.delta)} for each record"
+        level = show_level(release.epsilon, release.delta)
+        cost = f"{level} under {release.neighbouring} for each record"
         if self.ledger is not None:
             return f"{cost}, counted in {self.ledger}"
         return (

@@ -13,7 +13,7 @@ from pathlib import Path
 from shared.errors import BudgetExceededError
 from shared.file_identity import identify
 from shared.ledger import OwnersLedger, Reservation
-from shared.plan import SketchPlan, compute_plan_digest
+from shared.plan import SketchPlan, compute_plan_digest, make_event
 from shared.privacy import Budget, Origin, PrivacyEvent
 
 HOLDER_BYTES = 16
@@ -40,16 +40,7 @@ class Account:
 
     def count(self, plan: SketchPlan, stream: str) -> AbstractContextManager[None]:
         """Count the release of a plan's sketch; see :func:`count_event`."""
-        digest = compute_plan_digest(plan)
-        event = PrivacyEvent(
-            study=digest,
-            stream=stream,
-            plan_digest=digest,
-            sequence=0,
-            epsilon=plan.release.epsilon,
-            delta=plan.release.delta,
-            rho=plan.mechanism.guarantee.rho,
-        )
+        event = make_event(plan, stream=stream, study=compute_plan_digest(plan))
         return count_event(self.ledger, self.records, event, self.budget)
 
 

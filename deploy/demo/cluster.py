@@ -130,6 +130,7 @@ def enrol_device(
     study_id: str,
     token: str,
     columns: Mapping[str, str] = COLUMNS,
+    per_record: int = 1,
 ) -> Path:
     """Write an agent's configuration, enrol it, and return the configuration's path.
 
@@ -137,10 +138,12 @@ def enrol_device(
     ----------
     columns
         Column of the file for each dimension of the plan.
+    per_record
+        Epsilon that the owner lets a record lose over all studies of the folder.
     """
     home = folder / airport.lower()
-    home.mkdir()
-    config = home / "agent.toml"
+    home.mkdir(exist_ok=True)
+    config = home / f"study-{study_id[:12]}.toml"
     config.write_text(
         _CONFIG.format(
             state_dir=home / "state",
@@ -149,6 +152,7 @@ def enrol_device(
             airport=airport,
             path=data,
             columns="\n".join(f'"{name}" = "{column}"' for name, column in columns.items()),
+            per_record=per_record,
         )
     )
     run_command("sfumato-agent", "init", "--config", str(config), "--token", token)
@@ -183,6 +187,12 @@ def finish_agent(process: subprocess.Popen[str]) -> dict[str, Any]:
     return report
 
 
+def run_agents(configs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    """Run agents at the same time and return their reports, by the names of the configurations."""
+    running = {name: start_agent(config) for name, config in configs.items()}
+    return {name: finish_agent(process) for name, process in running.items()}
+
+
 def find_port() -> int:
     """Find a free port of the loopback address."""
     with socket.socket() as probe:
@@ -200,7 +210,7 @@ study = "{study}"
 airport = "{airport}"
 
 [budget]
-per_record = "1"
+per_record = "{per_record}"
 
 [[streams]]
 name = "weather"

@@ -14,7 +14,6 @@ import signal
 import sys
 import tempfile
 import time
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,13 @@ from rich.table import Table
 from analyst import Client, DecodeResult
 from deploy.demo import phones, secure_sum
 from deploy.demo.baseline import Baseline, compute_baseline
-from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
+from deploy.demo.cluster import Aggregator, enrol_device, run_agents
 from deploy.demo.reading import read_weather
 from deploy.demo.tables import tabulate_weather
+from deploy.demo.year import Year, read_plan
 from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
-from shared.plan import SketchPlan, plan_from_spec
+from shared.plan import SketchPlan
 from shared.privacy import calibrate_mechanism
 from shared.wire.bodies.results import SnapshotBody
 
@@ -55,6 +55,7 @@ class Outcome:
     reports: dict[str, dict[str, Any]]
     seconds: float
     study_id: str
+    year: Year | None
 
     @property
     def snr_with_laplace(self) -> float:
@@ -80,7 +81,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON values for scripts."""
-        return {
+        figures = {
             "relative_sse": round(self.relative_sse, 4),
             "verdict": self.result.verdict,
             "snr": round(self.result.snr, 2),
@@ -92,6 +93,7 @@ class Outcome:
             "epsilon_per_record": str(self.plan.release.epsilon),
             "seconds": round(self.seconds, 2),
         }
+        return figures if self.year is None else figures | {"alarms": self.year.alarms}
 
 
 def main() -> int:
@@ -109,12 +111,12 @@ def main() -> int:
     aggregator: Aggregator | None = None
     try:
         with _progress(console) as progress:
-            bar = progress.add_task("", total=6)
-            plan = _read_plan(options.mechanism)
-            aggregator, outcome = _run(folder, plan, options.clusters, progress, bar)
+            bar = progress.add_task("", total=8 if options.keep else 6)
+            plan = read_plan(mechanism=options.mechanism)
+            aggregator, outcome = _run(folder, plan, options.clusters, progress, bar, options.keep)
         _draw(outcome, options.picture)
         if options.json:
-            print(json.dumps(outcome.to_json()))
+            print(json.dumps(outcome.to_json()), flush=True)
         else:
             _report(console, outcome, options.picture)
         if options.keep:
@@ -196,7 +198,11 @@ def _parse_arguments() -> argparse.Namespace:
         default=secure_sum.N_DEVICES,
         help="devices of --secure-sum (default: %(default)s)",
     )
-    parser.add_argument("--keep", action="store_true", help="leave the aggregator up until Ctrl-C")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the aggregator up until Ctrl-C, with a second study whose page shows the year",
+    )
     parser.add_argument(
         "--mechanism",
         choices=("discrete-knorm", "discrete-laplace"),
@@ -213,18 +219,13 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _read_plan(mechanism: str) -> SketchPlan:
-    spec = tomllib.loads((HERE / "plan.toml").read_text(encoding="utf-8"))
-    return plan_from_spec({**spec, "mechanism": mechanism})
-
-
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description:<46}"), BarColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
 
 def _run(
-    folder: Path, plan: SketchPlan, n_clusters: int, progress: Progress, bar: Any
+    folder: Path, plan: SketchPlan, n_clusters: int, progress: Progress, bar: Any, has_year: bool
 ) -> tuple[Aggregator, Outcome]:
     def step(words: str) -> None:
         progress.update(bar, description=words, advance=1)
@@ -234,22 +235,13 @@ def _run(
     started = time.monotonic()
     try:
         with Client(aggregator.url, key=aggregator.key) as client:
+            # The oldest study stands first on the page.
+            year = Year.publish(client) if has_year else None
             step("publishing the study, enrolling three devices")
             study_id = client.create_study(STUDY_NAME, plan).study_id
-            configs = {
-                airport: enrol_device(
-                    folder,
-                    airport=airport,
-                    data=HERE / "data" / f"{airport.lower()}.csv",
-                    aggregator=aggregator,
-                    study_id=study_id,
-                    token=client.create_token(study_id),
-                )
-                for airport in AIRPORTS
-            }
+            configs = _enrol(folder, aggregator, client, study_id)
             step("devices sketch, add noise, sign and send")
-            running = {airport: start_agent(config) for airport, config in configs.items()}
-            reports = {airport: finish_agent(process) for airport, process in running.items()}
+            reports = run_agents(configs)
             step("decoding the global sketch")
             snapshot = client.snapshot(study_id)
             decode = client.decode(
@@ -257,7 +249,13 @@ def _run(
             )
             # Shown whatever its verdict: a demonstration knows the truth too.
             result = decode.wait(allow_unusable=True)
-        seconds = time.monotonic() - started
+            seconds = time.monotonic() - started
+            if year:
+                step("the same devices send a sketch every four weeks")
+                # A record that is in two studies costs its owner both.
+                run_agents(_enrol(folder, aggregator, client, year.study_id, per_record=2))
+                step("looking over the year")
+                year = year.look(client, n_clusters)
         step("k-means on the raw records, to compare")
         baseline = compute_baseline(HERE / "data", list(AIRPORTS), plan, n_clusters)
         step("done")
@@ -273,7 +271,25 @@ def _run(
         reports=reports,
         seconds=seconds,
         study_id=study_id,
+        year=year,
     )
+
+
+def _enrol(
+    folder: Path, aggregator: Aggregator, client: Client, study_id: str, *, per_record: int = 1
+) -> dict[str, Path]:
+    return {
+        airport: enrol_device(
+            folder,
+            airport=airport,
+            data=HERE / "data" / f"{airport.lower()}.csv",
+            aggregator=aggregator,
+            study_id=study_id,
+            token=client.create_token(study_id),
+            per_record=per_record,
+        )
+        for airport in AIRPORTS
+    }
 
 
 def _draw(outcome: Outcome, path: Path) -> None:
@@ -323,15 +339,21 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
 
 
 def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
-    url, study = aggregator.url, outcome.study_id
+    url, study, year = aggregator.url, outcome.study_id, outcome.year
+    assert year is not None
+    stretches = " and ".join(f"from {first} to {last}" for first, last in year.alarms)
     console.print(
-        f"\nThe aggregator stays up at {url} until Ctrl-C. Try:\n\n"
+        "\nThe same devices also sent a sketch every four weeks, for epsilon 1 more. These "
+        "differ from those since the last change by more than one usually does from the next "
+        f"{stretches or 'never'}. To see what changed, open\n\n  {url}/{year.address}\n\n"
+        f"and paste the key {aggregator.key}. The server stays up until Ctrl-C. Try also:\n\n"
         f"  export SFUMATO_URL={url} SFUMATO_KEY={aggregator.key}\n"
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}\n'
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}/sketches\n'
         f"  curl -s {url}/v1/studies/{study}/privacy\n"
         f"  .venv/bin/sfumato decode {study} -k 3\n"
-        f"  a browser at {url}/ with that key, or at {url}/docs\n",
+        f"  .venv/bin/sfumato timeline {year.study_id} -k 5\n"
+        f"  a browser at {url}/docs\n",
         soft_wrap=True,
         highlight=False,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from device_agent.agent.device import Clock, Device, make_event, open_device
+from device_agent.agent.device import Clock, Device, open_device
 from device_agent.agent.dry_run import DryRun, Sampler, without_lock
 from device_agent.agent.dry_run_limits import find_problems
 from device_agent.agent.enrol import verify_plan
@@ -37,7 +37,7 @@ from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import Settings
 from device_agent.sources import KnownPosition
 from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import DATABASE_NAME, open_database
+from device_agent.store.database import DATABASE_NAME, open_database, sum_ledger
 from device_agent.store.identity import load_identity
 from device_agent.store.key import DIGEST_KEY_NAME, key_folder, load_digest_key
 from device_agent.store.positions import load_positions
@@ -53,8 +53,10 @@ from shared.plan import (
     describe_times,
     describe_trust,
     find_cautions,
+    make_event,
 )
 from shared.privacy import require_within_budget
+from shared.privacy.accounting import explain_relations
 
 _ENVELOPE_BYTES = 400
 
@@ -138,6 +140,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             try:
                 if stream in unjoined:
                     require_joined(settings, stream)
+                yield from _check_relations(device, stream.name)
                 yield from _check_stream(device, stream, clocks)
             except SketchError as error:
                 yield Finding(error=error)
@@ -182,7 +185,7 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
             plan = verify_plan(client.fetch_plan(settings.study), settings.study)
         require_plan_allowed(settings, plan)
         for stream in settings.streams:
-            event = make_event(settings.study, plan, stream.name, 0)
+            event = make_event(plan, stream=stream.name, study=settings.study)
             require_within_budget((), event, settings.limits)
             require_in_shared_budget(settings, None, event, stream.find_origins(plan))
     except SketchError as error:
@@ -259,6 +262,14 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
         raise ConfigError(describe_difference(clocks).removeprefix("clock: "), field="clock")
     seconds = abs(clocks.device - answer.server_time)
     return clocks, f"server: {device.settings.server} answers; clocks differ by {seconds:.0f} s"
+
+
+def _check_relations(device: Device, stream: str) -> Iterator[Finding]:
+    event = device.make_event(stream, 0)
+    readers = {event.reader, *device.find_near(stream)}
+    released = [each for each in sum_ledger(device.connection) if each.reader in readers]
+    if explained := explain_relations([*released, event]):
+        yield Finding(text=f"stream {stream}: {explained}", warns=True)
 
 
 def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from shared.errors import (
     PrivacyError,
     SketchError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan
+from shared.plan import SketchPlan, decode_plan, make_event
 from shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
 from shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
 
@@ -71,9 +71,14 @@ class Device:
         BudgetExceededError
             The budget or the plan does not allow it; nothing was changed.
         """
-        event = make_event(self.identity.study, self.plan, stream, sequence)
+        event = self.make_event(stream, sequence)
         self._require_within_budget([], event, origins)
         return event
+
+    def make_event(self, stream: str, sequence: int) -> PrivacyEvent:
+        """Return the privacy event of one release."""
+        study = self.identity.study
+        return make_event(self.plan, stream=stream, sequence=sequence, study=study)
 
     def find_near(self, stream: str, origins: Iterable[Origin] = ()) -> set[Reader]:
         """Return the other streams, of all studies, that may have released the same records."""
@@ -117,7 +122,7 @@ class Device:
         if not sequences:
             return
         # Losses only grow, so the last release is the one that could be too much.
-        last = make_event(self.identity.study, self.plan, stream, sequences[-1])
+        last = self.make_event(stream, sequences[-1])
         others = [replace(last, count=len(sequences) - 1)] if len(sequences) > 1 else []
         self._require_within_budget(others, last, origins)
 
@@ -199,19 +204,6 @@ def connect(settings: Settings, device: bytes, key: DeviceKey, clock: Clock) -> 
         sign=key.sign,
         clock=clock,
         context=make_context(settings.tls),
-    )
-
-
-def make_event(study: bytes, plan: SketchPlan, stream: str, sequence: int) -> PrivacyEvent:
-    """Return the privacy event of one release."""
-    return PrivacyEvent(
-        study=study,
-        stream=stream,
-        plan_digest=compute_plan_digest(plan),
-        sequence=sequence,
-        epsilon=plan.release.epsilon,
-        delta=plan.release.delta,
-        rho=plan.mechanism.guarantee.rho,
     )
 
 

@@ -12,12 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.device import (
-    Clock,
-    connect,
-    make_event,
-    require_suitable,
-)
+from device_agent.agent.device import Clock, connect, require_suitable
 from device_agent.agent.exchange.clocks import ServerClock
 from device_agent.agent.exchange.comparing import require_no_copy
 from device_agent.agent.exchange.pulling import pin_at_enrolment
@@ -60,7 +55,7 @@ from shared.errors import (
     SketchError,
     TransportError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan, make_event
 from shared.privacy import require_within_budget
 from shared.wire import EnrolmentCode, compute_study_id, encode_proof_input
 
@@ -264,7 +259,7 @@ def _require_allowed(settings: Settings, plan: SketchPlan, connection: sqlite3.C
     spent = sum_ledger(connection)
     for stream in settings.streams:
         next_sequence = load_stream(connection, stream.name).next_sequence
-        event = make_event(settings.study, plan, stream.name, next_sequence)
+        event = make_event(plan, stream=stream.name, sequence=next_sequence, study=settings.study)
         origins = stream.find_origins(plan)
         near = find_near(connection, event.reader, origins)
         require_within_budget(spent, event, settings.limits, readers=near)

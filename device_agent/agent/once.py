@@ -13,6 +13,7 @@ from device_agent.agent.exchange.comparing import known_streams
 from device_agent.agent.exchange.network import Network
 from device_agent.agent.exchange.sender import SendSummary
 from device_agent.agent.exchange.study import Study
+from device_agent.agent.policy import describe_spent
 from device_agent.agent.reading.slots import SlotReader
 from device_agent.agent.reading.windows import StreamSummary, WindowReader
 from device_agent.settings.agent_settings import Settings
@@ -30,8 +31,8 @@ _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
 class OnceReport:
     """Report of one pass, and the state of the device after it.
 
-    The losses are those of the stream that has spent most. ``unsent`` sketches were offered in
-    vain. ``value_messages`` depend on values.
+    The losses are those of the stream where a record that is replaced has lost most. ``unsent``
+    sketches were offered in vain. ``value_messages`` depend on values.
     """
 
     streams: tuple[StreamSummary, ...]
@@ -74,10 +75,8 @@ class OnceReport:
             "bytes_sent": self.sending.bytes_sent,
             "waiting": self.outbox.waiting,
             "shelved": self.outbox.shelved,
-            "epsilon_spent_per_record": str(self.per_record_loss.epsilon),
-            "delta_spent_per_record": str(self.per_record_loss.delta),
-            "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
-            "delta_spent_lifetime": str(self.lifetime_loss.delta),
+            **describe_spent(self.per_record_loss, "per_record"),
+            **describe_spent(self.lifetime_loss, "lifetime"),
             "messages": [*self.messages, *(self.value_messages if value_counts else ())],
             "errors": [str(error) for error in self.errors],
             "streams": [
@@ -191,4 +190,4 @@ def _report(
 
 
 def _largest(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    return max(losses, key=lambda loss: (loss.epsilon, loss.delta))
+    return max(losses, key=lambda loss: (loss.replaced_epsilon, loss.delta))

@@ -12,7 +12,7 @@ from shared.errors import (
     SketchError,
 )
 from shared.plan import SketchPlan, compute_plan_digest, describe_trust
-from shared.privacy import Budget
+from shared.privacy import Budget, PrivacyLoss
 
 _BY_DEFAULT = " (by default, for none is written)"
 
@@ -119,11 +119,21 @@ def describe_budget(budget: Budget) -> str:
     line = (
         f"budget: epsilon at most {show('per_record', budget.per_record)} for each record, "
         f"{lifetime} for someone in every window, judged at delta {show('delta', budget.delta)} "
-        "where the noise of a plan has one"
+        "where the noise of a plan has one, and under replace-one where plans over one source have "
+        "both relations"
     )
     if budget.defaults or budget.lifetime is None:
         line += "; [budget] per_record, lifetime and delta of the configuration change that"
     return line
+
+
+def describe_spent(loss: PrivacyLoss, of: str) -> dict[str, str | None]:
+    """Return a loss as JSON values: exact numbers as text, and the relation, None without loss."""
+    return {
+        f"epsilon_spent_{of}": str(loss.epsilon),
+        f"delta_spent_{of}": str(loss.delta),
+        f"neighbouring_{of}": loss.neighbouring,
+    }
 
 
 def _refuse(key: str, rule: str, fix: str) -> SketchError:

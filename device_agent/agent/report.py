@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from device_agent.agent.joining import find_unjoined
+from device_agent.agent.policy import describe_spent
 from device_agent.agent.trusted import TrustedResult, load_trusted
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
@@ -36,6 +37,7 @@ from shared.privacy import (
     compute_per_record_loss,
 )
 from shared.privacy.accounting import (
+    explain_relations,
     scale_to_group,
     select_lifetime,
     select_per_record,
@@ -103,8 +105,9 @@ class GroupSpent:
 class StreamBudget:
     """Exact bounds on what was spent on the records of one stream; a limit of None is none.
 
-    ``shared_with`` names the streams that may have released the same records, as STREAM or as
-    STREAM of STUDY; their releases are counted too.
+    All are under one relation; ``explanation`` says why they are above the sum of what the releases
+    state, where they are. ``shared_with`` names the streams that may have released the same
+    records, as STREAM or as STREAM of STUDY; their releases are counted too.
     """
 
     study: bytes
@@ -116,6 +119,7 @@ class StreamBudget:
     lifetime_loss: PrivacyLoss
     lifetime_limit: Fraction | None
     people: tuple[GroupSpent, ...]
+    explanation: str | None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; exact numbers are text."""
@@ -124,15 +128,15 @@ class StreamBudget:
             "stream": self.stream,
             "shared_with": list(self.shared_with),
             "n_releases": self.n_releases,
-            "epsilon_spent_per_record": str(self.per_record_loss.epsilon),
-            "delta_spent_per_record": str(self.per_record_loss.delta),
+            **describe_spent(self.per_record_loss, "per_record"),
             "per_record_limit": _show_limit(self.per_record_limit),
-            "epsilon_spent_lifetime": str(self.lifetime_loss.epsilon),
-            "delta_spent_lifetime": str(self.lifetime_loss.delta),
+            **describe_spent(self.lifetime_loss, "lifetime"),
             "lifetime_limit": _show_limit(self.lifetime_limit),
+            "explanation": self.explanation,
             "people": [
                 {
                     "n_records": group.n_records,
+                    "neighbouring": group.window.neighbouring,
                     "window_epsilon": format_upper(group.window.epsilon),
                     "lifetime_epsilon": format_upper(group.lifetime.epsilon),
                     "delta": format_upper(group.window.delta),
@@ -265,6 +269,7 @@ def _report_stream(
         lifetime_loss=compute_lifetime_loss(events, readers),
         lifetime_limit=budget.lifetime,
         people=_find_people(events, readers, plan),
+        explanation=explain_relations(event for event in events if event.reader in readers),
     )
 
 
@@ -292,7 +297,8 @@ def _bound_group(events: Sequence[PrivacyEvent], q: int, plan: SketchPlan | None
     if plan is not None and {event.plan_digest for event in events} == {compute_plan_digest(plan)}:
         n_windows = sum(event.count for event in events)
         loss = compute_group_loss(plan.mechanism, n_records=q, n_windows=n_windows)
-        return PrivacyLoss(epsilon=loss.epsilon, delta=loss.delta)
+        relation = plan.release.neighbouring
+        return PrivacyLoss(epsilon=loss.epsilon, delta=loss.delta, neighbouring=relation)
     delta = max(event.delta for event in events)
     scaled = [scale_to_group(event, q) for event in events]
     # Every event has a rho or no delta, unless it was put there by hand: then the sum is all.
@@ -343,6 +349,7 @@ def _entry_to_json(entry: LedgerEntry) -> dict[str, Any]:
         "sequence": event.sequence,
         "count": event.count,
         "by_a_copy": event.copy > 0,
+        "neighbouring": event.neighbouring,
         "epsilon": str(event.epsilon),
         "delta": str(event.delta),
         "released": format_time(entry.released_at),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.privacy import Budget, PrivacyLoss
 
 
-_GROUP = ("n_records", "window_epsilon", "lifetime_epsilon", "delta")
+_GROUP = ("n_records", "window_epsilon", "lifetime_epsilon", "delta", "neighbouring")
 _KEY_CHANGE = (
     "note   a change of keys is not finished, so nothing is sent; `sfumato-agent rotate-key`, "
     "`once` and `run` finish it when the server answers"
@@ -134,7 +134,7 @@ def _describe_published(report: StatusReport) -> list[str]:
 def show_budget(report: BudgetReport) -> str:
     """Write the ledger and its losses."""
     document = report.to_json()
-    header = ["released", "stream", "sketch", "epsilon", "delta", "by"]
+    header = ["released", "stream", "sketch", "epsilon", "delta", "under", "by"]
     header += ["noise by"] if report.summed else []
     studies = {stream.study for stream in report.streams}
     streams = [
@@ -145,6 +145,11 @@ def show_budget(report: BudgetReport) -> str:
             f"{_loss(stream.lifetime_loss)} ({_limit(stream.lifetime_limit)})",
         )
         for stream in report.streams
+    ]
+    explained = [
+        f"stream {stream.stream}: {stream.explanation}"
+        for stream in report.streams
+        if stream.explanation
     ]
     people = [
         (stream["stream"], *(group[key] for key in _GROUP))
@@ -158,6 +163,7 @@ def show_budget(report: BudgetReport) -> str:
             _sequences(event["sequence"], event["count"]),
             event["epsilon"],
             event["delta"],
+            event["neighbouring"],
             "another copy of this state" if event["by_a_copy"] else "",
             *([_noise_by(event)] if report.summed else []),
         )
@@ -166,6 +172,7 @@ def show_budget(report: BudgetReport) -> str:
     return "\n".join(
         [
             *_table(("stream", "releases", "each record", "someone in every window"), streams),
+            *(f"note: {text}" for text in explained),
             "",
             describe_budget(report.limits),
             "",
@@ -176,6 +183,7 @@ def show_budget(report: BudgetReport) -> str:
                     "epsilon, one window",
                     "epsilon, in each window",
                     "at delta",
+                    "under",
                 ),
                 people,
             ),
@@ -273,5 +281,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
 
 def _loss(loss: PrivacyLoss) -> str:
-    epsilon = f"epsilon {loss.epsilon}"
-    return f"{epsilon} and delta {float(loss.delta):.3g}" if loss.delta else epsilon
+    level = f"epsilon {loss.epsilon}"
+    if loss.delta:
+        level += f" and delta {float(loss.delta):.3g}"
+    return level if loss.neighbouring is None else f"{level} under {loss.neighbouring}"

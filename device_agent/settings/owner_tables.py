@@ -40,8 +40,9 @@ class BudgetTable:
     """The owner's limits on the loss of privacy."""
 
     per_record: Exact | None = member(
-        "The largest epsilon that a record may lose over all plans on its source, exact and "
-        'in quotes. Default: `policy.epsilon_per_window`, or else `"1"`.',
+        "The largest epsilon that a record may lose over all plans on its source, exact and in "
+        "quotes: under their relation, or under replace-one if they have both. "
+        'Default: `policy.epsilon_per_window`, or else `"1"`.',
         default=None,
     )
     lifetime: Exact | None = member(

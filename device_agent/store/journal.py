@@ -39,8 +39,8 @@ _DIGEST_CHARACTERS = 32
 _START = "0" * _DIGEST_CHARACTERS
 
 _RELEASES = (
-    "SELECT e.id, e.study, e.stream, e.plan_digest, e.sequence, e.epsilon, e.delta, e.rho,"
-    " e.released_at, e.count, e.copy, o.sketch_id, o.n_records, o.first_slot, o.last_slot,"
+    "SELECT e.id, e.study, e.stream, e.plan_digest, e.sequence, e.neighbouring, e.epsilon, e.delta,"
+    " e.rho, e.released_at, e.count, e.copy, o.sketch_id, o.n_records, o.first_slot, o.last_slot,"
     " o.n_bytes, o.message FROM events AS e LEFT JOIN outbox AS o"
     " ON o.study = e.study AND o.stream = e.stream AND o.sequence = e.sequence AND e.copy = 0"
     " WHERE e.id > ? ORDER BY e.id"

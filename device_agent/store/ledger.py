@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from shared.privacy import Origin, OriginIndex, PrivacyEvent, Reader
 
-_COST = ("study", "stream", "plan_digest", "epsilon", "delta", "rho", "copy")
+_COST = ("study", "stream", "plan_digest", "neighbouring", "epsilon", "delta", "rho", "copy")
 _SUMS = (
     f"SELECT {', '.join(_COST)}, MAX(sequence) AS sequence, SUM(count) AS n, MAX(id) AS id"
     f" FROM events NOT INDEXED WHERE id > ? GROUP BY {', '.join(_COST)}"
@@ -82,9 +82,8 @@ def study_of(connection: sqlite3.Connection) -> bytes:
 def load_entries(connection: sqlite3.Connection) -> list[LedgerEntry]:
     """Load every release, oldest first."""
     rows = connection.execute(
-        "SELECT study, stream, plan_digest, sequence, epsilon, delta, rho, copy, count AS n,"
-        " released_at"
-        " FROM events ORDER BY id"
+        "SELECT study, stream, plan_digest, sequence, neighbouring, epsilon, delta, rho, copy,"
+        " count AS n, released_at FROM events ORDER BY id"
     )
     return [
         LedgerEntry(event=replace(_to_event(row), count=row["n"]), released_at=row["released_at"])
@@ -110,6 +109,7 @@ def _to_event(row: sqlite3.Row) -> PrivacyEvent:
         stream=row["stream"],
         plan_digest=row["plan_digest"],
         sequence=row["sequence"],
+        neighbouring=row["neighbouring"],
         epsilon=Fraction(row["epsilon"]),
         delta=Fraction(row["delta"]),
         rho=None if row["rho"] is None else Fraction(row["rho"]),
@@ -138,13 +138,14 @@ def append_event(connection: sqlite3.Connection, event: PrivacyEvent, released_a
     """
     connection.execute(
         "INSERT INTO events"
-        " (study, stream, plan_digest, sequence, epsilon, delta, rho, released_at, count, copy)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (study, stream, plan_digest, sequence, neighbouring, epsilon, delta, rho, released_at,"
+        " count, copy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             event.study,
             event.stream,
             event.plan_digest,
             event.sequence,
+            event.neighbouring,
             str(event.epsilon),
             str(event.delta),
             None if event.rho is None else str(event.rho),

@@ -24,8 +24,8 @@ LOST = "lost-with-the-database"
 """The problem of a sketch whose bytes could not be read any more."""
 
 _EVENT = (
-    "study", "stream", "plan_digest", "sequence", "epsilon", "delta", "rho", "released_at",
-    "count", "copy",
+    "study", "stream", "plan_digest", "sequence", "neighbouring", "epsilon", "delta", "rho",
+    "released_at", "count", "copy",
 )  # fmt: skip
 _SKETCH = (
     "sketch_id", "study", "stream", "sequence", "n_records", "first_slot", "last_slot",

@@ -1,4 +1,4 @@
-"""The tables of version 1; one file holds all studies that this device is in.
+"""The tables; one file holds all studies that this device is in.
 
 Rows that steer a release carry a seal, the digest of their other values: SQLite itself would not
 notice a bit that flipped.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 APPLICATION_ID = 0x5366_7541
 """Marks the file as an agent's (``SfuA``)."""
 
-VERSION = 1
+VERSION = 2
 
 TABLES = (
     """
@@ -84,6 +84,7 @@ TABLES = (
         stream TEXT NOT NULL,
         plan_digest BLOB NOT NULL,
         sequence INTEGER NOT NULL,
+        neighbouring TEXT NOT NULL,
         epsilon TEXT NOT NULL,
         delta TEXT NOT NULL,
         rho TEXT,

@@ -10,6 +10,7 @@ __all__ = [
     "OFFSET",
     "ROUGH",
     "SOUND",
+    "UNUSABLE",
     "Verdict",
     "choose_word",
     "predict_end",
@@ -20,6 +21,7 @@ SOUND: Final = 1.2
 ROUGH: Final = 1.4
 DOUBTFUL: Final = 2.5
 """Largest high end of a band that is called sound, rough or doubtful."""
+UNUSABLE: Final = "do not use"
 FARTHEST: Final = 100.0
 """A high end beyond this says nothing."""
 
@@ -27,7 +29,7 @@ FARTHEST: Final = 100.0
 def choose_word(high: float) -> str:
     """Choose the word by the high end of the band."""
     ends = {"sound": SOUND, "rough": ROUGH, "doubtful": DOUBTFUL}
-    return next((word for word, end in ends.items() if high <= end), "do not use")
+    return next((word for word, end in ends.items() if high <= end), UNUSABLE)
 
 
 def predict_end(coefficients: tuple[float, ...], features: tuple[float, ...]) -> float:
@@ -58,7 +60,7 @@ class Verdict:
     @property
     def is_usable(self) -> bool:
         """True where centroids are shown without a further request."""
-        return self.word != "do not use"
+        return self.word != UNUSABLE
 
     def describe_band(self) -> str:
         """Describe the band in words."""

@@ -8,6 +8,7 @@ from shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
 from shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
 from shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
 from shared.plan.endorsing import compute_endorsed, endorse
+from shared.plan.events import make_event
 from shared.plan.model import SketchPlan
 from shared.plan.parts import (
     Helper,
@@ -61,6 +62,7 @@ __all__ = [
     "encode_plan",
     "endorse",
     "find_cautions",
+    "make_event",
     "make_statement",
     "plan_from_json",
     "plan_from_spec",

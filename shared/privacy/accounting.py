@@ -6,6 +6,11 @@ of one plan compose in parallel. Sequential composition applies to streams that 
 records (under one study or several), to different plans over one stream, and to the releases of two
 copies of one device. For a person with records in many windows, everything composes in sequence.
 Origins (``shared.privacy.origins``), never names, decide which streams may read the same records.
+
+Releases under one relation bound the loss under that relation. Releases under both bound it under
+replace-one alone, for the number of records is public then. A replaced record is one that goes and
+one that comes, so a release under add-remove-one counts as for a group of two (``proofs.md``,
+section 19).
 """
 
 from __future__ import annotations
@@ -16,9 +21,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from shared.errors import BudgetExceededError
+from shared.privacy.sensitivity import require_neighbouring
 
 Reader = tuple[bytes, str]
 """A study, and the name of one of its streams on this device."""
+
+_ROUNDING = 1e-9
+"""More than the arithmetic of this module can err, relatively."""
+_LARGEST_EXPONENT, _SMALLEST_EXPONENT = 700, Fraction(1, 10**10)
+"""Above it delta counts as 1; below it the powers of the group rule are 1 within the rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +46,8 @@ class PrivacyEvent:
         SHA-256 of the plan.
     sequence
         The sketch's number in its stream; of several, the last number.
+    neighbouring
+        The relation between the data sets that the guarantee compares.
     epsilon, delta
         The guarantee of one release, exact.
     rho
@@ -44,17 +57,26 @@ class PrivacyEvent:
     copy
         0 for the ledger's own releases, 1 for those of another copy of the device's state, such as
         a clone: both may have read the same records, so the two compose in sequence.
+
+    Raises
+    ------
+    PrivacyError
+        Unknown neighbouring relation.
     """
 
     stream: str
     plan_digest: bytes
     sequence: int
+    neighbouring: str
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
     count: int = 1
     copy: int = 0
     study: bytes = b""
+
+    def __post_init__(self) -> None:
+        require_neighbouring(self.neighbouring)
 
     @property
     def reader(self) -> Reader:
@@ -71,10 +93,19 @@ class PrivacyEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyLoss:
-    """A bound on the joint cost of several releases: (epsilon, delta)."""
+    """A bound on the joint cost of several releases: (epsilon, delta).
+
+    ``neighbouring`` is the relation that it holds under; None where nothing was released.
+    """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
+    neighbouring: str | None
+
+    @property
+    def replaced_epsilon(self) -> Fraction:
+        """Epsilon of a record that is replaced, by which losses under both relations compare."""
+        return (2 if self.neighbouring == "add-remove-one" else 1) * self.epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,24 +134,35 @@ class Budget:
 def select_per_record(
     events: Iterable[PrivacyEvent], readers: Collection[Reader]
 ) -> list[PrivacyEvent]:
-    """Return the releases that may contain one record: the costliest of each reader, plan and copy.
+    """Return the releases that may contain one record: one of each reader, plan, copy and relation.
+
+    A record is in one window, so in one of the releases of each; the event that is returned costs
+    as much as the costliest of them, in each measure.
 
     Parameters
     ----------
     readers
         The streams that may read the record.
     """
-    largest: dict[tuple[Reader, bytes, int], PrivacyEvent] = {}
+    apart: dict[tuple[Reader, bytes, int, str], list[PrivacyEvent]] = {}
     for event in events:
         if event.reader in readers:
-            key = event.reader, event.plan_digest, event.copy
-            largest[key] = max(largest.get(key, event), event, key=_cost)
-    # A record is in one window, so in one of the releases that an event stands for.
-    return [replace(event, count=1) for event in largest.values()]
+            key = event.reader, event.plan_digest, event.copy, event.neighbouring
+            apart.setdefault(key, []).append(event)
+    return [_find_costliest(group) for group in apart.values()]
 
 
-def _cost(event: PrivacyEvent) -> tuple[Fraction, Fraction, Fraction]:
-    return event.epsilon, event.delta, event.rho or Fraction(0)
+def _find_costliest(events: Sequence[PrivacyEvent]) -> PrivacyEvent:
+    known = [event.concentrated for event in events if event.concentrated is not None]
+    # A rho that follows from a pure epsilon need not be stated.
+    is_known = len(known) == len(events) and any(event.rho is not None for event in events)
+    return replace(
+        events[0],
+        epsilon=max(event.epsilon for event in events),
+        delta=max(event.delta for event in events),
+        rho=max(known) if is_known else None,
+        count=1,
+    )
 
 
 def select_lifetime(
@@ -133,28 +175,78 @@ def select_lifetime(
 def scale_to_group(event: PrivacyEvent, n_records: int) -> PrivacyEvent:
     """Return the cost of a release for a person with q records in each of its windows.
 
-    Epsilon grows by q and rho by q^2 (Bun and Steinke 2016, Proposition 1.9); from (epsilon, delta)
-    alone follows ``delta (exp(q epsilon) - 1) / (exp(epsilon) - 1)``, bounded by
-    ``delta q exp((q - 1) epsilon)`` and rounded up.
+    Epsilon grows by q and rho by q^2 (Bun and Steinke 2016, Proposition 1.9), and delta by
+    ``1 + exp(epsilon) + ... + exp((q - 1) epsilon)``, rounded up.
     """
     if n_records == 1:
         return event
-    growth = min(float((n_records - 1) * event.epsilon), 700.0)
-    delta = event.delta * n_records * Fraction(math.exp(growth) * (1 + 1e-9))
     return replace(
         event,
         epsilon=n_records * event.epsilon,
-        delta=min(delta, Fraction(1)),
+        delta=_grow_delta(event, n_records),
         rho=None if event.rho is None else n_records**2 * event.rho,
+    )
+
+
+def _grow_delta(event: PrivacyEvent, n_records: int) -> Fraction:
+    exponent = n_records * event.epsilon
+    if not event.delta:
+        return Fraction(0)
+    if exponent > _LARGEST_EXPONENT:
+        return Fraction(1)
+    powers = float(n_records)
+    if exponent > _SMALLEST_EXPONENT:
+        powers = math.expm1(exponent) / math.expm1(event.epsilon)
+    return min(event.delta * Fraction(powers * (1 + _ROUNDING)), Fraction(1))
+
+
+def express_in_one_relation(events: Iterable[PrivacyEvent]) -> list[PrivacyEvent]:
+    """Return events under one relation: their own, or replace-one where they have both.
+
+    Guarantees
+    ----------
+    Every event that is returned bounds the loss of a record under that relation, if the event that
+    was given does so under its own (``proofs.md``, section 19).
+    """
+    listed = list(events)
+    if len({event.neighbouring for event in listed}) <= 1:
+        return listed
+    return [
+        event
+        if event.neighbouring == "replace-one"
+        # A record goes, and another comes.
+        else replace(scale_to_group(event, 2), neighbouring="replace-one")
+        for event in listed
+    ]
+
+
+def explain_relations(events: Iterable[PrivacyEvent]) -> str | None:
+    """Explain why a loss is above the sum of what releases state; None if it is not."""
+    if len({event.neighbouring for event in events}) < 2:
+        return None
+    return (
+        "the same records are released under both relations: a release under add-remove-one counts "
+        "twice, because a replaced record is one that goes and one that comes; their presence is "
+        "not hidden"
+    )
+
+
+def join_events(events: Sequence[PrivacyEvent]) -> PrivacyEvent:
+    """Return one event that costs what some events cost in sequence, named as the first of them."""
+    common = express_in_one_relation(events)
+    loss = sum_losses(common)
+    return replace(
+        common[0], epsilon=loss.epsilon, delta=loss.delta, rho=_sum_concentrated(common), count=1
     )
 
 
 def sum_losses(events: Iterable[PrivacyEvent]) -> PrivacyLoss:
     """Sum epsilons and deltas: the plain bound on releases that may read the same records."""
-    listed = list(events)
+    common = express_in_one_relation(events)
     return PrivacyLoss(
-        epsilon=sum((event.count * event.epsilon for event in listed), Fraction(0)),
-        delta=sum((event.count * event.delta for event in listed), Fraction(0)),
+        epsilon=sum((event.count * event.epsilon for event in common), Fraction(0)),
+        delta=sum((event.count * event.delta for event in common), Fraction(0)),
+        neighbouring=common[0].neighbouring if common else None,
     )
 
 
@@ -187,20 +279,28 @@ def compose(events: Sequence[PrivacyEvent], *, delta: Fraction) -> PrivacyLoss |
     PrivacyLoss or None
         The least of three proved bounds: sums of epsilon and delta; sums of epsilon for the pure
         releases and of rho for the others, converted; sums of rho for all (a pure release has
-        ``rho = epsilon^2 / 2``), converted. None when no bound holds at this delta.
+        ``rho = epsilon^2 / 2``), converted. Under replace-one if the releases are under both
+        relations. None when no bound holds at this delta.
     """
-    pure = [event for event in events if event.delta == 0]
-    other = [event for event in events if event.delta != 0]
-    summed = sum_losses(events)
+    common = express_in_one_relation(events)
+    pure = [event for event in common if event.delta == 0]
+    other = [event for event in common if event.delta != 0]
+    summed = sum_losses(common)
     bounds = [summed.epsilon] if summed.delta <= delta else []
-    rhos = [(event.count, event.concentrated) for event in other]
-    if delta > 0 and all(rho is not None for _, rho in rhos):
-        concentrated = sum((n * rho for n, rho in rhos if rho is not None), Fraction(0))
-        plain = sum((event.count * event.epsilon for event in pure), Fraction(0))
-        bounds.append(plain + convert_concentrated(concentrated, delta))
-        both = concentrated + sum((e.count * e.epsilon**2 / 2 for e in pure), Fraction(0))
-        bounds.append(convert_concentrated(both, delta))
-    return PrivacyLoss(epsilon=min(bounds), delta=delta) if bounds else None
+    for plain, rest in ((pure, other), ([], common)):
+        rho = _sum_concentrated(rest)
+        if delta > 0 and rho is not None:
+            bounds.append(sum_losses(plain).epsilon + convert_concentrated(rho, delta))
+    return replace(summed, epsilon=min(bounds), delta=delta) if bounds else None
+
+
+def _sum_concentrated(events: Iterable[PrivacyEvent]) -> Fraction | None:
+    total = Fraction(0)
+    for event in events:
+        if event.concentrated is None:
+            return None
+        total += event.count * event.concentrated
+    return total
 
 
 def convert_concentrated(rho: Fraction, delta: Fraction) -> Fraction:
@@ -229,7 +329,7 @@ def convert_concentrated(rho: Fraction, delta: Fraction) -> Fraction:
         else:
             low = left
     epsilon = max(0.0, bound((low + high) / 2))
-    return Fraction(epsilon * (1 + 1e-9) + 1e-12)
+    return Fraction(epsilon * (1 + _ROUNDING) + 1e-12)
 
 
 def require_within_budget(
@@ -272,9 +372,11 @@ def require_within_budget(
             is_default = name in budget.defaults
             whose = "default limit" if is_default else "owner's limit"
             at = f" at delta {_show(delta)}" if delta else ""
+            mixed = explain_relations(selected)
             raise BudgetExceededError(
                 f"releasing sketch {new.sequence} of stream {new.stream!r} would bring the loss "
-                f"to epsilon {_show(loss.epsilon)}{at}, above the {whose} {_show(limit)}",
+                f"to epsilon {_show(loss.epsilon)} under {loss.neighbouring}{at}, above the "
+                f"{whose} {_show(limit)}{f' ({mixed})' if mixed else ''}",
                 field=f"budget.{name}",
                 fix=f'write [budget] {name} = "{_suggest(loss.epsilon)}" if the owner agrees to '
                 "that, or leave the study"

@@ -23,6 +23,7 @@ from shared.errors import (
 from shared.plan import plan_to_json
 from shared.structure import structure
 from shared.wire import problem_document
+from shared.wire.bodies.advice import PlannedDimension
 from shared.wire.bodies.declaring import make_sample
 from shared.wire.bodies.devices import PlanBody
 from shared.wire.bodies.results import DecodeBody, ResultBody, SnapshotBody
@@ -178,6 +179,9 @@ ARGUMENTS: dict[str, Any] = {
     "message": b"",
     "reason": "r",
     "n_clusters": 2,
+    "dimensions": [PlannedDimension(name="flow", lower=0.0, upper=50.0)],
+    "n_devices": 100,
+    "records_per_window": 1000,
     "questions": make_questions(marginals=["flow"]),
     "seconds": 0.0,
     "schedule_id": ID,

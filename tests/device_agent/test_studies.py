@@ -12,7 +12,8 @@ import pytest
 from device_agent.cli import main
 from device_agent.store.database import open_database
 from device_agent.store.outbox import KEEP_SENT_S, purge_sent
-from tests.device_agent.conftest import Agent, make_plan
+from shared.plan import WindowRule
+from tests.device_agent.conftest import HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.store.test_repair import overwrite, remove
@@ -84,6 +85,50 @@ def test_what_one_study_has_spent_is_missing_from_the_budget_of_the_other(
     report = second.once(status=3)
     assert "budget.per_record" in report["errors"][0]
     assert not second.server.stored
+
+
+def test_studies_under_both_relations_cost_what_a_replaced_record_loses(
+    enrolled: Agent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hiding").mkdir()
+    two_ago = int(time.time()) // HOUR * HOUR - 2 * HOUR
+    window = WindowRule(kind="time", origin=two_ago, length_s=HOUR)
+    plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
+    with running(plan) as server:
+        hiding = Agent(tmp_path / "hiding", server, capsys)
+        hiding.records, hiding.state = enrolled.records, enrolled.state
+        write(hiding)
+        hiding.init()
+        alone = hiding.once("--no-send")
+        n_slots = alone["released"]
+        assert n_slots >= 2
+        assert alone["epsilon_spent_per_record"] == "1"
+        assert alone["neighbouring_per_record"] == "add-remove-one"
+        enrolled.append(0, lines=5)
+        enrolled.write_config(per_record="2")
+        (error,) = enrolled.once(status=3)["errors"]
+        assert "epsilon 3 under replace-one, above the owner's limit 2" in error
+        assert "counts twice" in error
+        enrolled.write_config(per_record="3")
+        enrolled.run("check")
+        assert "stream meter: the same records are released under both relations" in enrolled.out
+        report = enrolled.once()
+        assert (report["sent"], report["epsilon_spent_per_record"]) == (1, "3")
+        assert report["epsilon_spent_lifetime"] == str(2 * n_slots + 1)
+        assert report["neighbouring_lifetime"] == "replace-one"
+        for row in budget(enrolled).values():
+            assert (row["epsilon_spent_per_record"], row["neighbouring_per_record"]) == (
+                *("3", "replace-one"),
+            )
+            assert "counts twice" in row["explanation"]
+            people = {each["n_records"]: each for each in row["people"]}
+            assert (people[2]["window_epsilon"], people[2]["neighbouring"]) == ("6", "replace-one")
+    assert {event["neighbouring"] for event in json.loads(enrolled.out)["events"]} == {
+        *("add-remove-one", "replace-one")
+    }
+    assert enrolled.run("budget") == 0
+    assert "epsilon 3 under replace-one (limit 3)" in enrolled.out
+    assert "note: stream meter: the same records are released under both relations" in enrolled.out
 
 
 def test_sources_that_are_declared_disjoint_are_counted_apart(

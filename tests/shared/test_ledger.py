@@ -24,10 +24,16 @@ def make(
     sequence: int = 0,
     origin: Origin = FILE,
     epsilon: Fraction = Fraction(1),
+    neighbouring: str = "replace-one",
     sketch_id: bytes | None = None,
 ) -> Reservation:
     event = PrivacyEvent(
-        study=b"s" * 32, stream=stream, plan_digest=b"p" * 32, sequence=sequence, epsilon=epsilon
+        study=b"s" * 32,
+        stream=stream,
+        plan_digest=b"p" * 32,
+        sequence=sequence,
+        neighbouring=neighbouring,
+        epsilon=epsilon,
     )
     name = f"{holder!r} {stream} {sequence}".encode()
     return Reservation(
@@ -53,6 +59,21 @@ def test_windows_of_one_stream_cost_once_and_another_state_over_the_same_file_co
     ledger.reserve(make(holder=b"i" * 16, origin=elsewhere), BUDGET, now=0.0)
 
 
+def test_releases_under_both_relations_cost_what_a_replaced_record_loses(
+    ledger: OwnersLedger,
+) -> None:
+    ledger.reserve(make(neighbouring="add-remove-one"), BUDGET, now=0.0)
+    other, limit = make(holder=b"i" * 16), Budget(per_record=Fraction(2))
+    with pytest.raises(BudgetExceededError, match="epsilon 3 under replace-one"):
+        ledger.reserve(other, limit, now=0.0)
+    ledger.reserve(other, Budget(per_record=Fraction(3)), now=0.0)
+    assert {event.neighbouring for event in ledger.load()[0]} == {"add-remove-one", "replace-one"}
+    connection = sqlite3.connect(ledger.path)
+    with pytest.raises(sqlite3.IntegrityError, match=r"NOT NULL.*neighbouring"):
+        connection.execute("UPDATE entries SET neighbouring = NULL")
+    connection.close()
+
+
 def test_states_that_read_times_apart_of_one_file_do_not_add_up(ledger: OwnersLedger) -> None:
     def reading(times: str) -> Origin:
         return Origin(kind="path", name="/data/meter.csv", times=times)
@@ -72,6 +93,8 @@ def test_a_reservation_is_taken_up_again_at_no_cost_until_it_is_confirmed(
     ledger.reserve(make(), budget, now=1.0)
     with pytest.raises(LedgerError, match="another cost"):
         ledger.reserve(make(epsilon=Fraction(1, 2)), budget, now=1.0)
+    with pytest.raises(LedgerError, match="another cost"):
+        ledger.reserve(make(neighbouring="add-remove-one"), budget, now=1.0)
     ledger.confirm([make()], now=2.0)
     with pytest.raises(LedgerError, match="released before"):
         ledger.reserve(make(), budget, now=3.0)
@@ -155,7 +178,8 @@ path, name = Path(sys.argv[1]), sys.argv[2]
 ledger, n_reserved = OwnersLedger(path), 0
 for sequence in range(20):
     event = PrivacyEvent(
-        study=b"s", stream=name, plan_digest=b"p", sequence=sequence, epsilon=Fraction(1)
+        study=b"s", stream=name, plan_digest=b"p", sequence=sequence, neighbouring="replace-one",
+        epsilon=Fraction(1),
     )
     reservation = Reservation(
         sketch_id=f"{name} {sequence}".encode(),

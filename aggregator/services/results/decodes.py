@@ -29,10 +29,14 @@ from learning.clustering.registry import choose_solver, create_any_solver
 from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
 from learning.estimate.search_box import Stated, check_search_box
+from learning.generative.columns import Column, read_columns
+from learning.generative.synthesis import Synthesiser
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.plan import SketchPlan
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from shared.wire.bodies.results import describe_promise
+from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
 
 _DOMAIN = "sfumato/v1/decode"
 _MOST_INQUIRIES = 32
@@ -238,6 +242,53 @@ class DecodeService(Service):
         DecodingError
             It has not succeeded, its decoder keeps no density, or a question is refused.
         """
+        _, inquiry = await self._find_inquiry(decode_id)
+        return await asyncio.to_thread(inquiry.answer, questions)
+
+    async def synthesise(self, decode_id: bytes, asked: SynthesisRequest) -> SyntheticBody:
+        """Draw synthetic records from the densities behind a decode; costs no privacy.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such decode, or no such snapshot of a histogram.
+        WrongStatisticError
+            That snapshot is of a study without a histogram.
+        DecodingError
+            The decode has not succeeded, keeps no density or is not to be used, or the histogram
+            has none of its columns.
+        """
+        decode, inquiry = await self._find_inquiry(decode_id)
+        columns: Sequence[Column] = ()
+        promises = [describe_promise(inquiry.plan)]
+        if asked.histogram is not None:
+            snapshot = await self._snapshots.get(bytes.fromhex(asked.histogram))
+            async with self._store.begin() as transaction:
+                study = await require_study(transaction, snapshot.study_id)
+            plan = await self._plans.get(study)
+            columns = await asyncio.to_thread(read_columns, plan, snapshot.totals)
+            promises.append(describe_promise(plan))
+        verdict = (decode.result or {}).get("verdict") or {}
+        synthesiser = Synthesiser(
+            plan=inquiry.plan,
+            posterior=inquiry.posterior,
+            verdict=verdict.get("word", "doubtful"),
+            columns=columns,
+            allow_unusable=asked.allow_unusable,
+        )
+
+        def draw() -> SyntheticBody:
+            return synthesiser.answer(
+                asked,
+                decode_id=decode_id.hex(),
+                snapshot_id=decode.snapshot_id.hex(),
+                privacy=promises,
+            )
+
+        return await asyncio.to_thread(draw)
+
+    async def _find_inquiry(self, decode_id: bytes) -> tuple[DecodeRecord, Inquiry]:
+        """Return a decode that has succeeded, and its densities, from memory where possible."""
         async with self._store.begin() as transaction:
             decode = await _require_decode(transaction, decode_id)
             study = await require_study(transaction, decode.study_id)
@@ -255,7 +306,7 @@ class DecodeService(Service):
         self._inquiries.move_to_end(decode_id)
         while len(self._inquiries) > _MOST_INQUIRIES:
             self._inquiries.popitem(last=False)
-        return await asyncio.to_thread(inquiry.answer, questions)
+        return decode, inquiry
 
     async def prepare(self, decode: DecodeRecord) -> DecodeWork:
         """Load the inputs of a decode, for a worker.

@@ -13,9 +13,11 @@ from analyst.periods import When
 from analyst.questions import Box, make_questions
 from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
+from analyst.results.synthetic import SyntheticRecords, split_parts
 from shared.errors import ConfigError
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
+from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
 from shared.wire.references import require_identity
 
 
@@ -165,6 +167,51 @@ class AsyncDecodes(AsyncSnapshots):
         path = f"{path_of_decode(await self.find_decode(decode_id))}/questions"
         return await self._read(AnswersBody, "POST", path, asdict(questions))
 
+    async def synthesise(
+        self,
+        decode_id: str,
+        n_records: int = 1000,
+        *,
+        histogram: str | None = None,
+        seed: int = 0,
+        allow_unusable: bool = False,
+    ) -> SyntheticRecords:
+        """Draw synthetic records from the densities behind a decode; costs no privacy.
+
+        Parameters
+        ----------
+        histogram
+            A study with a histogram of the same records: columns are made to agree with it.
+        seed
+            The same one gives the same records.
+        allow_unusable
+            Draw also where the verdict on the decode is "do not use".
+
+        Raises
+        ------
+        ConfigError
+            ``n_records`` is less than 1.
+        WrongStatisticError
+            The study has no histogram.
+        DecodingError
+            The decode has not succeeded, keeps no density or is not to be used, or the histogram
+            has none of its columns.
+        """
+        sizes = split_parts(n_records)
+        path = f"{path_of_decode(await self.find_decode(decode_id))}/records"
+        snapshot = None if histogram is None else (await self.snapshot(histogram)).snapshot_id
+        parts = []
+        for part, size in enumerate(sizes):
+            asked = SynthesisRequest(
+                n_records=size,
+                histogram=snapshot,
+                seed=seed,
+                part=part,
+                allow_unusable=allow_unusable,
+            )
+            parts.append(await self._read(SyntheticBody, "POST", path, asdict(asked)))
+        return SyntheticRecords(parts)
+
 
 class AsyncDecode(AsyncJob[DecodeBody]):
     """A decode on the server."""
@@ -224,6 +271,29 @@ class AsyncDecode(AsyncJob[DecodeBody]):
             allow_narrow=allow_narrow,
         )
         return await self._client.ask(self.decode_id, asked)
+
+    async def synthesise(
+        self,
+        n_records: int = 1000,
+        *,
+        histogram: str | None = None,
+        seed: int = 0,
+        allow_unusable: bool = False,
+    ) -> SyntheticRecords:
+        """Draw synthetic records from its densities; costs no privacy.
+
+        Parameters
+        ----------
+        histogram, seed, allow_unusable
+            As in :meth:`AsyncDecodes.synthesise`, which names the errors.
+        """
+        return await self._client.synthesise(
+            self.decode_id,
+            n_records,
+            histogram=histogram,
+            seed=seed,
+            allow_unusable=allow_unusable,
+        )
 
     async def wait(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from analyst.client.asynchronous.calls import AsyncCalls
 from analyst.requests import AsyncStream, SearchBox, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
+from shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
 from shared.wire.bodies.devices import PlanBody
 from shared.wire.bodies.studies import (
     CreatedBody,
@@ -27,6 +29,51 @@ from shared.wire.references import require_identity
 
 class AsyncStudies(AsyncCalls):
     """Calls about studies, their enrolment tokens and their sketches."""
+
+    async def advise(
+        self,
+        dimensions: Sequence[PlannedDimension],
+        *,
+        n_clusters: int,
+        n_devices: int,
+        records_per_window: int,
+        n_windows: int = 1,
+        window_s: int = 86_400,
+        epsilon: str = "1",
+    ) -> AdviceBody:
+        """Return the best plan for a study that does not exist yet, and its expected quality.
+
+        Nothing is stored. :func:`shared.plan.plan_from_json` reads the plan of the answer, for
+        :meth:`create_study`.
+
+        Parameters
+        ----------
+        dimensions
+            Columns with public bounds, which are never read off the data.
+        n_clusters
+            The largest number of clusters that may be wanted.
+        n_devices, records_per_window, n_windows
+            Devices, records of a device in a window, and windows that are decoded together.
+        window_s
+            Length of a window in seconds.
+        epsilon
+            Of each record and sketch, exact: ``"1"``, ``"0.5"`` or ``"1/2"``.
+
+        Raises
+        ------
+        ConfigError, PlanError, PrivacyError
+            An argument breaks its rule, or no noise can be calibrated.
+        """
+        asked = AdviceRequest(
+            dimensions=list(dimensions),
+            n_clusters=n_clusters,
+            n_devices=n_devices,
+            n_windows=n_windows,
+            records_per_window=records_per_window,
+            window_s=window_s,
+            epsilon=epsilon,
+        )
+        return await self._read(AdviceBody, "POST", "/v1/advice", asdict(asked))
 
     async def create_study(
         self,

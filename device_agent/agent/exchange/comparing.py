@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from device_agent.agent.device import Device, make_event
+from device_agent.agent.device import Device
 from device_agent.server.messages import DeviceAnswer
 from device_agent.settings.agent_settings import Settings
 from device_agent.store.database import transaction
@@ -23,7 +23,7 @@ from device_agent.store.ledger import append_event, load_copied, study_of
 from device_agent.store.outbox import list_acknowledged, list_unoffered, send_again, shelve_waiting
 from device_agent.store.streams import list_streams, load_stream, suspend_stream
 from shared.errors import LedgerError, StoreError
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, make_event
 
 Range = tuple[int, int]
 """The first and the last of some sequence numbers."""
@@ -143,7 +143,8 @@ def note_copied(
 ) -> None:
     """Count a copy's releases and set waiting sketches aside; to be called in a transaction."""
     for first, last in ranges:
-        event = make_event(study_of(connection), plan, stream, last)
+        study = study_of(connection)
+        event = make_event(plan, stream=stream, sequence=last, study=study)
         append_event(connection, replace(event, count=last - first + 1, copy=1), now)
     shelve_waiting(connection, stream, now=now, problem=COPIED)
 

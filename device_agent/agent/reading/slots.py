@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.device import Device, make_event
+from device_agent.agent.device import Device
 from device_agent.agent.joining import require_joined
 from device_agent.agent.reading.release import release_window
 from device_agent.agent.reading.windows import (
@@ -70,9 +70,7 @@ class SlotReader:
         self._schedule = SlotSchedule.of_plan(device.plan)
         self._state = load_stream(device.connection, stream.name)
         self._origins = stream.find_origins(device.plan)
-        self._event = make_event(
-            device.identity.study, device.plan, stream.name, self._state.next_sequence
-        )
+        self._event = device.make_event(stream.name, self._state.next_sequence)
 
     def read_all(self) -> None:
         """Add each new record to its slot, and release every slot that is over, empty ones too.

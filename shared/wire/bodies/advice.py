@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from shared.plan import LogTransform
 from shared.structure import Rule, member
 from shared.wire.bodies.declaring import SmallText, body, request
 from shared.wire.bodies.results import BandBody
@@ -24,8 +25,14 @@ class PlannedDimension:
     upper: _NUMBER = member("Upper bound: larger values are clipped.", 45.0)
     spread: _NUMBER | None = member(
         "Standard deviation within a cluster; null for what is usual for so many clusters between "
-        "these bounds.",
+        "these bounds. With a transform in doublings: 1 means a factor of 2.",
         2.5,
+        default=None,
+    )
+    transform: LogTransform | None = member(
+        "The scale on which the dimension is sketched; null for linear. Choose a logarithmic one "
+        "for values over powers of ten.",
+        None,
         default=None,
     )
 

@@ -57,6 +57,7 @@ ANALYST_CALLS = [
     ("GET", f"/v1/studies/{STUDY}/decodes"),
     ("DELETE", f"/v1/decodes/{STUDY}"),
     ("POST", f"/v1/decodes/{STUDY}/questions"),
+    ("POST", f"/v1/decodes/{STUDY}/records"),
     ("POST", f"/v1/studies/{STUDY}/schedules"),
     ("GET", f"/v1/studies/{STUDY}/schedules"),
     ("GET", f"/v1/schedules/{STUDY}"),

@@ -43,6 +43,24 @@ async def test_the_advised_plan_makes_a_study(desk: Desk) -> None:
     assert again["band"] == found["band"]
 
 
+async def test_a_logarithmic_scale_is_in_the_plan_and_its_usual_spread_is_in_doublings(
+    desk: Desk,
+) -> None:
+    bytes_sent = {
+        "name": "bytes",
+        "lower": 0.0,
+        "upper": 2.0**30 - 1.0,
+        "transform": {"kind": "log", "resolution": 1.0},
+    }
+    answer = await desk.post("/v1/advice", ASKED | {"dimensions": [bytes_sent]})
+    assert answer.status_code == 200, answer.text
+    (dimension,) = plan_from_json(answer.json()["plan"]).dimensions
+    assert dimension.transform is not None
+    assert dimension.transform.resolution == 1.0
+    # A sixth of thirty doublings, shared by four clusters on one axis.
+    assert dimension.scale == pytest.approx(0.7 * 5.0 / 4.0)
+
+
 async def test_a_hopeless_study_says_what_would_do(desk: Desk) -> None:
     few = ASKED | {"n_devices": 2, "n_windows": 1, "records_per_window": 20}
     found = (await desk.post("/v1/advice", few)).json()
@@ -65,6 +83,14 @@ async def test_a_hopeless_study_says_what_would_do(desk: Desk) -> None:
         ({"n_devices": 0}, "n_devices"),
         ({"dimensions": []}, "dimensions"),
         ({"dimensions": [{"name": "flow", "lower": 2.0, "upper": 1.0}]}, "upper"),
+        (
+            {
+                "dimensions": [
+                    {"name": "a", "lower": 0.0, "upper": 1.0, "transform": {"resolution": 0.0}}
+                ]
+            },
+            "resolution",
+        ),
         ({"n_clusters": 1000}, "n_clusters"),
     ],
 )

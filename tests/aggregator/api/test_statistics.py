@@ -52,11 +52,11 @@ def draw_mixed(seed: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 async def fill(
-    desk: Desk, plan: SketchPlan, n_devices: int = 4, count: int = 1500
+    desk: Desk, plan: SketchPlan, n_devices: int = 4, count: int = 1500, *, first: int = 1
 ) -> tuple[bytes, Any]:
     """Let devices upload a sketch each; return the study and all records."""
     study = await desk.publish(plan)
-    devices = [Device(1 + i) for i in range(n_devices)]
+    devices = [Device(first + i) for i in range(n_devices)]
     await desk.enrol(study, *devices)
     records = []
     for i, device in enumerate(devices):

@@ -22,11 +22,12 @@ from matplotlib.image import imread
 from analyst.planning.pilot_columns import parse_columns
 from analyst.planning.pilots import PilotOutline, plan_pilot
 from deploy.demo.cluster import Aggregator
+from deploy.demo.year import WINDOW_DAYS, read_plan
 from shared.plan import Dimension, SketchPlan, WindowRule
 from tests.aggregator.fleet import make_plan
 from tests.aggregator.ui.browser import Page, open_browser
 from tests.aggregator.ui.scene import Scene, publish_records
-from tests.aggregator.ui.year import plan_year, publish_year
+from tests.aggregator.ui.year import publish_year
 
 _ROOT = Path(__file__).parents[3]
 PICTURES = _ROOT / "docs" / "pictures"
@@ -118,8 +119,6 @@ VIEWS = {
 }
 WIDTHS = {"desktop": 1280, "phone": 390}
 SCHEMES = ("light", "dark")
-YEAR_DAYS = 28
-"""Length of a window of the year: thirteen make it."""
 ILLUSTRATIONS = {
     "page-strip": ("time", ".strip"),
     "page-changes": ("time", ".changes-part"),
@@ -130,7 +129,7 @@ ILLUSTRATIONS = {
 
 def look_at_year(aggregator: Aggregator, page: Page, folder: Path) -> None:
     """Take a picture of every section, at every width, light and dark."""
-    study = publish_year(aggregator, "weather of three airports", plan_year(YEAR_DAYS))
+    study = publish_year(aggregator, "weather of three airports", read_plan(days=WINDOW_DAYS))
     scene = Scene(aggregator, page, study)
     for name, view in VIEWS.items():
         page.resize(WIDTHS["desktop"])
@@ -155,7 +154,7 @@ def illustrate(aggregator: Aggregator, page: Page, folder: Path) -> None:
         scene = Scene(aggregator, page, study)
         scene.show_answer()
         page.take_picture(folder / f"{name}.png", of="section.card")
-    year = publish_year(aggregator, "weather of three airports", plan_year(YEAR_DAYS))
+    year = publish_year(aggregator, "weather of three airports", read_plan(days=WINDOW_DAYS))
     scene = Scene(aggregator, page, year)
     for name, (view, of) in ILLUSTRATIONS.items():
         VIEWS[view].open(scene, year)

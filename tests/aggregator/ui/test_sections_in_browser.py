@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from analyst import Client
+from analyst import Client, LogTransform, PlannedDimension
 from shared.core import SketchAccumulator
 from shared.plan import Label, plan_to_json
 from shared.privacy.testing import SeededSource
@@ -211,35 +211,7 @@ def test_an_answer_is_saved_as_table_object_and_picture(scene: Scene, changing: 
     ask(scene, changing, "time")
     page = scene.page
     page.wait_for(".result .plot svg")
-    found = page.evaluate(
-        """(async () => {
-          const files = [];
-          const blobs = new Map();
-          const make = URL.createObjectURL.bind(URL);
-          URL.createObjectURL = (blob) => {
-            const url = make(blob);
-            blobs.set(url, blob);
-            return url;
-          };
-          HTMLAnchorElement.prototype.click = function () {
-            files.push([this.download, blobs.get(this.href)]);
-          };
-          for (const button of document.querySelectorAll(".downloads button")) button.click();
-          while (files.length < 5) await new Promise(requestAnimationFrame);
-          const of = (name) => files.find(([file]) => file.endsWith(name))[1];
-          const image = await createImageBitmap(of("png"));
-          const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d");
-          canvas.drawImage(image, 0, 0);
-          const { data } = canvas.getImageData(0, 0, image.width, image.height);
-          const pixels = new Uint32Array(data.buffer);
-          return {
-            html: await of("html").text(), csv: await of("csv").text(),
-            json: await of("json").text(), svg: await of("svg").text(),
-            colours: new Set(pixels).size, width: image.width,
-            drawn: document.querySelector(".result .plot svg").clientWidth,
-          };
-        })()"""
-    )
+    found = scene.save_files(5)
     result = read_analysis(scene)
     lines = found["csv"].splitlines()
     assert len(lines) == 1 + N_WINDOWS
@@ -438,6 +410,28 @@ def test_a_study_is_planned_on_the_page_and_created_from_its_plan(scene: Scene) 
         (dimension,) = client.plan("planned").dimensions
     found = (dimension.name, dimension.unit, dimension.lower, dimension.upper)
     assert found == ("flow", "l/s", 0.0, 50.0)
+    assert not page.complaints
+
+
+def test_a_column_is_planned_on_a_logarithmic_scale_as_the_client_plans_it(scene: Scene) -> None:
+    describe_flow(scene)
+    page = scene.page
+    column = "document.querySelector('.planner .column')"
+    assert "doublings" not in page.text(".planner .column")
+    page.evaluate(f"{column}.querySelector('select').value = 'log'")
+    page.evaluate(f"{column}.querySelector('select').dispatchEvent(new Event('change'))")
+    assert "doublings" in page.text(".planner .column")
+    page.evaluate("document.querySelector('.planner form').requestSubmit()")
+    page.wait_for(".planner .verdict")
+    flow = PlannedDimension(
+        name="flow", unit="l/s", lower=0.0, upper=50.0, transform=LogTransform(resolution=1.0)
+    )
+    with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
+        found = client.advise([flow], n_clusters=5, n_devices=100, records_per_window=1000)
+    assert found.band.statement in page.text(".planner .headline")
+    shown = json.loads(page.evaluate("document.querySelector('.planner .result pre').textContent"))
+    assert shown["dimensions"] == found.plan["dimensions"]
+    assert shown["dimensions"][0]["transform"]["kind"] == "log"
     assert not page.complaints
 
 

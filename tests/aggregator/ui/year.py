@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -16,21 +15,13 @@ from analyst import Client
 from deploy.demo.baseline import COLUMNS
 from deploy.demo.cluster import Aggregator
 from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, plan_from_spec
+from shared.plan import SketchPlan
 from shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.aggregator.ui.scene import upload
 
 DEMO = Path(__file__).parents[3] / "deploy" / "demo"
 AIRPORTS = ("EWR", "JFK", "LGA")
-DAY_S = 86_400
-
-
-def plan_year(days: float, *, epsilon: str = "1") -> SketchPlan:
-    """Return the demo's plan with windows of some days."""
-    spec = tomllib.loads((DEMO / "plan.toml").read_text(encoding="utf-8"))
-    spec["window"]["length_s"] = int(days * DAY_S)
-    return plan_from_spec({**spec, "epsilon": epsilon})
 
 
 def read_windows(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -203,32 +202,14 @@ def test_a_second_fit_is_refused_unless_asked_for_and_costs_again(name: str) -> 
     assert "fitted 2 times" in found.describe()
 
 
-def test_a_fit_in_another_thread_is_a_second_fit() -> None:
-    found, records = make("lloyd", epsilon="1"), make_records(400)
-    inner = found._plan
-
-    def plan_late(*given: Any) -> Any:
-        # Both have passed the first look at what was spent.
-        del found._plan
-        other = threading.Thread(target=found.fit, args=(records,))
-        other.start()
-        other.join()
-        return inner(*given)
-
-    found._plan = plan_late
-    with pytest.raises(PrivacyError, match="would spend it again"):
-        found.fit(records)
-    assert found.guarantee_.epsilon == 1
-
-
-def test_a_second_fit_under_another_relation_is_refused() -> None:
-    # Epsilon 1 of add-remove-one is 2 of replace-one: with the second fit 3, where the sum says 2.
+def test_fits_under_both_relations_cost_what_a_replaced_record_loses() -> None:
     records = make_records(400)
-    found = make("lloyd", relation="add-remove-one", max_records=500, epsilon="1").fit(records)
-    with pytest.raises(PrivacyError, match="must stay add-remove-one"):
-        found.set_params(refit=True, relation="replace-one").fit(records)
-    assert found.guarantee_.epsilon == 1
-    assert found.set_params(relation="add-remove-one").fit(records).guarantee_.epsilon == 2
+    found = make("lloyd", relation="add-remove-one", max_records=500, epsilon="1", refit=True)
+    assert found.fit(records).guarantee_.neighbouring == "add-remove-one"
+    assert found.fit(records).guarantee_.epsilon == 2
+    found.set_params(relation="replace-one").fit(records)
+    assert (found.guarantee_.epsilon, found.guarantee_.neighbouring) == (5, "replace-one")
+    assert "counts twice" in found.describe()
 
 
 @each

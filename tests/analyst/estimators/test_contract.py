@@ -18,6 +18,7 @@ from shared.errors import (
     SketchError,
 )
 from shared.plan import encode_plan, plan_to_json
+from shared.privacy import PrivacyGuarantee
 from tests.analyst.estimators.records import D, make_exact, make_private, make_records
 
 
@@ -85,15 +86,24 @@ def test_a_second_private_fit_is_refused_unless_asked_for_and_costs_again() -> N
     assert "fitted 2 times" in found.describe()
 
 
-def test_a_second_private_fit_under_another_relation_is_refused_after_an_exact_one_too() -> None:
+def test_fits_under_both_relations_cost_what_a_replaced_record_loses() -> None:
     records = make_records(500)
     found = make_private(relation="add-remove-one", max_records=600).fit(records)
     found.set_params(epsilon=None).fit(records)
     assert "guarantee_" not in vars(found)
-    found.set_params(epsilon="5", refit=True, relation="replace-one")
-    with pytest.raises(PrivacyError, match="must stay add-remove-one"):
+    found.set_params(epsilon="5", relation="replace-one")
+    with pytest.raises(PrivacyError, match="spent epsilon = 5 under add-remove-one"):
         found.fit(records)
-    assert len(found.events_) == 1
+    found.set_params(refit=True).fit(records)
+    assert [each.neighbouring for each in found.events_] == ["add-remove-one", "replace-one"]
+    assert found.guarantee_ == PrivacyGuarantee(
+        epsilon=Fraction(15),
+        delta=Fraction(0),
+        neighbouring="replace-one",
+        rho=found.guarantee_.rho,
+    )
+    assert "the number of records is public" in found.describe()
+    assert "counts twice" in found.describe()
 
 
 PRIVATE_ONLY: list[tuple[dict[str, Any], type[SketchError], str]] = [

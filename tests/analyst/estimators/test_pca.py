@@ -3,7 +3,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
-import threading
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -153,24 +152,6 @@ def test_what_is_spent_is_known_before_and_after() -> None:
     assert Fraction(999, 10_000) < pca.guarantee_.epsilon <= Fraction(1, 10)
     assert "epsilon = 0.1 differentially private" in pca.describe()
     assert "the number of records is public" in pca.describe()
-
-
-def test_a_fit_in_another_thread_is_a_second_fit() -> None:
-    found, records = make_pca(), make_records(300)
-    inner = found._design
-
-    def design_late(n_features: int) -> Any:
-        # Both have passed the first look at what was spent.
-        del found._design
-        other = threading.Thread(target=found.fit, args=(records,))
-        other.start()
-        other.join()
-        return inner(n_features)
-
-    found._design = design_late  # type: ignore[method-assign]
-    with pytest.raises(PrivacyError, match="would spend it again"):
-        found.fit(records)
-    assert found.guarantee_.epsilon <= 50
 
 
 def test_a_second_fit_is_refused_unless_asked_for() -> None:

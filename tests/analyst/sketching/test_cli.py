@@ -40,7 +40,7 @@ def test_a_private_sketch_is_written_and_told(
     assert "epsilon = 1 differentially private" in words
     assert "2 threads" in words
     assert "Do not sketch these records again" in words
-    assert "spent epsilon 1 for each record, NOT COUNTED in any ledger" in words
+    assert "spent epsilon 1 under replace-one for each record, NOT COUNTED in any ledger" in words
     written = read_sketch_file(folder / "x.npy.sketch")
     written.require_plan(make_plan())
     assert (written.is_private, written.n_records, written.stream) == (True, N, "main")

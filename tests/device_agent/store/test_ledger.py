@@ -17,9 +17,15 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
         yield connection
 
 
-def event(sequence: int, *, stream: str = "a", epsilon: int = 1) -> PrivacyEvent:
+def event(
+    sequence: int, *, stream: str = "a", epsilon: int = 1, relation: str = "replace-one"
+) -> PrivacyEvent:
     return PrivacyEvent(
-        stream=stream, plan_digest=b"p", sequence=sequence, epsilon=Fraction(epsilon, 3)
+        stream=stream,
+        plan_digest=b"p",
+        sequence=sequence,
+        neighbouring=relation,
+        epsilon=Fraction(epsilon, 3),
     )
 
 
@@ -50,6 +56,19 @@ def test_releases_of_one_cost_are_one_event(connection: Connection) -> None:
         ("a", Fraction(2, 3)): (1, 5),
     }
     assert sum(e.count for e in sum_ledger(connection)) == len(load_entries(connection)) == 11
+
+
+def test_releases_under_two_relations_are_two_events_and_none_is_without(
+    connection: Connection,
+) -> None:
+    release(connection, event(0), event(1, relation="add-remove-one"), event(2))
+    found = {e.neighbouring: e.count for e in sum_ledger(connection)}
+    assert found == {"replace-one": 2, "add-remove-one": 1}
+    entries = [entry.event.neighbouring for entry in load_entries(connection)]
+    assert entries == ["replace-one", "add-remove-one", "replace-one"]
+    columns = connection.execute("PRAGMA table_info(events)").fetchall()
+    (column,) = (row for row in columns if row["name"] == "neighbouring")
+    assert (column["notnull"], column["dflt_value"]) == (1, None)
 
 
 def test_a_release_that_is_taken_back_is_counted_only_until_then(connection: Connection) -> None:

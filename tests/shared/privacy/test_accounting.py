@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.errors import BudgetExceededError
 from shared.privacy import (
+    NEIGHBOURINGS,
     Budget,
     PrivacyEvent,
     compose,
@@ -27,7 +28,13 @@ S = (b"", "s")
 def event(
     sequence: int, *, epsilon: Fraction = ONE, plan: bytes = b"p", stream: str = "s"
 ) -> PrivacyEvent:
-    return PrivacyEvent(stream=stream, plan_digest=plan, sequence=sequence, epsilon=epsilon)
+    return PrivacyEvent(
+        stream=stream,
+        plan_digest=plan,
+        sequence=sequence,
+        neighbouring="replace-one",
+        epsilon=epsilon,
+    )
 
 
 def test_windows_of_one_plan_compose_in_parallel() -> None:
@@ -60,7 +67,8 @@ def test_releases_of_one_cost_may_be_stated_at_once(
 ) -> None:
     together = [
         PrivacyEvent(
-            stream="s", plan_digest=plan, sequence=0, epsilon=Fraction(epsilon, 2), delta=own,
+            stream="s", plan_digest=plan, sequence=0, neighbouring="replace-one",
+            epsilon=Fraction(epsilon, 2), delta=own,
             rho=Fraction(epsilon, 9) if own else None, count=count,
         )
         for plan, own, epsilon, count in costs
@@ -88,18 +96,23 @@ def test_a_release_beyond_either_budget_is_refused_by_name() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.fractions(Fraction(1, 10), 2), st.sampled_from([b"p", b"q"])), max_size=8
+        st.tuples(
+            st.fractions(Fraction(1, 10), 2),
+            st.sampled_from([b"p", b"q"]),
+            st.sampled_from(NEIGHBOURINGS),
+        ),
+        max_size=8,
     ),
     st.fractions(0, 10),
     st.fractions(0, 10),
 )
 def test_a_ledger_that_obeys_never_exceeds_its_budget(
-    releases: list[tuple[Fraction, bytes]], per_record: Fraction, lifetime: Fraction
+    releases: list[tuple[Fraction, bytes, str]], per_record: Fraction, lifetime: Fraction
 ) -> None:
     budget = Budget(per_record=per_record, lifetime=lifetime)
     ledger: list[PrivacyEvent] = []
-    for i, (epsilon, plan) in enumerate(releases):
-        new = event(i, epsilon=epsilon, plan=plan)
+    for i, (epsilon, plan, relation) in enumerate(releases):
+        new = replace(event(i, epsilon=epsilon, plan=plan), neighbouring=relation)
         try:
             require_within_budget(ledger, new, budget)
         except BudgetExceededError:
@@ -116,6 +129,7 @@ def gaussian(sequence: int, *, rho: Fraction = Fraction(1, 20)) -> PrivacyEvent:
         stream="s",
         plan_digest=bytes([sequence]),
         sequence=sequence,
+        neighbouring="replace-one",
         epsilon=convert_concentrated(rho, delta),
         delta=delta,
         rho=rho,
@@ -190,7 +204,12 @@ def test_pure_and_gaussian_releases_mix() -> None:
 
 def test_no_bound_holds_at_a_delta_that_the_releases_exceed() -> None:
     known = PrivacyEvent(
-        stream="s", plan_digest=b"p", sequence=0, epsilon=ONE, delta=Fraction(1, 10**6)
+        stream="s",
+        plan_digest=b"p",
+        sequence=0,
+        neighbouring="replace-one",
+        epsilon=ONE,
+        delta=Fraction(1, 10**6),
     )
     assert compose([known], delta=Fraction(1, 10**7)) is None
     assert compose([known], delta=Fraction(1, 10**6)) is not None
@@ -221,5 +240,7 @@ def test_the_releases_of_two_copies_of_a_device_add_up_for_each_record() -> None
     events = [*(event(i) for i in range(3)), replace(event(4), count=2, copy=1)]
     assert compute_per_record_loss(events, {S}).epsilon == 2
     assert compute_lifetime_loss(events, {S}).epsilon == 5
-    with pytest.raises(BudgetExceededError, match="epsilon 2, above the owner's limit 1"):
+    with pytest.raises(
+        BudgetExceededError, match="epsilon 2 under replace-one, above the owner's limit 1"
+    ):
         require_within_budget(events, event(5), Budget(per_record=ONE))

@@ -2,10 +2,12 @@
 
 import { Problem, request } from "../base/api.js";
 import { announce, h, problemBox, warningList } from "../base/dom.js";
+import { downloadButtons } from "../base/downloads.js";
 import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
 import { describeUtility } from "../study/statistic.js";
 import { calibrationPanel, canCalibrate } from "./calibration.js";
 import { showComponents } from "./components.js";
+import { listHistogram, listMoments } from "./files.js";
 import { showHistogram } from "./histogram.js";
 
 const TITLES = { histogram: "Distributions", moments: "Correlations and directions" };
@@ -30,6 +32,7 @@ async function showAnswer(id, study, plan, signal) {
     warningList(describeExcluded(snapshot, "show it again")),
     calibrated?.refusal && h("p", { class: "verdict bad", role: "status" }, h("strong", {}, "Weak"), `: ${calibrated.refusal}.`),
     kind === "histogram" ? showHistogram(answer, calibrated?.columns ?? [], plan) : showComponents(answer, plan),
+    downloadButtons(kind, { data: () => answer, rows: () => (kind === "histogram" ? listHistogram(answer) : listMoments(answer, plan)) }),
     calibration?.node,
     h("p", { class: "note" }, answer.privacy.statement),
   );

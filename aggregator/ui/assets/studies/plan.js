@@ -22,8 +22,19 @@ function makeColumn(remove) {
     unit: h("input", { type: "text", maxlength: "200", autocomplete: "off", placeholder: "none" }),
     lower: number("", { step: "any" }),
     upper: number("", { step: "any" }),
+    scale: h("select", {}, h("option", { value: "linear" }, "linear"), h("option", { value: "log" }, "logarithmic")),
+    resolution: number("1", { step: "any", min: "0" }),
     spread: number("", { step: "any", required: false, placeholder: "usual" }),
   };
+  const resolution = field("Alike below", inputs.resolution);
+  const spread = field("Spread in a cluster", inputs.spread);
+  const isLog = () => inputs.scale.value === "log";
+  function bend() {
+    resolution.hidden = inputs.resolution.disabled = !isLog();
+    spread.firstChild.textContent = isLog() ? "Spread in a cluster, doublings" : "Spread in a cluster";
+  }
+  inputs.scale.addEventListener("change", bend);
+  bend();
   const node = h(
     "fieldset",
     { class: "column" },
@@ -35,7 +46,9 @@ function makeColumn(remove) {
       field("Unit", inputs.unit),
       field("Lowest value", inputs.lower),
       field("Highest value", inputs.upper),
-      field("Spread in a cluster", inputs.spread),
+      field("Scale", inputs.scale),
+      resolution,
+      spread,
       h("div", { class: "buttons end" }, h("button", { type: "button", class: "small", onclick: () => remove(node) }, "Remove")),
     ),
   );
@@ -45,6 +58,7 @@ function makeColumn(remove) {
     lower: Number(inputs.lower.value),
     upper: Number(inputs.upper.value),
     spread: inputs.spread.value === "" ? null : Number(inputs.spread.value),
+    transform: isLog() ? { kind: "log", resolution: Number(inputs.resolution.value) } : null,
   });
   return { node, read };
 }
@@ -142,7 +156,7 @@ export function planPanel(signal, fill = null) {
       "details",
       { class: "plain planner" },
       h("summary", {}, h("h2", {}, "Plan a study")),
-      h("p", { class: "note" }, "What would a study give? Bounds are public: state what is physically possible, never what you saw in the data. Nothing is stored. Pilots, logarithmic scales and categories are in “sfumato plan”."),
+      h("p", { class: "note" }, "What would a study give? Bounds are public: state what is physically possible, never what you saw in the data. A logarithmic scale suits values over powers of ten, where twice as much matters alike for small and large ones; values that differ by less than “alike below” are alike. Nothing is stored. Pilots, categories and usual ranges are in “sfumato plan”."),
       h(
         "form",
         { onsubmit: predict },

@@ -1,0 +1,257 @@
+"""Synthetic records as a typed result: a table, a file, and what they promise."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any, Protocol
+
+from analyst.results.files import write_file
+from analyst.results.tables import make_frame
+from learning.answers.questions import Inquiry
+from learning.estimate.totals import Totals
+from learning.generative.columns import Column, read_columns
+from learning.generative.synthesis import Synthesiser
+from shared.errors import ConfigError
+from shared.plan import SketchPlan
+from shared.wire.bodies.results import PromiseBody, describe_promise
+from shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
+
+_SHOWN = 5
+
+
+def split_parts(n_records: int) -> list[int]:
+    """Split a number of records into those of each part.
+
+    Raises
+    ------
+    ConfigError
+        It is not positive.
+    """
+    if n_records < 1:
+        raise ConfigError("must be at least 1", field="n_records", fix="ask for 1000")
+    whole, rest = divmod(n_records, MOST_SYNTHETIC)
+    return [MOST_SYNTHETIC] * whole + [rest] * (rest > 0)
+
+
+class HistogramSource(Protocol):
+    """A histogram of the same records: its plan and its sums."""
+
+    @property
+    def plan(self) -> SketchPlan:
+        """The plan."""
+
+    @property
+    def totals(self) -> Totals:
+        """The sums."""
+
+    @property
+    def identity(self) -> str:
+        """Digest of the sums, 64 hexadecimal digits."""
+
+
+def draw_parts(
+    inquiry: Inquiry,
+    n_records: int,
+    *,
+    verdict: str,
+    snapshot_id: str,
+    promise: PromiseBody,
+    margins: Sequence[Column],
+    histogram: HistogramSource | None,
+    seed: int,
+    allow_unusable: bool,
+) -> SyntheticRecords:
+    """Draw synthetic records on this machine, as a server does.
+
+    Parameters
+    ----------
+    inquiry
+        The densities with their plan.
+    verdict, snapshot_id, promise
+        Verdict on the decode, digest of what was decoded, and its promise.
+    margins
+        Distributions of columns, in place of a histogram.
+    """
+    promises, columns, digest = [promise], margins, None
+    if histogram is not None:
+        columns = read_columns(histogram.plan, histogram.totals)
+        promises.append(describe_promise(histogram.plan))
+        digest = histogram.identity
+    synthesiser = Synthesiser(
+        plan=inquiry.plan,
+        posterior=inquiry.posterior,
+        verdict=verdict,
+        columns=columns,
+        allow_unusable=allow_unusable,
+    )
+    return SyntheticRecords(
+        [
+            synthesiser.answer(
+                SynthesisRequest(n_records=size, histogram=digest, seed=seed, part=part),
+                decode_id="",
+                snapshot_id=snapshot_id,
+                privacy=promises,
+            )
+            for part, size in enumerate(split_parts(n_records))
+        ]
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticRecords:
+    """Records drawn from the densities of a decode.
+
+    Parameters
+    ----------
+    parts
+        As a server or a solver on this machine gives them, one or more of one draw.
+    """
+
+    parts: Sequence[SyntheticBody]
+
+    @property
+    def body(self) -> SyntheticBody:
+        """The first part, with all that holds for every part."""
+        return self.parts[0]
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return sum(part.n_records for part in self.parts)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.names)
+        return f"<{len(self)} synthetic records of {names}: {self.body.verdict}>"
+
+    def __str__(self) -> str:
+        return self.statement
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(each.name for each in self.body.dimensions)
+
+    @cached_property
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns by name: numbers in data units, or texts of levels."""
+        return {
+            name: [value for part in self.parts for value in part.columns[i]]
+            for i, name in enumerate(self.names)
+        }
+
+    @property
+    def statement(self) -> str:
+        """What the records are and are not, and how far to trust them."""
+        return self.body.statement
+
+    @property
+    def errors(self) -> dict[int, float]:
+        """Mean error of the share of a random range, by the number of columns that it limits."""
+        return {each.n_columns: each.error for each in self.body.errors}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """All but the records: where they come from, what they promise, how far to trust them."""
+        found = asdict(self.body)
+        del found["columns"], found["part"]
+        return {**found, "n_records": len(self)}
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return a frame of pandas or polars; that of pandas carries ``about`` in its ``attrs``.
+
+        Raises
+        ------
+        ConfigError
+            The library is not known, or not installed.
+        """
+        frame = make_frame(self.columns, library)
+        if library == "pandas":
+            frame.attrs["sfumato"] = self.about
+        return frame
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write the records, and what they promise; return the files.
+
+        A ``.parquet`` file has the promise in its metadata and needs pyarrow; a ``.json`` file is
+        one object with both; a ``.csv`` file gets a neighbour, ``NAME.about.json``.
+
+        Raises
+        ------
+        ConfigError
+            The ending is another one, pyarrow is not installed, or a file cannot be written.
+        """
+        path = Path(path)
+        about = json.dumps(self.about, ensure_ascii=False, indent=2)
+        match path.suffix.lower():
+            case ".csv":
+                beside = path.with_name(f"{path.name}.about.json")
+                write_file(beside, about)
+                write_file(path, self._to_csv())
+                return [path, beside]
+            case ".json":
+                content = {**self.about, "columns": self.columns}
+                write_file(path, json.dumps(content, ensure_ascii=False))
+                return [path]
+            case ".parquet":
+                self._write_parquet(path, about)
+                return [path]
+            case _:
+                raise ConfigError(
+                    f"must end in .csv, .parquet or .json, and is {path.name!r}",
+                    field="out",
+                    fix="write records.csv",
+                )
+
+    def _to_csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.names)
+        writer.writerows(zip(*self.columns.values(), strict=True))
+        return text.getvalue()
+
+    def _write_parquet(self, path: Path, about: str) -> None:
+        try:
+            # Not a dependency: other files need nothing.
+            arrow = importlib.import_module("pyarrow")
+            parquet = importlib.import_module("pyarrow.parquet")
+        except ImportError as error:
+            raise ConfigError(
+                "needs pyarrow to write .parquet, which is not installed",
+                field="out",
+                fix="run `pip install pyarrow`, or write a .csv file",
+            ) from error
+        table = arrow.table(self.columns).replace_schema_metadata({"sfumato": about})
+        part = path.with_name(f".{path.name}.part")
+        try:
+            parquet.write_table(table, part)
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ConfigError(
+                f"cannot be written: {error.strerror or error}",
+                field=str(path),
+                fix="name another file",
+            ) from error
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first records and the statement, for notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.names)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(_show(value))}</td>" for value in row) + "</tr>"
+            for row in list(zip(*self.columns.values(), strict=True))[:_SHOWN]
+        )
+        return (
+            f"<p>{escape(self.statement)}</p><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{rows}</tbody></table><p>{len(self):,} synthetic records</p>"
+        )
+
+
+def _show(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,195 @@
+"""Distributions of single columns from a released histogram, and records that are made to agree.
+
+The order of the records along a column stays as it was, and with it the dependence between columns;
+only their places change (a copula of the density, with the margins of the histogram).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.clustering.weighted_points import project_on_simplex
+from learning.estimate.histogram import Marginal
+from learning.estimate.reports import ReportedMarginal
+from learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
+from learning.estimate.totals import Totals
+from shared.core.logarithm import expand
+from shared.plan import SketchPlan
+
+Floats = NDArray[np.float64]
+_SEED, _N_RANGES, _N_REPLICAS = 0, 500, 8
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NumberColumn:
+    """The distribution of a number.
+
+    Parameters
+    ----------
+    name
+        Of the dimension.
+    edges
+        Shape ``(B + 1,)``, ascending, on the scale of the dimension.
+    shares
+        Shape ``(B + 2,)``, >= 0 with sum 1: below the bounds, in the bins, above the bounds.
+    resolution
+        r of the logarithmic scale, data units; None for a linear one.
+    error
+        Mean absolute error of the share of a random range.
+    """
+
+    name: str
+    edges: Floats
+    shares: Floats
+    resolution: float | None
+    error: float
+
+    def place(self, values: Floats, rng: np.random.Generator) -> Floats:
+        """Return values of this distribution in the order of others: shapes ``(n,)``.
+
+        Equal values are put in a random order. Values are uniform inside a bin on its scale, and
+        those beyond the bounds stand on a bound.
+        """
+        n = len(values)
+        order = np.lexsort((rng.random(n), values))
+        heights = np.empty(n)
+        # One value in each n-th part, so that shares hold better than by independent draws.
+        heights[order] = (np.arange(n) + rng.random(n)) / max(n, 1)
+        ends = np.concatenate([[0.0], np.cumsum(self.shares)])
+        ends /= ends[-1]
+        # Zero-width bins stand for what lies beyond the bounds.
+        edges = np.concatenate([self.edges[:1], self.edges, self.edges[-1:]])
+        bins = np.searchsorted(ends, heights, side="right") - 1
+        bins = np.clip(bins, 0, len(self.shares) - 1)
+        inside = (heights - ends[bins]) / np.maximum(ends[bins + 1] - ends[bins], 1e-300)
+        found = edges[bins] + np.clip(inside, 0.0, 1.0) * (edges[bins + 1] - edges[bins])
+        return found if self.resolution is None else expand(found, self.resolution)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelColumn:
+    """The distribution of a category.
+
+    Parameters
+    ----------
+    name
+        Of the dimension.
+    shares
+        One for each level, >= 0 with sum 1.
+    error
+        Standard deviation of the noise of a share.
+    """
+
+    name: str
+    shares: Floats
+    error: float
+
+    def place(self, values: Floats, rng: np.random.Generator) -> Floats:
+        """Return levels of this distribution, changing as few records as that takes.
+
+        Parameters
+        ----------
+        values
+            Shape ``(n,)``: numbers of levels.
+        """
+        n_levels = len(self.shares)
+        found = values.astype(np.intp)
+        surplus = np.bincount(found, minlength=n_levels) - _round(self.shares * len(found))
+        moved = [
+            rng.permutation(np.flatnonzero(found == level))[: surplus[level]]
+            for level in np.flatnonzero(surplus > 0)
+        ]
+        if moved:
+            wanted = np.repeat(np.arange(n_levels), np.maximum(-surplus, 0))
+            found[np.concatenate(moved)] = rng.permutation(wanted)
+        return found.astype(np.float64)
+
+
+Column = NumberColumn | LevelColumn
+
+
+def read_columns(plan: SketchPlan, totals: Totals) -> tuple[Column, ...]:
+    """Read the distributions of the columns of a histogram study that some sketch carries.
+
+    Raises
+    ------
+    WrongStatisticError
+        The plan has no histogram.
+    """
+    levels = map(_read_levels, read_study_levels(plan, totals))
+    numbers = map(_read_number, read_study_numbers(plan, totals))
+    return (*levels, *numbers)
+
+
+def _read_levels(found: LevelShares) -> LevelColumn:
+    shares = project_on_simplex(found.shares / max(1.0 - found.missing, 1e-9), 1.0)
+    return LevelColumn(name=found.name, shares=shares, error=found.error)
+
+
+def _read_number(found: Marginal | ReportedMarginal) -> NumberColumn:
+    values, error = np.array([found.below, *found.bins, found.above]), found.deviation
+    if isinstance(found, Marginal):
+        # The nearest distribution: the projection takes noise out of empty bins.
+        shares = project_on_simplex(values / found.n_present, 1.0)
+        error = estimate_range_error(shares, error)
+    else:
+        shares = project_on_simplex(values, 1.0)
+    return NumberColumn(
+        name=found.name,
+        edges=found.edges,
+        shares=shares,
+        resolution=found.resolution,
+        error=error,
+    )
+
+
+def estimate_range_error(shares: Floats, error: float) -> float:
+    """Estimate how far the share of a random range is off: a mean absolute error.
+
+    By a bootstrap: noise is added to the shares that were found, and taken out again. Inside the
+    bins of its ends, values may lie anywhere.
+
+    Parameters
+    ----------
+    shares, error
+        Shares of bins, and the standard deviation of the noise of one.
+    """
+    rng = np.random.default_rng(_SEED)
+    ends = np.sort(rng.integers(0, len(shares) + 1, size=(2, _N_RANGES)), axis=0)
+
+    def measure(values: Floats) -> Floats:
+        below = np.concatenate([[0.0], np.cumsum(values)])
+        found: Floats = below[ends[1]] - below[ends[0]]
+        return found
+
+    exact, errors = measure(shares), []
+    for _ in range(_N_REPLICAS):
+        noised = shares + error * rng.normal(size=len(shares))
+        errors.append(np.mean(np.abs(measure(project_on_simplex(noised, 1.0)) - exact)))
+    return float(np.mean(errors)) + 1.0 / len(shares)
+
+
+def _round(counts: Floats) -> NDArray[np.intp]:
+    """Round counts to integers with the same sum, by largest remainders."""
+    whole = np.floor(counts).astype(np.intp)
+    left = round(float(np.sum(counts))) - int(np.sum(whole))
+    whole[np.argsort(whole - counts)[: max(left, 0)]] += 1
+    return whole
+
+
+def match_columns(
+    records: Floats, names: Sequence[str], columns: Sequence[Column], rng: np.random.Generator
+) -> Floats:
+    """Return records whose columns have the given distributions: shapes ``(n, d)``.
+
+    Columns without a distribution stay as they are; distributions of other columns are ignored.
+    """
+    matched, by_name = records.copy(), {each.name: each for each in columns}
+    for i, name in enumerate(names):
+        if name in by_name:
+            matched[:, i] = by_name[name].place(records[:, i], rng)
+    return matched

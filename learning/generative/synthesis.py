@@ -1,0 +1,258 @@
+"""Synthetic records of a decode: drawn from all densities that agree with the sketch.
+
+A record costs nothing, and neither do a million: the densities were computed from what was
+released. Records that noise hides are not among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.answers.densities import Interval, compute_shares
+from learning.answers.questions import choose_bars
+from learning.decoding.densities import Posterior
+from learning.decoding.verdict import UNUSABLE
+from learning.generative.columns import Column, NumberColumn, match_columns
+from shared.errors import DecodingError
+from shared.plan import SketchPlan
+from shared.wire.bodies.results import DimensionBody, PromiseBody
+from shared.wire.bodies.synthesis import (
+    MOST_SYNTHETIC,
+    RangeErrorBody,
+    SynthesisRequest,
+    SyntheticBody,
+)
+
+Floats = NDArray[np.float64]
+
+_DIGITS: Final = 6
+"""Significant digits of a column's range, far below what any sketch resolves."""
+_N_BOXES: Final = 40
+_BOX_SEED: Final = 0
+_N_SAMPLES: Final = 4096
+_MOST_COLUMNS: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Synthesiser:
+    """Draws records of one decode.
+
+    Parameters
+    ----------
+    plan, posterior
+        The study's plan, and the densities of the decode.
+    verdict
+        The decode's: "sound", "rough", "doubtful" or "do not use".
+    columns
+        Distributions of single columns from a histogram of the same records.
+    allow_unusable
+        Whether to draw also where the verdict is "do not use".
+
+    Raises
+    ------
+    DecodingError
+        The decode is not to be used, or the histogram knows none of the columns.
+    """
+
+    plan: SketchPlan
+    posterior: Posterior
+    verdict: str
+    columns: Sequence[Column] = ()
+    allow_unusable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.verdict == UNUSABLE and not self.allow_unusable:
+            raise DecodingError(
+                f"has the verdict {UNUSABLE!r}: its records would be drawn from noise",
+                field="decode",
+                fix="decode more sketches or fewer clusters (`sfumato plan advise` tells how many "
+                "records a study needs), or allow unusable results",
+            )
+        if self.columns and not self.matched:
+            raise DecodingError(
+                "has no column of the study: it has "
+                + ", ".join(repr(each.name) for each in self.columns),
+                field="histogram",
+                fix="name a histogram of the same columns",
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(each.name for each in self.plan.dimensions)
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Names of the columns that agree with a histogram."""
+        known = {each.name for each in self.columns}
+        return tuple(name for name in self.names if name in known)
+
+    def draw(self, n_records: int, *, seed: int, part: int = 0) -> Floats:
+        """Draw records: shape ``(n, d)``, data units; a category is the number of its level.
+
+        Parameters
+        ----------
+        seed, part
+            The same two give the same records; other parts give further ones.
+
+        Raises
+        ------
+        DecodingError
+            More records than one part holds are asked for, or none.
+        """
+        if not 1 <= n_records <= MOST_SYNTHETIC:
+            raise DecodingError(
+                f"must be 1 to {MOST_SYNTHETIC}", field="n_records", fix="ask for several parts"
+            )
+        rng = np.random.default_rng((seed, part))
+        points = self.posterior.draw_samples(n_records, rng=rng)
+        records = match_columns(self.plan.space.to_records(points), self.names, self.columns, rng)
+        return self._round(records)
+
+    def answer(
+        self,
+        asked: SynthesisRequest,
+        *,
+        decode_id: str,
+        snapshot_id: str,
+        privacy: Sequence[PromiseBody],
+    ) -> SyntheticBody:
+        """Answer a request.
+
+        Parameters
+        ----------
+        decode_id, snapshot_id
+            What the densities were decoded from.
+        privacy
+            Promise of the sketches, and of the histogram.
+
+        Raises
+        ------
+        DecodingError
+            More records than one part holds are asked for, or none.
+        """
+        records = self.draw(asked.n_records, seed=asked.seed, part=asked.part)
+        errors = self.estimate_errors()
+        return SyntheticBody(
+            decode_id=decode_id,
+            snapshot_id=snapshot_id,
+            histogram=asked.histogram,
+            seed=asked.seed,
+            part=asked.part,
+            n_records=len(records),
+            dimensions=[
+                DimensionBody(name=each.name, unit=each.unit) for each in self.plan.dimensions
+            ],
+            columns=self.spell(records),
+            matched=list(self.matched),
+            errors=errors,
+            verdict=self.verdict,
+            statement=self._describe(errors),
+            privacy=list(privacy),
+        )
+
+    def _describe(self, errors: Sequence[RangeErrorBody]) -> str:
+        doubt = {
+            UNUSABLE: "Do not use these records: they are drawn from noise.",
+            "doubtful": "Doubt these records: the decode behind them is doubtful.",
+        }.get(self.verdict, "")
+        trust = (
+            "Shares of ranges are usually off by "
+            + ", ".join(f"{each.error:.1%} of all records ({_count(each)})" for each in errors)
+            + "."
+            if errors
+            else "How far they are off cannot be stated."
+        )
+        matched = (
+            f"The columns {', '.join(self.matched)} agree with a histogram."
+            if self.matched
+            else "Spikes and sharp ends of columns are blurred, which a histogram would mend."
+        )
+        rare = (
+            "They are synthetic: no row is a record, groups too rare to be told from noise are not "
+            "among them, and any number of rows costs no further privacy."
+        )
+        return " ".join(filter(None, [doubt, trust, matched, rare]))
+
+    def spell(self, records: Floats) -> list[list[float] | list[str]]:
+        """Return records as columns for people and files, with the texts of levels."""
+        return [
+            [each.levels[int(place)] for place in column] if each.levels else column.tolist()
+            for each, column in zip(self.plan.dimensions, records.T, strict=True)
+        ]
+
+    def estimate_errors(self) -> list[RangeErrorBody]:
+        """Estimate how far shares of random ranges of one, two and three numbers are off.
+
+        From the spread over the densities, in bars as those of questions, and for columns that
+        agree with a histogram from its noise. There are none where the bars mean nothing.
+        """
+        found = self.posterior
+        word, factor = choose_bars(found.doubt, found.held_out, is_trusted=found.is_trusted)
+        axes = [
+            i
+            for i, axis in enumerate(self.plan.axes)
+            if not self.plan.dimensions[axis.dimension].is_categorical
+        ]
+        if word == "none" or not axes:
+            return []
+        rng = np.random.default_rng(_BOX_SEED)
+        samples = found.draw_samples(_N_SAMPLES, rng=rng)
+        return [
+            RangeErrorBody(n_columns=n, error=self._estimate(samples, axes, n, factor, rng))
+            for n in range(1, min(_MOST_COLUMNS, len(axes)) + 1)
+        ]
+
+    def _estimate(
+        self,
+        samples: Floats,
+        axes: Sequence[int],
+        n_columns: int,
+        factor: float,
+        rng: np.random.Generator,
+    ) -> float:
+        errors = []
+        for _ in range(_N_BOXES):
+            box = []
+            for axis in rng.choice(axes, size=n_columns, replace=False):
+                ends = samples[:, axis].min(), samples[:, axis].max()
+                low, high = np.sort(rng.uniform(*ends, size=2))
+                box.append(Interval(axis=int(axis), low=float(low), high=float(high)))
+            known = self._find_number(box[0].axis) if n_columns == 1 else None
+            errors.append(self._measure_spread(box, factor) if known is None else known.error)
+        return float(np.mean(errors))
+
+    def _measure_spread(self, box: Sequence[Interval], factor: float) -> float:
+        """Return the mean absolute error of a share, as that of a normal with its bar."""
+        shares = compute_shares(self.posterior, box)
+        mean = float(self.posterior.shares @ shares)
+        spread = float(self.posterior.shares @ (shares - mean) ** 2)
+        return factor * math.sqrt(2.0 / math.pi * spread)
+
+    def _find_number(self, axis: int) -> NumberColumn | None:
+        name = self.plan.dimensions[self.plan.axes[axis].dimension].name
+        known = (each for each in self.columns if isinstance(each, NumberColumn))
+        return next((each for each in known if each.name == name), None)
+
+    def _round(self, records: Floats) -> Floats:
+        """Round numbers to digits that say something, so that files stay small."""
+        rounded = records.copy()
+        for i, each in enumerate(self.plan.dimensions):
+            if each.lower is None or each.upper is None or each.is_categorical:
+                continue
+            if each.transform is None:
+                width = each.upper - each.lower
+                rounded[:, i] = np.round(
+                    records[:, i], max(0, _DIGITS - 1 - math.floor(math.log10(width)))
+                )
+        return rounded
+
+
+def _count(error: RangeErrorBody) -> str:
+    return "one column" if error.n_columns == 1 else f"{error.n_columns} columns"

@@ -1,0 +1,67 @@
+"""JSON bodies of synthetic records, and of the request for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from shared.structure import Rule, member
+from shared.wire.bodies.declaring import SAMPLE_ID, Hex, SmallText, body, request
+from shared.wire.bodies.results import DimensionBody, PromiseBody
+
+MOST_SYNTHETIC = 20_000
+"""Most records of one part."""
+
+
+@request
+class SynthesisRequest:
+    """Synthetic records to be drawn from the densities of a decode; they cost no privacy."""
+
+    n_records: Annotated[int, Rule(ge=1, le=MOST_SYNTHETIC)] = member(
+        "Number of records.", 1000, default=1000
+    )
+    histogram: Hex | None = member(
+        "A snapshot of a histogram of the same records: its columns are made to agree with it.",
+        None,
+        default=None,
+    )
+    seed: Annotated[int, Rule(ge=0, lt=1 << 63)] = member(
+        "Seed of the draw: the same one gives the same records.", 0, default=0
+    )
+    part: Annotated[int, Rule(ge=0, lt=1 << 32)] = member(
+        "Number of the part: other parts of one seed are further records.", 0, default=0
+    )
+    allow_unusable: bool = member(
+        'Draw also where the verdict on the decode is "do not use".', False, default=False
+    )
+
+
+@body
+class RangeErrorBody:
+    """How far shares of random ranges are off on average."""
+
+    n_columns: int = member("Number of columns that a range limits.", 2)
+    error: float = member("Mean absolute error, as a share of all records.", 0.012)
+
+
+@body
+class SyntheticBody:
+    """Synthetic records by column, with what they promise and how far to trust them."""
+
+    decode_id: str = member("The decode; empty for sketch files.", SAMPLE_ID)
+    snapshot_id: str = member("What was decoded: a snapshot, or a digest of sums.", "33" * 32)
+    histogram: Hex | None = member("The snapshot of the histogram, if there is one.", None)
+    seed: int = member("Seed of the draw.", 0)
+    part: int = member("Number of the part.", 0)
+    n_records: int = member("Number of records.", 2)
+    dimensions: list[DimensionBody] = member("Names and units of the columns.")
+    columns: list[list[float] | list[str]] = member(
+        "The columns in the order of the dimensions: numbers in data units, or texts of levels.",
+        [[2.5, 3.25]],
+    )
+    matched: list[SmallText] = member("Columns that agree with the histogram.", [])
+    errors: list[RangeErrorBody] = member(
+        "How far shares of random ranges are off; empty where no error can be stated."
+    )
+    verdict: str = member("How far the decode is to be trusted.", "sound")
+    statement: str = member("What the records are and are not, in words.", "Synthetic records ...")
+    privacy: list[PromiseBody] = member("Promise of the sketches, and of the histogram if any.")

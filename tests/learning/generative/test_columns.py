@@ -1,0 +1,104 @@
+"""Records that are made to agree with the distributions of single columns."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learning.clustering.weighted_points import project_on_simplex
+from learning.generative.columns import (
+    LevelColumn,
+    NumberColumn,
+    estimate_range_error,
+    match_columns,
+)
+from shared.core.logarithm import compress
+
+SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=12).filter(lambda x: sum(x) > 0.1)
+
+
+def make_number(shares: list[float], *, resolution: float | None = None) -> NumberColumn:
+    values = np.array(shares)
+    return NumberColumn(
+        name="flow",
+        edges=np.linspace(-1.0, 2.0, len(shares) - 1),
+        shares=values / values.sum(),
+        resolution=resolution,
+        error=0.01,
+    )
+
+
+@given(SHARES, st.integers(1, 400), st.integers(0, 1 << 32))
+def test_places_follow_the_histogram_and_the_order_of_the_records_stays(
+    shares: list[float], n: int, seed: int
+) -> None:
+    column, rng = make_number(shares), np.random.default_rng(seed)
+    values = rng.normal(size=n)
+    found = column.place(values, rng)
+    assert np.all(np.diff(found[np.argsort(values)]) >= 0.0)
+    # One value stands in each n-th part of the distribution.
+    below = np.searchsorted(np.sort(found), column.edges[1:-1], side="right") / n
+    expected = np.cumsum(column.shares)[1:-2]
+    assert np.all(np.abs(below - expected) <= 1.0 / n + 1e-9)
+    assert found.min() >= -1.0
+    assert found.max() <= 2.0
+
+
+def test_what_lies_beyond_the_bounds_stands_on_them() -> None:
+    column = make_number([1.0, 0.0, 0.0, 3.0])
+    found = column.place(np.arange(400.0), np.random.default_rng(0))
+    assert np.mean(found == -1.0) == 0.25
+    assert np.mean(found == 2.0) == 0.75
+
+
+def test_equal_values_are_spread_in_a_random_order() -> None:
+    column = make_number([0.0, 1.0, 1.0, 0.0])
+    found = column.place(np.zeros(1000), np.random.default_rng(0))
+    assert abs(np.corrcoef(found, np.arange(1000))[0, 1]) < 0.15
+
+
+def test_a_logarithmic_column_is_even_on_its_scale() -> None:
+    column = make_number([0.0, 1.0, 0.0], resolution=0.5)
+    found = column.place(np.arange(999.0), np.random.default_rng(1))
+    assert np.quantile(compress(found, 0.5), [0.25, 0.75]).tolist() == [
+        np.float64(each) for each in np.quantile(compress(found, 0.5), [0.25, 0.75])
+    ]
+    assert np.allclose(np.quantile(compress(found, 0.5), [0.25, 0.75]), [-0.25, 1.25], atol=0.01)
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=2, max_size=5).filter(lambda x: sum(x) > 0.1),
+    st.integers(1, 300),
+    st.integers(0, 1 << 32),
+)
+def test_levels_get_their_shares_by_moving_as_few_records_as_that_takes(
+    shares: list[float], n: int, seed: int
+) -> None:
+    rng, wanted = np.random.default_rng(seed), np.array(shares) / sum(shares)
+    values = rng.integers(len(shares), size=n).astype(np.float64)
+    column = LevelColumn(name="site", shares=wanted, error=0.01)
+    found = column.place(values, rng)
+    counts = np.bincount(found.astype(int), minlength=len(shares))
+    assert np.all(np.abs(counts - wanted * n) < 1.0 + 1e-9)
+    before = np.bincount(values.astype(int), minlength=len(shares))
+    assert np.sum(found != values) == np.sum(np.maximum(before - counts, 0))
+
+
+def test_columns_without_a_histogram_stay_as_they_are() -> None:
+    records = np.random.default_rng(0).normal(size=(50, 2))
+    column = make_number([0.0, 1.0, 1.0, 0.0])
+    found = match_columns(records, ["pressure", "flow"], [column], np.random.default_rng(1))
+    assert np.array_equal(found[:, 0], records[:, 0])
+    assert not np.array_equal(found[:, 1], records[:, 1])
+
+
+def test_the_error_of_ranges_is_that_of_noise_and_bins() -> None:
+    """Seeded; a factor of 1.5 either way, where the largest of 50 draws was 1.25."""
+    rng, error, shares = np.random.default_rng(5), 0.002, np.zeros(256)
+    shares[100:140] = 1.0 / 40
+    noised = project_on_simplex(shares + error * rng.normal(size=256), 1.0)
+    below = np.cumsum(noised - shares)
+    ends = rng.integers(0, 256, size=(2, 5000))
+    true = float(np.mean(np.abs(below[ends[0]] - below[ends[1]])))
+    stated = estimate_range_error(noised, error) - 1.0 / 256
+    assert true / 1.5 < stated < true * 1.5
+    assert abs(estimate_range_error(shares, 0.0) - 1.0 / 256) < 1e-12

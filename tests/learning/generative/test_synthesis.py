@@ -1,0 +1,130 @@
+"""Synthetic records of a decode."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from learning.decoding.densities import Posterior
+from learning.generative.columns import LevelColumn, NumberColumn
+from learning.generative.synthesis import Synthesiser
+from shared.errors import DecodingError
+from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.wire.bodies.synthesis import SynthesisRequest
+
+
+def make_plan() -> SketchPlan:
+    return create_plan(
+        PlanSpec(
+            dimensions=(
+                Dimension(name="pressure", unit="bar", lower=0.0, upper=10.0, scale=0.5),
+                Dimension(name="flow", unit="l/s", lower=-5.0, upper=5.0, scale=0.5),
+                Dimension(name="site", unit="1", levels=("north", "south")),
+            ),
+            n_frequencies=16,
+            epsilon=Fraction(1),
+            window=WindowRule(kind="count", length=1000),
+            seed="ab" * 32,
+            most_records=1000,
+        )
+    )
+
+
+def make_posterior(*, is_trusted: bool = True) -> Posterior:
+    """Two draws that differ a little: pressure and flow rise together, and sites differ."""
+    means = np.array([[3.0, -2.0, 1.0, 0.0], [7.0, 2.0, 0.0, 1.0]])
+    return Posterior(
+        shares=np.array([0.5, 0.5]),
+        draw_of=np.array([0, 0, 1, 1]),
+        weights=np.array([0.5, 0.5, 0.54, 0.46]),
+        means=np.vstack([means, means + 0.1]),
+        roots=np.tile(0.3 * np.eye(4), (4, 1, 1)),
+        lower=np.array([0.0, -5.0, 0.0, 0.0]),
+        upper=np.array([10.0, 5.0, 1.0, 1.0]),
+        doubt=0.0,
+        held_out=1.0,
+        is_trusted=is_trusted,
+    )
+
+
+def make(**changes: object) -> Synthesiser:
+    whole = Synthesiser(plan=make_plan(), posterior=make_posterior(), verdict="sound")
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+HISTOGRAM = (
+    NumberColumn(
+        name="flow",
+        edges=np.array([-5.0, 0.0, 5.0]),
+        shares=np.array([0.0, 0.2, 0.8, 0.0]),
+        resolution=None,
+        error=0.01,
+    ),
+    LevelColumn(name="site", shares=np.array([0.9, 0.1]), error=0.01),
+)
+
+
+def test_the_same_seed_and_part_give_the_same_records_and_others_give_further_ones() -> None:
+    one = make().draw(100, seed=3)
+    assert np.array_equal(one, make().draw(100, seed=3))
+    assert not np.array_equal(one, make().draw(100, seed=4))
+    assert not np.array_equal(one, make().draw(100, seed=3, part=1))
+
+
+def test_records_follow_the_densities_and_stay_inside_the_bounds() -> None:
+    pressure, flow, site = make().draw(5000, seed=0).T
+    assert np.corrcoef(pressure, flow)[0, 1] > 0.95
+    assert np.corrcoef(flow, site)[0, 1] > 0.95
+    assert pressure.min() >= 0.0
+    assert set(site) == {0.0, 1.0}
+
+
+def test_a_histogram_sets_the_columns_that_it_has_and_keeps_what_they_share() -> None:
+    found = make(columns=HISTOGRAM)
+    pressure, flow, site = found.draw(5000, seed=0).T
+    assert np.mean(flow < 0.0) == pytest.approx(0.2, abs=1e-3)
+    assert np.mean(site == 1.0) == pytest.approx(0.1, abs=1e-3)
+    plain = make().draw(5000, seed=0)
+    assert np.array_equal(pressure, plain[:, 0])
+    # Rounding makes some values equal, so that their order may differ.
+    ranks = [np.argsort(np.argsort(each)) for each in (flow, plain[:, 1])]
+    assert np.max(np.abs(ranks[0] - ranks[1])) < 20
+    assert found.matched == ("flow", "site")
+
+
+def test_a_histogram_of_other_columns_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match=r"histogram: has no column of the study: it has 'x'"):
+        make(columns=[replace(HISTOGRAM[0], name="x")])
+
+
+def test_noise_is_not_sampled_unless_somebody_insists() -> None:
+    with pytest.raises(DecodingError, match=r"do not use.*plan advise"):
+        make(verdict="do not use")
+    insisted = make(verdict="do not use", allow_unusable=True)
+    body = insisted.answer(SynthesisRequest(), decode_id="", snapshot_id="00", privacy=[])
+    assert body.statement.startswith("Do not use these records")
+
+
+@pytest.mark.parametrize("n_records", [0, 20_001])
+def test_a_part_has_its_bounds(n_records: int) -> None:
+    with pytest.raises(DecodingError, match="n_records: must be 1 to 20000"):
+        make().draw(n_records, seed=0)
+
+
+def test_an_answer_spells_levels_and_states_errors_for_up_to_three_numbers() -> None:
+    body = make(columns=HISTOGRAM).answer(
+        SynthesisRequest(n_records=10), decode_id="", snapshot_id="00", privacy=[]
+    )
+    assert set(body.columns[2]) <= {"north", "south"}
+    assert [each.n_columns for each in body.errors] == [1, 2]
+    assert all(0.0 < each.error < 0.2 for each in body.errors)
+    assert "The columns flow, site agree with a histogram." in body.statement
+
+
+def test_no_error_is_stated_where_bars_mean_nothing() -> None:
+    doubtful = make(posterior=make_posterior(is_trusted=False), verdict="doubtful")
+    body = doubtful.answer(SynthesisRequest(), decode_id="", snapshot_id="00", privacy=[])
+    assert body.errors == []
+    assert body.statement.startswith("Doubt these records")
+    assert "cannot be stated" in body.statement
