@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tests.aggregator.ui.browser import Page, PageError, open_browser
 from tests.clients.js.node import ENVIRONMENT, NODE
@@ -24,7 +24,8 @@ PAGE = "<!doctype html><title>device</title><script type=module src=page.ts></sc
 
 
 class _Files(SimpleHTTPRequestHandler):
-    extensions_map: ClassVar = {".ts": "text/javascript", ".html": "text/html"}
+    def guess_type(self, path: str | os.PathLike[str]) -> str:
+        return "text/javascript" if os.fspath(path).endswith(".ts") else super().guess_type(path)
 
     def end_headers(self) -> None:
         if self.path.startswith("/sandboxed"):

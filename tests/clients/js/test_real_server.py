@@ -125,8 +125,8 @@ def test_a_device_under_every_kind_of_plan_is_taken_by_the_server(
         sketches = sorted(client.sketches(study_id), key=lambda sketch: sketch.sequence)
         expected = None if plan.releases_count else 1 if plan.protects_devices else 4
         assert [sketch.n_records for sketch in sketches] == [expected] * 2, name
-        slots = None if plan.window.kind == "count" else [(0, 0), (1, 1)]
-        assert [sketch.slots for sketch in sketches] == (slots or [None, None]), name
+        slots = [None, None] if plan.window.kind == "count" else [(0, 0), (1, 1)]
+        assert [sketch.slots for sketch in sketches] == slots, name
 
 
 def test_devices_in_both_languages_make_one_secure_sum_that_two_servers_open_exactly(
