@@ -41,6 +41,7 @@ export function makeEvent(
     source,
     plan: toHex(digest),
     epsilon: showRational(fields.release.epsilon),
+    neighbouring: fields.release.neighbouring,
     count,
     copy: 0,
   };
@@ -59,7 +60,9 @@ export function addEvent(ledger: readonly LedgerEntry[], event: LedgerEntry): Le
  * Check that the owner's budget and the plan allow `event.count` more releases.
  *
  * A record is in one window, so the releases of one stream under one plan cost as much as one of
- * them; all others of its source compose in sequence, and so do those of a copy of this state.
+ * them; all others of its source compose in sequence, and so do those of a copy of this state. If
+ * they are under both relations, all are counted under replace-one: a record that is replaced is
+ * removed and added, so one under add-remove-one counts twice (`proofs.md`, section 19).
  *
  * @param mostSketches Sketches that the study accepts of a device.
  */
@@ -76,7 +79,12 @@ export function requireAffordable(
     throw new SketchError("budget", "most_sketches_per_device", rule, "ask the operator for another study");
   }
   const shared = after.filter(({ source }) => source === event.source);
-  const costs = shared.map((entry) => [parseRational(entry.epsilon, "ledger"), entry.count] as const);
+  const relations = new Set(shared.map(({ neighbouring }) => neighbouring));
+  const relation = relations.size > 1 ? "replace-one" : event.neighbouring;
+  const costs = shared.map((entry) => {
+    const [p, q] = parseRational(entry.epsilon, "ledger");
+    return [[entry.neighbouring === relation ? p : 2n * p, q] as Rational, entry.count] as const;
+  });
   const sum = (terms: Rational[]): Rational => terms.reduce(addRationals, [0n, 1n]);
   const perRecord = sum(costs.map(([epsilon]) => epsilon));
   const lifetime = sum(costs.map(([[p, q], count]) => [p * BigInt(count), q]));
@@ -85,7 +93,7 @@ export function requireAffordable(
     ["lifetime", lifetime, limits.lifetime],
   ] as const) {
     if (limit === undefined || compareRationals(loss, parseRational(limit, `limits.${name}`)) <= 0) continue;
-    const rule = `is ${limit}, and one more release would bring the loss to epsilon ${showRational(loss)}`;
+    const rule = `is ${limit}, and one more release would bring the loss to epsilon ${showRational(loss)} under ${relation}`;
     const fix = `pass limits: { ${name}: "${showRational(loss)}" } if the owner agrees, or leave the study`;
     throw new SketchError("budget", `limits.${name}`, rule, fix);
   }

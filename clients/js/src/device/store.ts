@@ -44,6 +44,8 @@ export interface LedgerEntry {
   plan: string;
   /** Exact, `"p/q"`. */
   epsilon: string;
+  /** The relation that epsilon holds for. */
+  neighbouring: "replace-one" | "add-remove-one";
   count: number;
   /** 1 for releases of another copy of this state, else 0. */
   copy: number;
