@@ -55,6 +55,10 @@ MOST_PLAIN: Final = 10
 """Columns beyond which records are projected: a cell has 2^d children."""
 _MOST_CHILDREN: Final = 1 << 14
 _THIRD: Final = Fraction(1, 3)
+_PUBLISHED_LIVE: Final = 2.0
+_LIVE: Final = 0.5
+"""Least count of a live cell over the largest of the noise, ``b ln M``. A false cell is a candidate
+without votes: it costs little, and a cluster that is missed much."""
 _LEAST_SCALE: Final = 1 / 64
 """Candidates are centres of cells: clusters may be wider than they show."""
 
@@ -195,9 +199,8 @@ class CandidateMethod:
             answer = curator.ask(
                 histogram, counts.astype(np.int64), parents=parents, shift=tree.shift
             )
-            live = _keep_live(
-                answer.values[: len(children)], 2.0 * histogram.threshold, places.shape[1]
-            )
+            limit = (_PUBLISHED_LIVE if self.n_swaps else _LIVE) * histogram.threshold
+            live = _keep_live(answer.values[: len(children)], limit, places.shape[1])
             parents = children[live]
             found.append(tree.find_centres(parents, level))
             order = np.full(len(children) + 1, -1)
