@@ -35,6 +35,8 @@ from shared.privacy.accounting import select_per_record
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 STREAM = "main"
+FORMAT = "sfumato-release"
+VERSION = 1
 
 _REFUSED = "refused: noise that can be repeated can be removed"
 
@@ -67,8 +69,8 @@ class Release:
         """Return the release as deterministic CBOR."""
         return encode_deterministic(
             {
-                "format": "sfumato-release",
-                "version": 1,
+                "format": FORMAT,
+                "version": VERSION,
                 "design": dict(self.design),
                 "n_records": self.n_records,
                 "sums": self.sums.tolist(),

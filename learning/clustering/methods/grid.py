@@ -60,9 +60,8 @@ _MOST_CELLS: Final = float(1 << 16)
 """More take a second to draw, and are no better: half a megabyte is released."""
 _ABOVE_NOISE: Final = 2.0
 _MOST_LOG: Final = 100.0
-_USUAL_SCALE: Final = 0.7 / 4.0
-"""Spread inside one of k clusters over half a width, times k^(1/d), where it is not stated: 0.7 of
-that of a column, for bounds at four of these."""
+_WITHIN: Final = 0.7
+_WIDTH: Final = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +216,15 @@ class GridMethod:
         )
 
 
+def guess_scale(n_clusters: int, n_dimensions: int) -> float:
+    """Guess the spread inside a cluster over half a width: ``0.7 k^(-1/d) / 4``.
+
+    That is 0.7 of the share of a column's spread that k equal cells have, for bounds at four
+    spreads on both sides.
+    """
+    return float(_WITHIN * n_clusters ** (-1.0 / n_dimensions) / _WIDTH)
+
+
 def limit_cells(wanted: float, base: float, task: Task) -> float:
     """Limit the cells where clusters are so wide that each cell would hold little but noise.
 
@@ -225,7 +233,7 @@ def limit_cells(wanted: float, base: float, task: Task) -> float:
     count that noise alone reaches in a hundredth of a cell of the grid, ``n / base ln(100 M)``.
     """
     d, k = task.n_dimensions, task.n_clusters
-    scale = task.scale or _USUAL_SCALE * k ** (-1.0 / d)
+    scale = task.scale or guess_scale(k, d)
     log_density = -d * math.log(math.sqrt(math.pi) * scale)
     needed = _ABOVE_NOISE * k * math.log(wanted / FALSE_CELLS) / base
     return min(wanted, math.exp(min(log_density - math.log(needed), _MOST_LOG)))
