@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -72,17 +73,29 @@ def sketch(delta: Fraction = Fraction(0)) -> Contender:
             noise=Noise(mechanism=chosen.mechanism, epsilon=epsilon, delta=chosen.delta),
             law=chosen.law_choice.law,
         )
-        problem = Sketcher().pose(dataset, study, seed).problem
-        found = create_solver().solve(problem, rng=np.random.default_rng(seed))
+        planned = time.process_time() - start
+        centroids, seconds = _solve(dataset, study, seed)
         return Run(
-            centroids=found.centroids,
+            centroids=centroids,
             spent=epsilon,
             n_rounds=1,
             n_bytes=2 * chosen.n_frequencies * 8,
-            seconds=time.process_time() - start,
+            seconds=planned + seconds,
         )
 
     return run
+
+
+@lru_cache(maxsize=2)
+def _solve(dataset: Dataset, study: Study, seed: int) -> tuple[Floats, float]:
+    """Sketch and decode, and return the CPU seconds too.
+
+    Once where a delta changes nothing: the planner prefers pure noise that reaches the target.
+    """
+    start = time.process_time()
+    problem = Sketcher().pose(dataset, study, seed).problem
+    found = create_solver().solve(problem, rng=np.random.default_rng(seed))
+    return found.centroids, time.process_time() - start
 
 
 def _sketch_unscaled(dataset: Dataset, epsilon: Fraction, delta: Fraction, seed: int) -> Run:

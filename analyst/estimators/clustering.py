@@ -214,7 +214,7 @@ class ClusteringEstimator(
         labels = np.full(len(rows), _MISSING, dtype=np.intp)
         whole = np.isfinite(rows).all(axis=1)
         if whole.any():
-            labels[whole], _ = assign(rows[whole], self.cluster_centers_ / self.metric_)
+            labels[whole] = self._label(rows[whole])
         return labels
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
@@ -304,6 +304,11 @@ class ClusteringEstimator(
         found = self.release_.recover(n_clusters, rng=read_rng(self.random_state))
         self.cluster_centers_ = self.release_.locate(found.centroids)
         self.weights_ = found.shares
+
+    def _label(self, rows: Floats) -> NDArray[np.intp]:
+        """Return the cluster of whole records, in units of the metric."""
+        labels, _ = assign(rows, self.cluster_centers_ / self.metric_)
+        return labels
 
     def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return records in units of the metric."""

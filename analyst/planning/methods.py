@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from learning.clustering.methods.grid import guess_scale
+from learning.clustering.methods.contract import guess_scale
 from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from learning.planning.outline import StudyOutline
 

@@ -35,6 +35,7 @@ from learning.clustering.methods.contract import (
     Round,
     Task,
     divide_pure,
+    guess_scale,
 )
 from learning.clustering.methods.starts import make_rng, pack_spheres
 from learning.clustering.methods.sums import (
@@ -60,8 +61,6 @@ _MOST_CELLS: Final = float(1 << 16)
 """More take a second to draw, and are no better: half a megabyte is released."""
 _ABOVE_NOISE: Final = 2.0
 _MOST_LOG: Final = 100.0
-_WITHIN: Final = 0.7
-_WIDTH: Final = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,15 +213,6 @@ class GridMethod:
         return _Found(
             centroids=best.centroids, masses=shares * kept.weights.sum(), scale=spread / STEPS
         )
-
-
-def guess_scale(n_clusters: int, n_dimensions: int) -> float:
-    """Guess the spread inside a cluster over half a width: ``0.7 k^(-1/d) / 4``.
-
-    That is 0.7 of the share of a column's spread that k equal cells have, for bounds at four
-    spreads on both sides.
-    """
-    return float(_WITHIN * n_clusters ** (-1.0 / n_dimensions) / _WIDTH)
 
 
 def limit_cells(wanted: float, base: float, task: Task) -> float:

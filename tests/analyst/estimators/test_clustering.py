@@ -46,6 +46,9 @@ ESTIMATORS: dict[str, Any] = {
     "privgene": ReferenceKMeans,
     "sample-aggregate": lambda *k, **given: ReferenceKMeans(*k, method="sample-aggregate", **given),
     "cover": lambda *k, **given: CoverKMeans(*k, **{"relation": "replace-one", **given}),
+    "kernel": lambda *k, **given: LloydKMeans(
+        *k, **{"features": 50, "delta": "1e-6", "scale": 0.7, **given}
+    ),
     "lloyd": LloydKMeans,
     "lloyd published": LloydKMeans.published,
     "tree": TreeKMeans,
