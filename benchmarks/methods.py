@@ -8,6 +8,7 @@ of ``no scale``, where the sketch spends a part of epsilon on a pilot. ``publish
 methods as their papers have them. ``wide`` stands for a public box four times as wide. Cases where
 the sketch loses most come first. Cases of 20,000 records are those, beside others, that
 :mod:`benchmarks.choosing` takes its table from; they have the methods alone that it chooses from.
+Rows without a curator follow: see :mod:`benchmarks.method_fleets`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from benchmarks.contenders import CHOICES, CONTENDERS, SKETCH, Run
 from benchmarks.datasets import SPREAD, Dataset, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
+from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fleets
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
@@ -65,7 +67,7 @@ class Shape:
 
     def load(self, seed: int) -> Dataset:
         """Draw the records of one seed."""
-        return _draw(self, seed)
+        return _draw_shape(self, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class Real:
 
 
 @lru_cache(maxsize=2)
-def _draw(shape: Shape, seed: int) -> Dataset:
+def _draw_shape(shape: Shape, seed: int) -> Dataset:
     d, k = shape.n_dimensions, shape.n_clusters
     rng = np.random.default_rng((seed, d, k, len(shape.kind)))
     means = rng.normal(0.0, 1.5 * k ** (1.0 / d), size=(k, d))
@@ -228,6 +230,7 @@ def measure_cases(bench: Bench) -> Iterator[Row]:
     for case, results in sorted(found, key=lambda each: -_find_loss(each[1])):
         for name, (ratios, runs) in results.items():
             yield from _summarise(f"{case.name} {name}", ratios, runs)
+    yield from measure_fleets(bench)
 
 
 Results = Mapping[str, tuple[Sequence[float], Sequence[Run]]]
@@ -299,56 +302,27 @@ def _select(options: Options) -> dict[MethodCase, list[str]]:
 
 
 def _list_names() -> list[str]:
-    return [f"{case.name} {name}" for case in list_cases() for name in case.contenders]
+    fleets = [f"{case.name} {name}" for case in list_fleet_cases() for name in case.methods]
+    curators = [f"{case.name} {name}" for case in list_cases() for name in case.contenders]
+    return curators + fleets
 
 
 def _count(options: Options) -> int:
     return sum(
         len(names) * len(options.list_seeds(case.runs, case.quick_runs))
-        for case, names in _select(options).items()
+        for chosen in (_select(options), select_fleets(options))
+        for case, names in chosen.items()
     )
 
 
-def draw_rows(rows: Sequence[Row], path: Path) -> None:
-    """Draw a panel for each set: relative SSE over n epsilon, a line for each method."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load
+def _draw(rows: Sequence[Row], path: Path) -> None:
+    # Imported here, because matplotlib takes a second to load.
+    from benchmarks.method_pictures import draw_methods  # noqa: PLC0415
 
-    found: dict[str, dict[str, dict[float, dict[str, float]]]] = {}
-    for row in rows:
-        case, _, name = row.case.rpartition(" ")
-        source, _, n_epsilon = case.partition(" n_eps=")
-        points = found.setdefault(source, {}).setdefault(name, {})
-        points.setdefault(float(n_epsilon), {})[row.figure] = row.value
-    across = min(3, len(found))
-    down = -(-len(found) // across)
-    figure = Figure(figsize=(4.2 * across, 3.4 * down + 1.0), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, (source, lines) in zip(panels, sorted(found.items()), strict=False):
-        for i, name in enumerate(CONTENDERS):
-            drawn = sorted(lines.get(name, {}).items())
-            if not drawn:
-                continue
-            x = [n for n, _ in drawn]
-            style = "--" if "published" in name else "-"
-            color = "black" if name == SKETCH else f"C{(i - 1) % 10}"
-            medians = [max(each["median_relative_sse"], 1.0) for _, each in drawn]
-            high = [max(each["p90_relative_sse"], 1.0) for _, each in drawn]
-            axes.plot(x, medians, style, color=color, marker=".", label=name)
-            axes.plot(x, high, style, color=color, linewidth=0.5, alpha=0.5)
-        axes.axhline(1.2, color="grey", linewidth=0.5)
-        axes.set(xscale="log", yscale="log", title=source, xlabel="n epsilon", ylim=(0.98, 12))
-        axes.set_yticks([1, 1.2, 1.5, 2, 5, 10], ["1", "1.2", "1.5", "2", "5", "10"], minor=False)
-        axes.set_yticks([], minor=True)
-        axes.xaxis.set_minor_formatter("")
-    panels[0].set_ylabel("SSE relative to k-means")
-    for axes in panels[len(found) :]:
-        axes.set_axis_off()
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=120)
+    draw_methods(rows, path)
 
 
 if __name__ == "__main__":
     sys.exit(
-        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, draw_rows)
+        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, _draw)
     )

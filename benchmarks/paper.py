@@ -33,7 +33,7 @@ from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.methods import Shape
 from benchmarks.paper_cases import CONTROL, PAPERS_DECODER, D, K, PaperCase, list_cases
 from benchmarks.reference import compute_sse, find_reference
-from benchmarks.rows import Row
+from benchmarks.rows import Row, find_crossing
 from benchmarks.sketches import Noise, Sketcher, Study, make_plan, total_releases
 from learning.decoding.problem import DecodingProblem
 from learning.decoding.registry import create_solver
@@ -216,15 +216,9 @@ def _find_crossing(name: str, curve: Sequence[tuple[float, float]]) -> Iterator[
     """Yield where the medians of a curve fall below 1.2 for good, on logarithms."""
     if not name.startswith("fig3") or len(curve) < 2:
         return
-    above = [i for i, (_, sse) in enumerate(curve) if sse > _TARGET]
-    last = above[-1] if above else -1
-    if last + 1 == len(curve):
+    crossing = find_crossing(curve, _TARGET)
+    if crossing is None:
         return
-    crossing = curve[0][0]
-    if above:
-        (x0, y0), (x1, y1) = curve[last], curve[last + 1]
-        share = math.log(y0 / _TARGET) / math.log(y0 / y1)
-        crossing = x0 * (x1 / x0) ** share
     yield Row(NAME, name, "epsilon_for_1.2", crossing, "1", len(curve), "paper, L=1: 1e-2")
 
 

@@ -15,7 +15,7 @@ from benchmarks.methods import Shape
 from benchmarks.paper import SIGNAL, draw_part, make_noise, measure_cases, pose_noisy
 from benchmarks.paper_cases import CONTROL, PaperCase, list_cases
 from benchmarks.paper_pictures import collect, draw_paper
-from benchmarks.rows import Row
+from benchmarks.rows import Row, find_crossing
 from benchmarks.sketches import Sketcher
 
 SMALL = Shape(n_dimensions=10, n_clusters=10, n_records=20_000)
@@ -95,10 +95,12 @@ def test_points_and_crossings_are_measured_and_drawn(
 
 
 def test_a_crossing_is_between_the_points_around_it() -> None:
-    (row,) = paper._find_crossing("fig3 x", [(1e-3, 3.0), (1e-2, 1.44), (1e-1, 1.0)])
-    assert row.value == pytest.approx(10**-1.5)
-    # A curve that never falls below, or rises again, has none.
-    assert not list(paper._find_crossing("fig3 x", [(1e-3, 1.0), (1e-2, 1.3)]))
+    points = [(1e-3, 3.0), (1e-2, 1.44), (1e-1, 1.0)]
+    assert find_crossing(points, 1.2) == pytest.approx(10**-1.5)
+    # A curve that never falls below, or rises again, has none; one that is below has its start.
+    assert find_crossing([(1e-3, 1.0), (1e-2, 1.3)], 1.2) is None
+    assert find_crossing([(1e-3, 1.1), (1e-2, 1.0)], 1.2) == 1e-3
+    assert find_crossing([], 1.2) is None
 
 
 def test_points_of_a_curve_are_collected_in_order() -> None:
