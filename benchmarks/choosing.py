@@ -40,6 +40,8 @@ _CASE = re.compile(
     r"(?P<source>(?:d=(?P<d>\d+) k=(?P<k>\d+).*?|weather|shuttle|digits))"
     r"(?P<unscaled> no scale)? n_eps=(?P<strength>\S+) (?P<method>\S+)"
 )
+_UNKNOWN = ""
+"""Where no other set tells what to use: the case is left out."""
 _DECADE = 2
 """Rows of the table in a factor of ten of ``n epsilon / k``."""
 _COLUMNS: Final = (2, 3, 4, 6, 10, 20)
@@ -179,6 +181,8 @@ def _choose_elsewhere(trials: Sequence[Trial], with_delta: bool) -> Choose:
     }
 
     def choose(trial: Trial, options: Mapping[str, float]) -> str:
+        if not tables[trial.source]:
+            return _UNKNOWN
         row = find_row(
             trial.n_dimensions,
             trial.strength,
@@ -186,7 +190,8 @@ def _choose_elsewhere(trials: Sequence[Trial], with_delta: bool) -> Choose:
             table=tables[trial.source],
         )
         known = _list_options(row.expected, with_delta)
-        return choose_name({name: known[name] for name in options if name in known})
+        shared = {name: known[name] for name in options if name in known}
+        return choose_name(shared) if shared else _UNKNOWN
 
     return choose
 
