@@ -6,18 +6,17 @@ JSON lines. ``--plot`` draws the same rows.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
-from benchmarks.rows import Row, read_page
+from benchmarks.pages import list_table, run_page
+from benchmarks.rows import Row
 
 _INTRODUCTION: Final = """\
 # Private k-means, method by method
@@ -189,22 +188,12 @@ def _split(case: str) -> tuple[str, str]:
     return head, name
 
 
-def _table(title: str, words: str, heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
-    listed = list(rows)
-    if listed:
-        yield f"## {title}\n\n{words}\n"
-        yield f"| {' | '.join(heads)} |"
-        yield "|---" * len(heads) + "|"
-        yield from listed
-        yield ""
-
-
 def _list_methods(medians: Figures) -> Iterator[str]:
     def show(source: str, method: Method) -> str:
         found = medians.get(f"{source} n_eps={_PLACE:.0e}", {})
         return f"{found[method.contender]:.2f}" if method.contender in found else "-"
 
-    yield from _table(
+    yield from list_table(
         "The methods",
         f"With the median of each on four sets at n epsilon = {_PLACE:,.0f}.",
         ("class", "what it is", "use it for", "guarantee", "source", *_SHOWN),
@@ -229,7 +218,7 @@ def _list_losses(medians: Figures) -> Iterator[str]:
             best = min(others, key=others.__getitem__)
             losses.append((found[SKETCH] / others[best], case, best, others[best], found[SKETCH]))
     losses.sort(reverse=True)
-    yield from _table(
+    yield from list_table(
         "Where the sketch loses",
         "Pure epsilon. All cases in which another method is better by more than 2 %.",
         ("case", "best method", "its SSE", "the sketch's", "ratio"),
@@ -251,7 +240,7 @@ def _list_sets(medians: Figures, tails: Figures) -> Iterator[str]:
         columns = sorted(strengths)
         cases = [f"{source} n_eps={strength:.0e}" for strength in columns]
         names = [name for name in CONTENDERS if any(name in medians[case] for case in cases)]
-        yield from _table(
+        yield from list_table(
             source,
             "Median / 90th percentile, over n epsilon.",
             ("method", *(f"{strength:,.0f}" for strength in columns)),
@@ -276,7 +265,7 @@ def _list_costs(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     costs = {
         figure: _collect(rows, figure).get(case, {}) for figure in ("cpu", "released", "rounds")
     }
-    yield from _table(
+    yield from list_table(
         "What they take",
         f"{case}, 100,000 records: CPU seconds of a fit, bytes released, rounds, and whether "
         "releases of several parts add up to one of all.",
@@ -301,7 +290,7 @@ def _list_places(medians: Figures, tails: Figures, start: str, title: str) -> It
         else "Each device reports once, and no party sees its record. `one centre` is the mean of "
         "all records, without noise: above it nothing was found."
     )
-    yield from _table(
+    yield from list_table(
         title,
         words,
         ("case", *names),
@@ -319,7 +308,7 @@ def _list_regrets(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     found: dict[str, dict[str, Row]] = {}
     for figure in measure_regret(trials):
         found.setdefault(figure.case, {})[figure.figure] = figure
-    yield from _table(
+    yield from list_table(
         "The choice of `AutoKMeans`",
         "The SSE of a choice over that of the best method of each case: mean, 90th percentile and "
         "worst. `choice` is the rule fitted without the set that it is tried on.",
@@ -333,27 +322,11 @@ def _list_regrets(rows: Sequence[Mapping[str, object]]) -> Iterator[str]:
     )
 
 
-def main() -> None:
-    """Read the files, write the page and draw the picture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods_page")
-    parser.add_argument("rows", nargs="+", type=Path, help="files of JSON lines")
-    parser.add_argument("--page", type=read_page, required=True, help="the page of Markdown")
-    parser.add_argument("--plot", type=read_page, help="the picture, in the page's parent folder")
-    options = parser.parse_args()
-    lines = [line for path in options.rows for line in path.read_text("utf-8").splitlines()]
-    newest = max(path.stat().st_mtime for path in options.rows)
-    date = f"{datetime.fromtimestamp(newest, UTC):%Y-%m-%d}"
-    picture = ""
-    if options.plot:
-        # Imported here, because matplotlib takes a second to load.
-        from benchmarks.method_pictures import draw_methods  # noqa: PLC0415
+def _load_draw() -> Callable[[Sequence[Row], Path], None]:
+    from benchmarks.method_pictures import draw_methods  # noqa: PLC0415
 
-        names = ("benchmark", "case", "figure", "value", "unit", "runs", "baseline")
-        rows = [Row(*(each[name] for name in names)) for each in map(json.loads, lines)]
-        draw_methods(rows, options.plot)
-        picture = f"../{options.plot.parent.name}/{options.plot.name}"
-    options.page.write_text(write_page(lines, date, picture), "utf-8")
+    return draw_methods
 
 
 if __name__ == "__main__":
-    main()
+    run_page("methods_page", write_page, _load_draw)
