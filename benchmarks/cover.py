@@ -1,12 +1,14 @@
-"""Private max cover on its authors' recipe: many clusters in many dimensions, at one curator.
+"""Private max cover on its authors' data: many clusters in many dimensions, at one curator.
 
 Run as ``python -m benchmarks.cover [--quick] [--json]``; ``--help`` lists the options. 64 centres
 of N(0, 25^2 I) in 100 dimensions, unit noise, 50,000 records in equal shares, every coordinate
-clipped to [0, 100]: the recipe of Nguyen, Chaturvedi and Xu (2021). All private methods are
-(epsilon, n^-1.5) under add-remove-one with exact noise. ``cover`` has the authors' cube [0, 100] as
-public bounds; ``cover tight`` a ball of radius 200 around 10, which somebody would state who knows
-that most values are small; ``published`` the authors' constants on integers.
-``mean_squared_distance`` is the cost per record. ``lloyd`` starts at the true centres.
+clipped to [0, 100]: the recipe of Nguyen, Chaturvedi and Xu (2021). ``mnist`` are the 60,000 images
+of 784 pixels that they have too. All private methods are (epsilon, n^-1.5) under add-remove-one
+with exact noise. ``cover`` has the cube of all values as public bounds; ``cover tight``, of the
+recipe, a ball of radius 200 around 10, which somebody would state who knows that most values are
+small; ``published`` the authors' constants on integers.
+``mean_squared_distance`` is the cost per record. ``lloyd`` starts at the true centres, or
+has three k-means++ starts.
 ``accounting`` compares the exponents of a pick that a cover of many picks may have.
 """
 
@@ -20,12 +22,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.local import GeneratorSource
+from benchmarks.mnist import load_images
+from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
 from learning.clustering.covering import run_cover
 from learning.clustering.reference.published_cover import FRACTION, plan_published, run_published
@@ -59,20 +64,52 @@ class CoverCase:
     Parameters
     ----------
     n_clusters, epsilon
-        Asked for; the records have 64 clusters.
+        Asked for; the recipe has 64 clusters.
+    data
+        ``recipe`` or ``mnist``.
     runs, quick_runs
         Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
     """
 
     n_clusters: int
     epsilon: Fraction
+    data: str = "recipe"
     runs: int = 5
     quick_runs: int = 0
 
     @property
     def name(self) -> str:
         """The name of its rows, without the method."""
-        return f"d=100 k={self.n_clusters} eps={float(self.epsilon):g}"
+        words = "d=100" if self.data == "recipe" else self.data
+        return f"{words} k={self.n_clusters} eps={float(self.epsilon):g}"
+
+    def load(self, seed: int) -> Data:
+        """Return the records of one seed."""
+        return Recipe(seed=seed) if self.data == "recipe" else Images(seed=seed)
+
+
+class Data(Protocol):
+    """Records with public bounds."""
+
+    @property
+    def seed(self) -> int:
+        """Of everything that is drawn."""
+
+    @property
+    def records(self) -> Floats:
+        """Shape ``(n, d)``."""
+
+    @property
+    def top(self) -> float:
+        """Values are from 0 to this."""
+
+    @property
+    def ball(self) -> tuple[float, float] | None:
+        """Centre in each dimension and radius of a smaller public ball; None if there is none."""
+
+    @property
+    def centres(self) -> Floats | None:
+        """The true centres, before clipping; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,6 +123,8 @@ class Recipe:
     """
 
     seed: int
+    top: float = 100.0
+    ball: tuple[float, float] | None = (10.0, 200.0)
 
     @cached_property
     def centres(self) -> Floats:
@@ -97,77 +136,99 @@ class Recipe:
         """Shape ``(50_000, 100)``."""
         rng = np.random.default_rng([self.seed, 1])
         noise = rng.normal(size=(_RECORDS, _DIMENSIONS))
-        return np.clip(self.centres[np.arange(_RECORDS) % _CENTRES] + noise, 0.0, 100.0)
+        return np.clip(self.centres[np.arange(_RECORDS) % _CENTRES] + noise, 0.0, self.top)
 
 
-Method = Callable[[Recipe, CoverCase], Floats]
-DELTA = Fraction(round(_RECORDS**-1.5 * 10**18), 10**18)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Images:
+    """The images of MNIST; the seed is that of the methods."""
+
+    seed: int
+    top: float = 255.0
+    ball: tuple[float, float] | None = None
+    centres: Floats | None = None
+
+    @cached_property
+    def records(self) -> Floats:
+        """Shape ``(60_000, 784)``."""
+        return load_images().astype(np.float64)
 
 
-def _quantise(recipe: Recipe, lower: float, upper: float) -> tuple[NDArray[np.int16], Quantiser]:
-    quantiser = Quantiser.from_bounds([lower] * _DIMENSIONS, [upper] * _DIMENSIONS)
-    return quantiser.quantise(recipe.records)[0], quantiser
+Method = Callable[[Data, CoverCase], Floats]
 
 
-def _locate(steps: Floats, quantiser: Quantiser) -> Floats:
-    return np.clip(quantiser.centre + steps * quantiser.half_width / STEPS, 0.0, 100.0)
+def find_delta(data: Data) -> Fraction:
+    """Return ``n^-1.5``."""
+    return Fraction(round(len(data.records) ** -1.5 * 10**18), 10**18)
 
 
-def _run_ours(recipe: Recipe, case: CoverCase, lower: float, upper: float, radius: float) -> Floats:
-    steps, quantiser = _quantise(recipe, lower, upper)
+def _run_ours(data: Data, case: CoverCase, centre: float, half: float, radius: float) -> Floats:
+    n, d = data.records.shape
+    quantiser = Quantiser.from_bounds([centre - half] * d, [centre + half] * d)
     plan = plan_cover(
         n_clusters=case.n_clusters,
-        n_dimensions=_DIMENSIONS,
-        n_records=_RECORDS,
+        n_dimensions=d,
+        n_records=n,
         epsilon=case.epsilon,
-        delta=DELTA,
-        seed=recipe.seed.to_bytes(32, "big"),
+        delta=find_delta(data),
+        seed=data.seed.to_bytes(32, "big"),
         radius=math.floor(radius / quantiser.half_width[0] * STEPS),
     )
-    source, rng = GeneratorSource(recipe.seed), np.random.default_rng(recipe.seed)
-    return _locate(run_cover(steps, plan, source=source, rng=rng).centroids, quantiser)
+    source, rng = GeneratorSource(data.seed), np.random.default_rng(data.seed)
+    steps, _ = quantiser.quantise(data.records)
+    return _locate(run_cover(steps, plan, source=source, rng=rng).centroids, quantiser, data)
 
 
-def run_cube(recipe: Recipe, case: CoverCase) -> Floats:
-    """Cover in the authors' cube, whose corners are 500 from its centre."""
-    return _run_ours(recipe, case, 0.0, 100.0, 500.0)
+def _locate(steps: Floats, quantiser: Quantiser, data: Data) -> Floats:
+    return np.clip(quantiser.centre + steps * quantiser.half_width / STEPS, 0.0, data.top)
 
 
-def run_tight(recipe: Recipe, case: CoverCase) -> Floats:
-    """Cover in a ball of radius 200 around 10."""
-    return _run_ours(recipe, case, -90.0, 110.0, 200.0)
+def run_cube(data: Data, case: CoverCase) -> Floats:
+    """Cover in the cube of all values."""
+    half = data.top / 2.0
+    return _run_ours(data, case, half, half, math.sqrt(data.records.shape[1]) * half)
 
 
-def run_authors(recipe: Recipe, case: CoverCase) -> Floats:
-    """Run the published algorithm with its constants, in the authors' cube."""
-    steps, quantiser = _quantise(recipe, 0.0, 100.0)
+def run_tight(data: Data, case: CoverCase) -> Floats:
+    """Cover in a smaller ball, as wide as the cube."""
+    assert data.ball is not None
+    centre, radius = data.ball
+    return _run_ours(data, case, centre, data.top, radius)
+
+
+def run_authors(data: Data, case: CoverCase) -> Floats:
+    """Run the published algorithm with its constants, in the cube."""
+    n, d = data.records.shape
+    quantiser = Quantiser.from_bounds([0.0] * d, [data.top] * d)
     plan = plan_published(
         n_clusters=case.n_clusters,
-        n_dimensions=_DIMENSIONS,
-        n_records=_RECORDS,
+        n_dimensions=d,
+        n_records=n,
         epsilon=case.epsilon,
-        delta=DELTA,
-        seed=recipe.seed.to_bytes(32, "big"),
+        delta=find_delta(data),
+        seed=data.seed.to_bytes(32, "big"),
     )
-    source, rng = GeneratorSource(recipe.seed), np.random.default_rng(recipe.seed)
-    return _locate(run_published(steps, plan, source=source, rng=rng) / FRACTION, quantiser)
+    source, rng = GeneratorSource(data.seed), np.random.default_rng(data.seed)
+    steps, _ = quantiser.quantise(data.records)
+    found = run_published(steps, plan, source=source, rng=rng)
+    return _locate(found / FRACTION, quantiser, data)
 
 
-def run_lloyd(recipe: Recipe, case: CoverCase) -> Floats:
+def run_lloyd(data: Data, case: CoverCase) -> Floats:
     """k-means without privacy: from the true centres, or from three k-means++ starts."""
-    if case.n_clusters == _CENTRES:
-        labels, _ = assign(recipe.records, np.clip(recipe.centres, 0.0, 100.0))
-        members = [recipe.records[labels == i].mean(axis=0) for i in range(_CENTRES)]
+    if data.centres is not None and case.n_clusters == len(data.centres):
+        labels, _ = assign(data.records, np.clip(data.centres, 0.0, data.top))
+        members = [data.records[labels == i].mean(axis=0) for i in range(case.n_clusters)]
         return np.array(members)
-    rng = np.random.default_rng(recipe.seed)
-    runs = run_weighted(recipe.records, np.ones(_RECORDS), case.n_clusters, rng, n_restarts=3)
+    rng, weights = np.random.default_rng(data.seed), np.ones(len(data.records))
+    runs = run_weighted(data.records, weights, case.n_clusters, rng, n_restarts=3)
     return min(runs, key=lambda run: run.cost).centroids
 
 
-def run_one(recipe: Recipe, case: CoverCase) -> Floats:
+def run_one(data: Data, case: CoverCase) -> Floats:
     """One centre for all: the mean of the records."""
     del case
-    mean: Floats = recipe.records.mean(axis=0, keepdims=True)
+    mean: Floats = data.records.mean(axis=0, keepdims=True)
     return mean
 
 
@@ -182,12 +243,15 @@ METHODS: Mapping[str, Method] = {
 
 def list_cases() -> tuple[CoverCase, ...]:
     """List the cases: Figure 1 of the paper over k, and two other epsilons at k = 64."""
+    images = tuple(
+        CoverCase(n_clusters=k, epsilon=Fraction(1), data="mnist", runs=3) for k in (2, 8, 16, 64)
+    )
     over_k = tuple(
         CoverCase(n_clusters=k, epsilon=Fraction(1), quick_runs=int(k == _CENTRES))
         for k in (2, 4, 8, 16, 32, 48, 64)
     )
     others = tuple(CoverCase(n_clusters=_CENTRES, epsilon=e) for e in (Fraction(1, 2), Fraction(2)))
-    return over_k + others
+    return over_k + others + images
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -199,17 +263,17 @@ def measure_cases(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the requested cases and methods, all methods on the same records."""
     if bench.options.includes("accounting", in_quick=True):
         yield from measure_accounting()
-    for case, names in _select(bench.options).items():
+    for case, names in _leave_out_missing(_select(bench.options)).items():
         costs: dict[str, list[float]] = defaultdict(list)
         seconds: dict[str, list[float]] = defaultdict(list)
         for seed in bench.options.list_seeds(case.runs, case.quick_runs):
             bench.report(case.name, 0)
-            recipe = Recipe(seed=seed)
+            data = case.load(seed)
             for name in names:
                 start = time.process_time()
-                centroids = METHODS[name](recipe, case)
+                centroids = METHODS[name](data, case)
                 seconds[name].append(time.process_time() - start)
-                costs[name].append(assign(recipe.records, centroids)[1])
+                costs[name].append(assign(data.records, centroids)[1])
                 bench.report(case.name, 1)
         for name in names:
             figures = (
@@ -263,8 +327,22 @@ def _select(options: Options) -> dict[CoverCase, list[str]]:
     for case in list_cases():
         in_quick = case.quick_runs > 0
         names = [m for m in METHODS if options.includes(f"{case.name} {m}", in_quick=in_quick)]
+        if case.data != "recipe":
+            names = [name for name in names if name != "cover tight"]
         if names:
             chosen[case] = names
+    return chosen
+
+
+def _leave_out_missing(chosen: dict[CoverCase, list[str]]) -> dict[CoverCase, list[str]]:
+    """Drop cases whose data cannot be fetched, and report it on standard error."""
+    if all(case.data == "recipe" for case in chosen):
+        return chosen
+    try:
+        load_images()
+    except PackageUnavailableError as error:
+        print(f"benchmarks.{NAME}: without mnist: {error}", file=sys.stderr)
+        return {case: names for case, names in chosen.items() if case.data == "recipe"}
     return chosen
 
 

@@ -135,13 +135,14 @@ def choose_design(case: FleetCase, form: str) -> Candidate:
         devices_differ=not case.is_alike,
     )
     advice = advise(outline, epsilon=case.epsilon, target_sse=TARGET_SSE)
-    return _find_whole(advice) if form == "whole" else advice.recommended
+    return find_whole(advice, TARGET_SSE) if form == "whole" else advice.recommended
 
 
-def _find_whole(advice: Advice) -> Candidate:
+def find_whole(advice: Advice, target_sse: float) -> Candidate:
+    """Return the best candidate whose sketches carry all frequencies."""
     mechanism = advice.recommended.mechanism
     whole = [c for c in advice.candidates if c.mechanism == mechanism and not c.is_split]
-    return choose_candidate(whole, TARGET_SSE)
+    return choose_candidate(whole, target_sse)
 
 
 def divide(dataset: Dataset, case: FleetCase, seed: int) -> Dataset:

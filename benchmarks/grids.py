@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset, Mixture, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
+from benchmarks.fleets import find_whole
 from benchmarks.local import GeneratorSource
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
@@ -135,8 +136,8 @@ def count_cells(
     return accumulator.sums
 
 
-def run_fourier(dataset: Dataset, case: GridCase, seed: int) -> Solution:
-    """Sketch, release and decode as the planner plans it."""
+def run_fourier(dataset: Dataset, case: GridCase, seed: int, *, is_split: bool = True) -> Solution:
+    """Sketch, release and decode as the planner plans it; or with all features in every sketch."""
     epsilon = case.find_epsilon(dataset)
     outline = StudyOutline(
         n_records=len(dataset.records),
@@ -145,7 +146,8 @@ def run_fourier(dataset: Dataset, case: GridCase, seed: int) -> Solution:
         n_clusters=dataset.n_clusters,
         devices_differ=False,
     )
-    chosen = advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE).recommended
+    advice = advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE)
+    chosen = advice.recommended if is_split else find_whole(advice, _TARGET_SSE)
     study = Study(
         n_frequencies=chosen.n_frequencies,
         scale=dataset.spread or find_reference(dataset).spread,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.pages import list_table
 from benchmarks.rows import read_page
 
 _INTRODUCTION = """\
@@ -59,22 +60,12 @@ def write_page(lines: Iterable[str], date: str) -> str:
     return "\n".join([head, *parts]) + "\n"
 
 
-def _table(title: str, words: str, heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
-    listed = list(rows)
-    if listed:
-        yield f"## {title}\n\n{words}\n"
-        yield f"| {' | '.join(heads)} |"
-        yield "|---" * len(heads) + "|"
-        yield from listed
-        yield ""
-
-
 def _list_rates(cases: _Cases) -> Iterator[str]:
     def show(found: dict[str, _Figure], name: str) -> str:
         five, one = found[f"false_alarms_5_{name}"], found[f"false_alarms_1_{name}"]
         return f"{five.value:.2f} / {one.value:.2f}"
 
-    yield from _table(
+    yield from list_table(
         "False alarms",
         "Share of pairs without a change with p below 5 % / 1 %, over 5 % / 1 %: 1 is right. *z* "
         "is the root mean square of estimated changes in their standard errors: 1 is right.",
@@ -90,7 +81,7 @@ def _list_rates(cases: _Cases) -> Iterator[str]:
 
 
 def _list_power(cases: _Cases) -> Iterator[str]:
-    yield from _table(
+    yield from list_table(
         "Power",
         "Share of pairs with a change that have p below 1 %. *Found* is how often the surest "
         "change is of the cluster that changed, and *estimate* the median estimate.",
@@ -106,7 +97,7 @@ def _list_power(cases: _Cases) -> Iterator[str]:
 
 
 def _list_years(cases: _Cases) -> Iterator[str]:
-    yield from _table(
+    yield from list_table(
         "Years",
         "52 windows; changes are at window 30. A scan without a change rejects at 5 %.",
         ("year", "years", "scan finds", "median miss, windows"),
@@ -120,7 +111,7 @@ def _list_years(cases: _Cases) -> Iterator[str]:
 
 
 def _list_groups(cases: _Cases) -> Iterator[str]:
-    yield from _table(
+    yield from list_table(
         "Groups",
         "The demo's weather: twelve sketches at epsilon 1, by airport and by quarter. Sizes are in "
         "the plan's scales, medians over runs with fresh noise; *told apart* is the share of runs "
@@ -138,7 +129,7 @@ def _list_groups(cases: _Cases) -> Iterator[str]:
 
 
 def _list_fleets(cases: _Cases) -> Iterator[str]:
-    yield from _table(
+    yield from list_table(
         "Devices: limits",
         "Fleets of 100 honest devices with 1,000 records each and one sketch, of a mixture of ten "
         "clusters in ten dimensions. *Least lie* is the share of a device's records at one point "
@@ -157,7 +148,7 @@ def _list_fleets(cases: _Cases) -> Iterator[str]:
 
 
 def _list_lamps(cases: _Cases) -> Iterator[str]:
-    yield from _table(
+    yield from list_table(
         "Devices: lamps",
         "Share of devices whose lamps are lit, after correction for 100 devices. Each fleet has "
         "one liar of each kind among honest devices; *uneven* honest devices have cluster weights "

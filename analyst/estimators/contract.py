@@ -36,6 +36,8 @@ from shared.privacy.accounting import explain_relations, join_events, select_per
 from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 STREAM = "main"
+FORMAT = "sfumato-release"
+VERSION = 1
 
 _REFUSED = "refused: noise that can be repeated can be removed"
 
@@ -68,8 +70,8 @@ class Release:
         """Return the release as deterministic CBOR."""
         return encode_deterministic(
             {
-                "format": "sfumato-release",
-                "version": 1,
+                "format": FORMAT,
+                "version": VERSION,
                 "design": dict(self.design),
                 "n_records": self.n_records,
                 "sums": self.sums.tolist(),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import STREAM, Release
+from analyst.estimators.contract import FORMAT, STREAM, VERSION, Release
 from analyst.planning.files import read_plan
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import SketchFile, read_sketch_file
@@ -18,9 +18,15 @@ from analyst.sketching.solving import sum_parts
 from analyst.sketching.sources import Snapshot, read_totals
 from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
+from shared.cbor import decode_deterministic
 from shared.core import SketchAccumulator
-from shared.errors import ConfigError, PlanMismatchError, PrivacyError
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan
+from shared.errors import (
+    ConfigError,
+    MalformedMessageError,
+    PlanMismatchError,
+    PrivacyError,
+)
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
 from shared.system import SystemSource
 from shared.wire import encode_payload
 from shared.wire.bodies.results import SnapshotSumsBody
@@ -217,6 +223,36 @@ def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | Non
     )
 
 
+def decode_release(data: bytes) -> Release:
+    """Read what ``Release.encode`` wrote of a sketch.
+
+    Raises
+    ------
+    MalformedMessageError
+        The bytes are none, or of another version, or their sums do not fit their plan.
+    """
+    try:
+        document = decode_deterministic(data, what="release")
+        if document["format"] != FORMAT or document["version"] != VERSION:
+            raise ValueError
+        plan = decode_plan(document["design"]["plan"])
+        sums, n_records = np.array(document["sums"], dtype=np.int64), document["n_records"]
+        is_counted = isinstance(n_records, int) and n_records > 0
+        if (
+            sums.shape != (plan.n_coordinates,)
+            or (n_records is None) != plan.releases_count
+            or not (is_counted or plan.releases_count)
+        ):
+            raise ValueError
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise MalformedMessageError(
+            f"must be a release of a sketch, version {VERSION}",
+            field="release",
+            fix="read the file that this program wrote",
+        ) from error
+    return make_release(plan, sums, n_records)
+
+
 def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
     """Return the sum with noise, as a device releases a window: shape ``(D,)``, int64."""
     n = None if plan.releases_count else summed.n_records
@@ -227,7 +263,7 @@ def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
 
 Sketch = SketchFile | str | Path | tuple[ArrayLike, int]
 """A sketch, the path of its file, or its sums and its number of records."""
-Sketches = Sketch | Sequence[Sketch] | Snapshot | SnapshotSumsBody
+Sketches = Sketch | Sequence[Sketch] | Snapshot | SnapshotSumsBody | Release
 
 
 def read_sketches(
@@ -253,6 +289,10 @@ def read_sketches(
     if isinstance(source, Snapshot):
         _ = source.plan.fourier
         return Held(plan=source.plan, is_exact=False, snapshot=source.totals, is_foreign=True)
+    if isinstance(source, Release):
+        held = Held(plan=decode_plan(source.design["plan"]), is_exact=False, is_foreign=True)
+        held.put(source.sums, source.n_records)
+        return held
     if plan is None:
         raise ConfigError("is missing", field="plan", fix="pass the plan, or its file")
     chosen = plan if isinstance(plan, SketchPlan) else read_plan(Path(plan))

@@ -21,6 +21,7 @@ from analyst.planning.fleets import (
     tabulate_fleets,
 )
 from analyst.planning.grids import GridAdvice, find_better_grid
+from analyst.planning.methods import describe_method, method_to_json
 from analyst.planning.phases import (
     describe_need,
     describe_phases,
@@ -32,6 +33,7 @@ from analyst.planning.trust import Ways
 from learning.planning.candidates import Candidate
 from learning.planning.fleets import FleetForecast
 from learning.planning.laws import describe_law
+from learning.planning.methods import MethodChoice
 from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
 from learning.planning.planner import (
     Advice,
@@ -80,6 +82,8 @@ class AdviceReport:
         Why not to run the study at all; None where there is hope.
     ways
         The ways of adding noise beside each other, where a secure sum is wanted, or would help.
+    method
+        The method for records in one place, sketches among them.
     """
 
     outline: StudyOutline
@@ -90,6 +94,7 @@ class AdviceReport:
     reports_needed: int | None = None
     doubt: Doubt | None = None
     ways: Ways | None = None
+    method: MethodChoice | None = None
 
     @property
     def n_windows(self) -> int:
@@ -174,6 +179,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "clusters_at_most": advice.cluster_range.at_most,
         "recommended": candidate_to_json(advice.recommended),
         "better_grid": None if report.grid is None else report.grid.to_json(),
+        "method": None if report.method is None else method_to_json(report.method),
         "reason_for_small_sketches": report.reason,
         "phase_reports": (
             phases_to_json(outline, report.reports_needed, n_windows=report.n_windows)
@@ -280,6 +286,9 @@ def _describe(report: AdviceReport) -> Iterator[str]:
     yield f"{reason}Shortest selection: {report.selection}."
     if report.grid is not None:
         yield report.grid.describe()
+    # Of many sketches the method is no question.
+    if report.method is not None and report.method.expected:
+        yield describe_method(report.method, outline)
     if best.reports_phases:
         yield " ".join(describe_promise(outline, n_windows=report.n_windows))
         yield describe_need(report.reports_needed, n_windows=report.n_windows)

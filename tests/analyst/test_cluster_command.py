@@ -30,7 +30,8 @@ def cluster(*arguments: str) -> int:
 def test_centroids_are_printed_as_those_of_a_decode_and_the_promise_after_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cluster("records.csv", "-k", "2", "--epsilon", "2", *BOUNDS) == 0
+    given = ("-k", "2", "--epsilon", "2", "--method", "grid")
+    assert cluster("records.csv", *given, *BOUNDS) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert "weight" in words
     assert "temp (1)" in words
@@ -57,6 +58,38 @@ def test_json_is_one_object_and_a_stored_release_costs_nothing_more(
     # A file of a release is never replaced: it may be all that epsilon has bought.
     assert cluster("records.csv", *given) == 2
     assert "found.cbor" in capsys.readouterr().err
+
+
+SCALED = ("--bounds", "temp=-40:60:1", "--bounds", "wind=0:100:1")
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+def test_a_sketch_is_stored_and_clustered_again_for_another_k(
+    relation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["-k", "2", "--epsilon", "8", *SCALED, "--method", "compressive", "-o", "found.cbor"]
+    given += ["--relation", relation, "--max-records", "2500"]
+    assert cluster("records.csv", *given, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["method"] == "compressive"
+    assert made["rounds"] == ["sketch"]
+    assert made["n_records"] == (2001 if relation == "replace-one" else None)
+    offsets = np.linalg.norm(np.array(made["centroids"])[:, None] - MEANS, axis=2)
+    assert offsets.min(axis=0).max() < 3.0
+    assert cluster("show", "found.cbor", "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["release_digest"] == made["release_digest"]
+    assert np.array(again["centroids"]) == pytest.approx(np.array(made["centroids"]), abs=0.2)
+    assert cluster("show", "found.cbor", "-k", "1") == 0
+    assert "differentially private" in capsys.readouterr().out
+
+
+def test_a_method_is_chosen_by_public_numbers_and_says_why(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cluster("records.csv", "-k", "2", "--epsilon", "2", *SCALED, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert "It was chosen: on sets of about 2 columns" in made["statement"]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,11 @@ MOST_PLAIN: Final = 10
 """Columns beyond which records are projected: a cell has 2^d children."""
 _MOST_CHILDREN: Final = 1 << 14
 _THIRD: Final = Fraction(1, 3)
+_PUBLISHED_LIVE: Final = 2.0
+_LIVE: Final = 0.5
+"""Least count of a live cell over the largest of the noise, ``b ln M``. A false cell is a candidate
+without votes: it costs little, and a cluster that is missed much."""
+_STRONG: Final = 3000.0
 _LEAST_SCALE: Final = 1 / 64
 """Candidates are centres of cells: clusters may be wider than they show."""
 
@@ -195,9 +200,8 @@ class CandidateMethod:
             answer = curator.ask(
                 histogram, counts.astype(np.int64), parents=parents, shift=tree.shift
             )
-            live = _keep_live(
-                answer.values[: len(children)], 2.0 * histogram.threshold, places.shape[1]
-            )
+            limit = (_PUBLISHED_LIVE if self.n_swaps else _LIVE) * histogram.threshold
+            live = _keep_live(answer.values[: len(children)], limit, places.shape[1])
             parents = children[live]
             found.append(tree.find_centres(parents, level))
             order = np.full(len(children) + 1, -1)
@@ -220,8 +224,12 @@ class CandidateMethod:
 
 
 def choose_depth(task: Task) -> int:
-    """Choose the levels, ``2 + ceil(8 / d)``: a level divides a cell into 2^d."""
-    return min(MOST_DEPTH - 2, 2 + math.ceil(8 / _project(task).n_projected))
+    """Choose the levels, each of which divides a cell into 2^d and takes a part of epsilon.
+
+    ``min(6, 3 + floor(8 / d))``, and one more from ``n epsilon / k = 3000`` on.
+    """
+    is_strong = task.strength >= _STRONG * task.n_clusters
+    return min(6, 3 + 8 // _project(task).n_projected) + int(is_strong)
 
 
 def _project(task: Task) -> SignProjection:

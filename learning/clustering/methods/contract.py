@@ -26,6 +26,8 @@ from shared.privacy.sensitivity import require_neighbouring
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_WITHIN = 0.7
+_WIDTH = 4.0
 MOST_RECORDS = 1 << 36
 """Sums of so many records are exact in double precision, as the assignments are."""
 
@@ -366,6 +368,15 @@ class Method(Protocol):
             The answers do not tell of so many clusters.
         """
         ...
+
+
+def guess_scale(n_clusters: int, n_dimensions: int) -> float:
+    """Guess the spread inside a cluster over half a width: ``0.7 k^(-1/d) / 4``.
+
+    That is 0.7 of the share of a column's spread that k equal cells have, for bounds at four
+    spreads on both sides.
+    """
+    return float(_WITHIN * n_clusters ** (-1.0 / n_dimensions) / _WIDTH)
 
 
 def divide_pure(task: Task, names: Sequence[str], shares: Sequence[Fraction]) -> tuple[Round, ...]:

@@ -35,6 +35,7 @@ from learning.clustering.methods.contract import (
     Round,
     Task,
     divide_pure,
+    guess_scale,
 )
 from learning.clustering.methods.starts import make_rng, pack_spheres
 from learning.clustering.methods.sums import (
@@ -44,7 +45,7 @@ from learning.clustering.methods.sums import (
     make_noise,
     read_sums,
 )
-from learning.clustering.thinning import keep_cells, keep_mass
+from learning.clustering.thinning import FALSE_CELLS, keep_cells, keep_mass
 from learning.clustering.weighted_points import assign_weighted, run_weighted
 from shared.core.quantise import STEPS
 from shared.core.statistics.grid import MOST_GRID_DIMENSIONS, locate_cells
@@ -56,6 +57,10 @@ MOST_DIMENSIONS: Final = 12
 """With two cells in each of more dimensions, nearly all cells would be empty."""
 _PUBLISHED_BASE: Final = 10.0
 _PUBLISHED_ITERATIONS: Final = 30
+_MOST_CELLS: Final = float(1 << 16)
+"""More take a second to draw, and are no better: half a megabyte is released."""
+_ABOVE_NOISE: Final = 2.0
+_MOST_LOG: Final = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +178,8 @@ class GridMethod:
             sizes = divide_box(wanted, [MOST_SIZE] * d, least=1)
         else:
             least = LEAST_SIZE if d <= MOST_GRID_DIMENSIONS else 2
-            sizes = divide_box(compute_cells(base, d), [MOST_SIZE] * d, least=least)
+            wanted = limit_cells(min(compute_cells(base, d), _MOST_CELLS), base, task)
+            sizes = divide_box(wanted, [MOST_SIZE] * d, least=least)
         histogram = NoisyHistogram.calibrate(
             n_cells=math.prod(sizes) + 1, epsilon=planned.epsilon, neighbouring=task.relation
         )
@@ -207,6 +213,20 @@ class GridMethod:
         return _Found(
             centroids=best.centroids, masses=shares * kept.weights.sum(), scale=spread / STEPS
         )
+
+
+def limit_cells(wanted: float, base: float, task: Task) -> float:
+    """Limit the cells where clusters are so wide that each cell would hold little but noise.
+
+    A record of a round cluster of spread s, in half widths of the box, shares its cell with
+    ``n / (k M) / (sqrt(pi) s)^d`` others on average. The limit is the M where that is twice the
+    count that noise alone reaches in a hundredth of a cell of the grid, ``n / base ln(100 M)``.
+    """
+    d, k = task.n_dimensions, task.n_clusters
+    scale = task.scale or guess_scale(k, d)
+    log_density = -d * math.log(math.sqrt(math.pi) * scale)
+    needed = _ABOVE_NOISE * k * math.log(wanted / FALSE_CELLS) / base
+    return min(wanted, math.exp(min(log_density - math.log(needed), _MOST_LOG)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,6 +10,7 @@ from learning.clustering.methods.candidates import CandidateMethod
 from learning.clustering.methods.contract import Method
 from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
+from learning.clustering.methods.kernel import KernelMethod
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.tree import TreeMethod
 from learning.clustering.reference.kvariates import KVariatesMethod
@@ -23,6 +24,7 @@ METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         for method in (
             GridMethod,
             LloydMethod,
+            KernelMethod,
             TreeMethod,
             CandidateMethod,
             CoverMethod,

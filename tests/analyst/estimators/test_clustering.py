@@ -102,6 +102,45 @@ def test_rounds_of_sums_refine_centroids_that_were_released(noise: str, delta: s
     assert (found.guarantee_.rho is None) == (noise != "gaussian")
 
 
+def test_features_are_clustered_and_other_records_are_labelled_by_them() -> None:
+    records = make_records()
+    found = make("lloyd", features=100, delta="1e-6", scale=0.7, public_seed=2)
+    planned = found.plan_events(3000, D)
+    found.fit(records)
+    assert found.events_ == planned
+    # Five rounds of Gaussian noise compose by rho.
+    assert Fraction(99, 100) * 8 < found.guarantee_.epsilon <= 8
+    assert found.guarantee_.delta == Fraction(1, 10**6)
+    labels = found.predict(make_records(500, seed=3))
+    truth = np.argmin(np.linalg.norm(make_records(500, seed=3)[:, None] - MEANS, axis=2), axis=1)
+    # One cluster of the truth for each label, but for a local optimum of the start.
+    table = np.zeros((3, 3))
+    np.add.at(table, (labels, truth), 1)
+    assert table.max(axis=1).sum() > 0.75 * 500
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    assert np.sort(distances.min(axis=0))[:2].max() < 2.0
+    assert found.decode(3).cluster_centers_.shape == (3, D)
+    with pytest.raises(ConfigError, match="features tell of no other number"):
+        found.decode(2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"delta": "0"}, "delta"),
+        ({"features": 0}, "features"),
+        ({"start": MEANS}, "start"),
+        ({"noise": "laplace"}, "noise"),
+    ],
+)
+def test_features_need_gaussian_noise_and_a_packing(changes: dict[str, Any], field: str) -> None:
+    found = make("lloyd", **{"features": 50, "delta": "1e-6", "scale": 0.7, **changes})
+    with pytest.raises(SketchError) as caught:
+        found.fit(make_records(100))
+    assert caught.value.field == field
+    assert not {"release_", "events_"} & set(vars(found))
+
+
 def test_a_start_of_another_shape_is_refused_before_anything_is_spent() -> None:
     for start in (MEANS[:2], [[0.0], [1.0], [2.0]], "elsewhere", [[np.nan, 0.0]] * 3):
         found = make("lloyd", start=start)

@@ -20,6 +20,7 @@ from learning.clustering.methods.contract import (
 )
 from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
+from learning.clustering.methods.kernel import KernelMethod
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.registry import METHODS, make_method
 from learning.clustering.methods.release import ClusterRelease
@@ -61,6 +62,7 @@ VARIANTS: dict[str, Callable[[], Method]] = {
     "sample-aggregate": SampleAggregateMethod,
     "sample-aggregate published": SampleAggregateMethod.published,
     "k-variates": lambda: KVariatesMethod(spread=Fraction(1, 100)),
+    "kernel": lambda: KernelMethod(n_frequencies=20, n_rounds=3),
     "lloyd": LloydMethod,
     "lloyd gaussian": lambda: LloydMethod(noise="gaussian", n_rounds=4),
     "lloyd published": LloydMethod.published,
@@ -83,7 +85,7 @@ each_pair = pytest.mark.parametrize(
     ("name", "relation"),
     [(name, relation) for name in VARIANTS for relation in ONLY.get(name, RELATIONS)],
 )
-DELTAS = {"gaussian": Fraction(1, 10**6), "cover": Fraction(1, 10**6)}
+DELTAS = {name: Fraction(1, 10**6) for name in ("gaussian", "cover", "kernel")}
 
 
 def delta_of(name: str) -> Fraction:

@@ -1,0 +1,350 @@
+"""Private k-means by the method that suits public numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+
+from analyst.estimators.candidates import CandidateKMeans
+from analyst.estimators.clustering import (
+    ABSENT,
+    ClusteringEstimator,
+    NotOfRecords,
+)
+from analyst.estimators.columns import Bounds, Scale, read_box
+from analyst.estimators.contract import PrivateEstimator
+from analyst.estimators.cover import CoverKMeans
+from analyst.estimators.grid import GridKMeans
+from analyst.estimators.held import RELEASING
+from analyst.estimators.kmeans import CompressiveKMeans
+from analyst.estimators.lloyd import LloydKMeans
+from analyst.estimators.reading import Exact, find_names, list_names, open_table
+from analyst.estimators.sizes import (
+    count_public,
+    read_clusters,
+    read_scale,
+    require_records,
+)
+from analyst.estimators.tree import TreeKMeans
+from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
+from shared.privacy import PrivacyEvent
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Floats = NDArray[np.float64]
+
+KINDS: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {
+        SKETCH: CompressiveKMeans,
+        "grid": GridKMeans,
+        "tree": TreeKMeans,
+        "candidates": CandidateKMeans,
+        "cover": CoverKMeans,
+        "lloyd": LloydKMeans,
+    }
+)
+"""The estimator of each method that can be chosen."""
+_TAKEN: Final = (
+    "release_",
+    "events_",
+    "guarantee_",
+    "n_features_in_",
+    "feature_names_in_",
+    "cluster_centers_",
+    "weights_",
+)
+"""What is shown of the chosen estimator."""
+
+
+class AutoKMeans(
+    NotOfRecords,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    PrivateEstimator,
+):
+    """k-means by the private method that was best on sets with as many columns and as much noise.
+
+    The choice follows from public numbers alone: of records, columns and clusters, epsilon, delta,
+    the relation, and whether a scale is stated. It costs nothing, and ``choose`` shows it before
+    any record is read (:mod:`learning.planning.methods`). All of epsilon goes to that method.
+
+    Parameters
+    ----------
+    n_clusters
+        k.
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text. With a delta Gaussian sketches and max cover are choices too.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    scale
+        Standard deviation inside one cluster, a number or one a column, from public knowledge. If
+        None and the sketch is chosen, a part of epsilon finds one.
+    relation
+        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
+        secret too.
+    max_records
+        Required under ``add-remove-one``: a public number of records that the choice follows from.
+    public_seed
+        Of choices that depend on no record; it is published. None: fresh.
+    random_state
+        Steers what is computed from the release, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the rounds, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+
+    Attributes
+    ----------
+    choice_, estimator_
+        The choice with its reason, and the fitted estimator that was chosen.
+    cluster_centers_, weights_, metric_
+        As of that estimator.
+    release_, events_, guarantee_
+        What it released; what was spent; and what all guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analyst.estimators import AutoKMeans
+    >>> rng = np.random.default_rng(0)
+    >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
+    >>> found = AutoKMeans(2, epsilon="1", bounds=(-12, 12), scale=1.0).fit(records)
+    >>> found.choice_.name == found.choose(20_000, 2).name
+    True
+    >>> sorted(found.cluster_centers_[:, 0].round().astype(int).tolist())
+    [-6, 6]
+    """
+
+    choice_: MethodChoice
+    estimator_: ClusteringEstimator | CompressiveKMeans
+    cluster_centers_: Floats
+    weights_: Floats
+
+    _ABSENT: ClassVar[Mapping[str, str]] = ABSENT
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "0",
+        scale: Scale | None = None,
+        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
+        max_records: int | None = None,
+        public_seed: int | str | bytes | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.scale = scale
+        self.relation = relation
+        self.max_records = max_records
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    def choose(
+        self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
+    ) -> MethodChoice:
+        """Choose the method for so many records and columns; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where parameters name them.
+
+        Raises
+        ------
+        ConfigError, PrivacyError
+            A parameter is out of range.
+        """
+        epsilon, delta = self._read_level()
+        known = list(names or list_names(None, n_features))
+        lower, upper = read_box(self.bounds, known)
+        holding = Holding(
+            n_records=count_public(self.relation, n_records, self.max_records),
+            n_dimensions=n_features,
+            n_clusters=read_clusters(self.n_clusters),
+            epsilon=epsilon,
+            delta=delta,
+            relation=self.relation,
+            scale=read_scale(self.scale, known, (upper - lower) / 2.0),
+        )
+        return choose_method(holding)
+
+    def plan_events(
+        self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a fit of so many records and columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where parameters name them.
+        """
+        model = self._make(self.choose(n_records, n_features, names=names))
+        planned: tuple[PrivacyEvent, ...] = model.plan_events(n_records, n_features, names=names)
+        return planned
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Choose a method by the shape of ``X`` and the parameters, and fit it.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing or infinite value moves no
+            centroid.
+        y
+            Ignored.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError, PlanError
+            A parameter or the shape of ``X`` is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        DecodingError
+            The sketch shows no clusters; what was released is in ``release_``.
+
+        Guarantees
+        ----------
+        ``guarantee_``, for everything that this estimator then shows.
+        """
+        del y
+        # Held throughout: two threads that begin at once must not both spend.
+        with RELEASING:
+            self._require_first()
+            n_records, names = self._look(X)
+            choice = self.choose(n_records, len(names), names=names)
+            model = self._make(choice)
+            try:
+                model.fit(X)
+            finally:
+                # What fails from a release on was spent all the same.
+                if len(vars(model).get("events_", ())) > len(vars(self).get("events_", ())):
+                    self.choice_, self.estimator_ = choice, model
+                    self._spent_under = self.relation
+                    self._take_over()
+        return self
+
+    def decode(self, n_clusters: int | None = None) -> Self:
+        """Compute clusters anew from the release, also for another k: this spends nothing.
+
+        Parameters
+        ----------
+        n_clusters
+            Another number of clusters; None for the parameter.
+
+        Raises
+        ------
+        ConfigError, DecodingError
+            The release does not tell of so many clusters.
+        """
+        self._require_fitted()
+        k = read_clusters(self.n_clusters if n_clusters is None else n_clusters)
+        self.estimator_.decode(k)
+        self.n_clusters = k
+        self._take_over()
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+        """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.
+
+        The centroids are public, but what is computed here from private records is as private as
+        they are.
+
+        Raises
+        ------
+        TableError
+            The columns are not those of the fit.
+        """
+        self._require_fitted()
+        return self.estimator_.predict(X)
+
+    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
+        """Return distances of records to all centroids: shape ``(n, k)``, in units of ``metric_``.
+
+        Raises
+        ------
+        TableError
+            The columns are not those of the fit.
+        """
+        self._require_fitted()
+        distances: Floats = self.estimator_.transform(X)
+        return distances
+
+    @property
+    def metric_(self) -> Floats:
+        """Lengths that count as one along each axis: shape ``(d,)``."""
+        self._require_fitted()
+        return self.estimator_.metric_
+
+    def describe(self) -> str:
+        """Describe in words what was spent, what it protects, and why this method."""
+        return f"{super().describe()} Method {self.choice_.name}: {self.choice_.reason}."
+
+    @property
+    def _n_features_out(self) -> int:
+        self._require_fitted()
+        return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def __str__(self) -> str:
+        if "estimator_" not in vars(self):
+            return f"{type(self).__name__}: not fitted"
+        return f"{type(self).__name__}: {self.choice_.name}\n{self.estimator_}"
+
+    def _look(self, X: Any) -> tuple[int, list[str]]:  # noqa: N803
+        """Return the number of records and the columns: all that a choice may know of a table."""
+        shape = open_table(X).shape
+        require_records(shape, self.relation)
+        return shape[0], list(list_names(find_names(X), shape[1]))
+
+    def _make(self, choice: MethodChoice) -> Any:
+        """Make the chosen estimator; it goes on from what was spent before."""
+        given = self.get_params(deep=False)
+        if choice.name == SKETCH:
+            given["scale"] = "auto" if self.scale is None else self.scale
+            # With n public, room for more records would be planned for more.
+            if self.relation == "replace-one":
+                given["max_records"] = None
+        model = KINDS[choice.name](**given)
+        if "events_" in vars(self):
+            model.events_ = self.events_
+            model._spent_under = self._spent_under
+        return model
+
+    def _take_over(self) -> None:
+        found = vars(self.estimator_)
+        for name in _TAKEN:
+            self.__dict__.pop(name, None)
+            if name in found:
+                setattr(self, name, found[name])

@@ -1,0 +1,69 @@
+"""Public numbers of a clustering, as its parameters state them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analyst.estimators.columns import read_scales
+from analyst.estimators.reading import read_whole
+from learning.clustering.methods.contract import MOST_RECORDS
+from shared.errors import ConfigError, TableError
+
+Floats = NDArray[np.float64]
+
+_MOST_CLUSTERS: Final = 10_000
+
+
+def require_records(shape: tuple[int, ...], relation: str) -> None:
+    """Refuse a table without records where their number is public.
+
+    Raises
+    ------
+    TableError
+        There is none.
+    """
+    if relation == "replace-one" and not shape[0]:
+        raise TableError(
+            f"has no record: 0 sample(s) (shape={shape}) while a minimum of 1 is required.",
+            field="X",
+            fix="pass at least one",
+        )
+
+
+def count_public(relation: str, n_records: int, max_records: object) -> int:
+    """Return the public number of records: what is there, or under add-remove-one what is stated.
+
+    Raises
+    ------
+    ConfigError
+        None is stated, or it is out of range.
+    """
+    if relation == "replace-one":
+        return n_records
+    if max_records is None:
+        raise ConfigError(
+            "is missing: under add-remove-one the number of records is secret",
+            field="max_records",
+            fix="state the most records that there can be, a public number",
+        )
+    return read_whole(max_records, "max_records", most=MOST_RECORDS, fix="give a public number")
+
+
+def read_clusters(n_clusters: object) -> int:
+    """Read k."""
+    return read_whole(
+        n_clusters, "n_clusters", most=_MOST_CLUSTERS, fix="give a number of clusters"
+    )
+
+
+def read_scale(scale: Any, names: Sequence[str], half_width: Floats) -> float | None:
+    """Read the spread inside a cluster over half a width, the root mean square of columns."""
+    if scale is None:
+        return None
+    scales = np.array(read_scales(scale, names, [()] * len(names)), dtype=np.float64)
+    return math.sqrt(float(np.mean((scales / half_width) ** 2)))

