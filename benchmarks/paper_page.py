@@ -24,7 +24,7 @@ Schellekens, Chatalic, Houssiau, de Montjoye, Jacques and Gribonval, *Differenti
 Compressive k-Means* (ICASSP 2019): mixtures of ten unit Gaussians in ten dimensions, and the SSE
 relative to k-means on the records. `cl-ompr` is the paper's decoder with its frequencies, the best
 of five replicates; the others are the mixture decoder with the planner's law of frequencies.
-Figure 3 is at n = 10^7, for which 10^5 records with 100 times epsilon stand: every method depends on
+Figure 3 is at n = 10^7, for which 10^5 records at 100 epsilon stand: every method depends on
 n and epsilon through their product, up to sampling errors. `control` has 10^7 records.
 
 The paper's text gives these points of its figures, and no others; its grids and the parameters of

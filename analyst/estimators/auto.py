@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
@@ -21,7 +22,6 @@ from analyst.estimators.columns import Bounds, Scale, read_box
 from analyst.estimators.contract import PrivateEstimator
 from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
-from analyst.estimators.held import RELEASING
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.reading import Exact, find_names, list_names, open_table
@@ -33,6 +33,7 @@ from analyst.estimators.sizes import (
 )
 from analyst.estimators.tree import TreeKMeans
 from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
+from shared.errors import SketchError
 from shared.privacy import PrivacyEvent
 
 if TYPE_CHECKING:
@@ -193,7 +194,19 @@ class AutoKMeans(
             relation=self.relation,
             scale=read_scale(self.scale, known, (upper - lower) / 2.0),
         )
-        return choose_method(holding)
+        choice = choose_method(holding)
+        refusal: SketchError | None = None
+        for name in dict.fromkeys((choice.name, *choice.expected)):
+            possible = _take(choice, name)
+            try:
+                self._make(possible).plan_events(n_records, n_features, names=known)
+            except SketchError as error:
+                # By public numbers too, such as a pilot that could find nothing.
+                refusal = refusal or error
+            else:
+                return possible
+        assert refusal is not None
+        raise refusal
 
     def plan_events(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
@@ -209,46 +222,18 @@ class AutoKMeans(
         planned: tuple[PrivacyEvent, ...] = model.plan_events(n_records, n_features, names=names)
         return planned
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803 - scikit-learn's name
-        """Choose a method by the shape of ``X`` and the parameters, and fit it.
-
-        Parameters
-        ----------
-        X
-            Shape ``(n, d)``, data units. A record with a missing or infinite value moves no
-            centroid.
-        y
-            Ignored.
-
-        Raises
-        ------
-        PrivacyError, ConfigError, TableError, PlanError
-            A parameter or the shape of ``X`` is refused; nothing was spent.
-        BudgetExceededError
-            The ledger does not allow it; nothing was released.
-        DecodingError
-            The sketch shows no clusters; what was released is in ``release_``.
-
-        Guarantees
-        ----------
-        ``guarantee_``, for everything that this estimator then shows.
-        """
-        del y
-        # Held throughout: two threads that begin at once must not both spend.
-        with RELEASING:
-            self._require_first()
-            n_records, names = self._look(X)
-            choice = self.choose(n_records, len(names), names=names)
-            model = self._make(choice)
-            try:
-                model.fit(X)
-            finally:
-                # What fails from a release on was spent all the same.
-                if len(vars(model).get("events_", ())) > len(vars(self).get("events_", ())):
-                    self.choice_, self.estimator_ = choice, model
-                    self._spent_under = self.relation
-                    self._take_over()
-        return self
+    def _fit(self, X: ArrayLike) -> None:  # noqa: N803
+        """Choose a method by the shape of ``X`` and the parameters, and fit it."""
+        n_records, names = self._look(X)
+        choice = self.choose(n_records, len(names), names=names)
+        model = self._make(choice)
+        try:
+            model.fit(X)
+        finally:
+            # What fails from a release on was spent all the same.
+            if len(vars(model).get("events_", ())) > len(vars(self).get("events_", ())):
+                self.choice_, self.estimator_ = choice, model
+                self._take_over()
 
     def decode(self, n_clusters: int | None = None) -> Self:
         """Compute clusters anew from the release, also for another k: this spends nothing.
@@ -339,7 +324,6 @@ class AutoKMeans(
         model = KINDS[choice.name](**given)
         if "events_" in vars(self):
             model.events_ = self.events_
-            model._spent_under = self._spent_under
         return model
 
     def _take_over(self) -> None:
@@ -348,3 +332,12 @@ class AutoKMeans(
             self.__dict__.pop(name, None)
             if name in found:
                 setattr(self, name, found[name])
+
+
+def _take(choice: MethodChoice, name: str) -> MethodChoice:
+    """Return a choice of another method, where the first cannot be planned."""
+    if name == choice.name:
+        return choice
+    return replace(
+        choice, name=name, reason=f"{choice.reason}. {choice.name} refuses these parameters"
+    )

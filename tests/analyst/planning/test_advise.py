@@ -406,3 +406,24 @@ def test_a_grid_is_advised_where_it_is_better(capsys: pytest.CaptureFixture[str]
     assert len(document["better_grid"]["cells"]) == 2
     assert run("advise", STUDY, "--json") == 0
     assert json.loads(capsys.readouterr().out)["better_grid"] is None
+
+
+def test_a_method_is_advised_for_records_in_one_place_and_the_sketch_for_many(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here = STUDY | {"--devices": "1", "--windows": "1", "--epsilon": "0.1"}
+    assert run("advise", here, "--anyway", "--json") == 0
+    method = json.loads(capsys.readouterr().out)["method"]
+    assert method["name"] in method["expected_relative_sse"]
+    assert "compressive" in method["expected_relative_sse"]
+    assert run("advise", here, "--anyway") == 0
+    words = words_of(capsys.readouterr().out)
+    assert method["reason"].removeprefix("on sets") in words
+    assert "Method: " in words
+    assert run("advise", STUDY | {"--epsilon": "1"}, "--json") == 0
+    method = json.loads(capsys.readouterr().out)["method"]
+    assert method["name"] == "compressive"
+    assert "only sketches add up" in method["reason"]
+    device = PHONES | {"--unit": "device"}
+    assert run("advise", device, "--anyway", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["method"] is None
