@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from device_agent.store import schema
 from shared.errors import TransportError
 from shared.plan import Label, LocalRelease, compute_plan_digest, encode_plan
 from tests.device_agent.conftest import Agent, make_plan
@@ -183,7 +184,7 @@ def test_a_ledger_without_its_key_is_refused(enrolled: Agent, fate: str) -> None
 @pytest.mark.parametrize(
     ("statement", "status", "message"),
     [
-        ("PRAGMA user_version = 2", 2, "update this software"),
+        (f"PRAGMA user_version = {schema.VERSION + 1}", 2, "update this software"),
         ("PRAGMA application_id = 7", 2, "must be the state of an agent"),
     ],
 )
