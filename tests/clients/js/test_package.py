@@ -46,7 +46,8 @@ const device: Device = new Device({
 });
 try {
   await device.enrol(code);
-  for (const [record, time] of JSON.parse(records) as [number[], number][]) device.add(record, time);
+  const given = JSON.parse(records) as [number[], number][];
+  for (const [record, time] of given) device.add(record, time);
   const flushed: FlushReport = await device.flush();
   const status: DeviceStatus = await device.status();
   console.log(JSON.stringify({ flushed, status }));
