@@ -91,7 +91,7 @@ def packed(built: Path) -> Path:
     """The package as npm would publish it."""
     assert NODE is not None
     (told,) = json.loads(run([NODE, NPM, "pack", "--ignore-scripts", "--json"], built))
-    return built / told["filename"]
+    return built / str(told["filename"])
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_a_users_program_is_checked_against_the_types(application: Path, module:
     options = SETTINGS | {"module": module, "moduleResolution": resolution, "noEmit": True}
     settings = {"compilerOptions": options, "files": ["program.ts"]}
     (application / "tsconfig.json").write_text(json.dumps(settings))
-    command = [NODE, TOOLS / "typescript/bin/tsc", "-p", "."]
+    command = [str(NODE), str(TOOLS / "typescript/bin/tsc"), "-p", "."]
     run(command, application)
     # A mistake is found: the types say something.
     (application / "program.ts").write_text(PROGRAM.replace("device.flush()", "device.flusch()"))
