@@ -144,28 +144,16 @@ class AsyncAlarms(AsyncStudies):
     async def find_schedule(self, reference: str) -> str:
         """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No schedule fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "schedule", self._list_schedules())
+        return await self._find(reference, "schedule")
 
     async def find_alarm(self, reference: str) -> str:
         """Return the id of a webhook; as :meth:`find_schedule`."""
-        return await self._find(reference, "alarm", self._list_alarms())
-
-    async def _list_schedules(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.schedules(study.study_id):
-                yield each.schedule_id, f"{study.name}, {each.kind}"
-
-    async def _list_alarms(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.alarms(study.study_id):
-                yield each.alarm_id, f"{study.name}, {each.url}"
+        return await self._find(reference, "alarm")
 
     async def _path_of_schedule(self, reference: str) -> str:
         return "/v1/schedules/" + await self.find_schedule(reference)

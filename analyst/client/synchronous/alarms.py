@@ -141,28 +141,16 @@ class Alarms(Studies):
     def find_schedule(self, reference: str) -> str:
         """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No schedule fits, or more than one; the error lists the candidates.
         """
-        return self._find(reference, "schedule", self._list_schedules())
+        return self._find(reference, "schedule")
 
     def find_alarm(self, reference: str) -> str:
         """Return the id of a webhook; as :meth:`find_schedule`."""
-        return self._find(reference, "alarm", self._list_alarms())
-
-    def _list_schedules(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for each in self.schedules(study.study_id):
-                yield each.schedule_id, f"{study.name}, {each.kind}"
-
-    def _list_alarms(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for each in self.alarms(study.study_id):
-                yield each.alarm_id, f"{study.name}, {each.url}"
+        return self._find(reference, "alarm")
 
     def _path_of_schedule(self, reference: str) -> str:
         return "/v1/schedules/" + self.find_schedule(reference)
