@@ -267,7 +267,7 @@ async def test_a_schedule_publishes_each_new_result_once_unless_it_should_not_be
     schedules = server.services.scheduler
     async with server.store.begin() as transaction:
         (running,) = await transaction.list_running_schedules()
-        job = await transaction.get_job(DecodeRecord, running.job_id)
+        job = await transaction.get_job(DecodeRecord, running.job_id or b"")
     await schedules._publish(running, job)
     published = await latest(study)
     await run()
