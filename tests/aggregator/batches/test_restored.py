@@ -173,16 +173,13 @@ async def forget_a_report_that_the_helper_holds(
     pair.copy_leader(tmp_path / "backup.db")
     await pair.upload(reports[3])
     pair.end_slot()
-    commit = HelperClient.commit
 
     async def fail(*_: object) -> bytes:
         raise HelperError("was cut off")
 
-    HelperClient.commit = fail  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(HelperClient, "commit", fail)
         await pair.work()
-    finally:
-        HelperClient.commit = commit  # type: ignore[method-assign]
     _, held, _ = pair.helper.batches.show((await pair.only()).batch_id)
     pair.restore_leader(tmp_path / "backup.db")
     return reports, held
