@@ -47,6 +47,7 @@ from benchmarks.sketches import Noise, Sketcher, Study
 from learning.answers import questions
 from learning.answers.densities import (
     clip_interval,
+    compute_density,
     compute_means,
     compute_quantiles,
     compute_shares,
@@ -245,7 +246,12 @@ def _ask(
         for share in _QUANTILES:
             value, spread = map(float, pool(posterior, compute_quantiles(posterior, axis, share)))
             truth = float(np.quantile(records[:, axis], share))
-            quantiles.append((abs(truth - value), spread, 0.0))
+            height = float(
+                pool(posterior, compute_density(posterior, axis, np.array([value])))[0][0]
+            )
+            width = float(posterior.upper[axis] - posterior.lower[axis])
+            sampling = math.sqrt(share * (1.0 - share) / n) / max(height, 1e-9 / width)
+            quantiles.append((abs(truth - value), spread, sampling))
     found = {"share": shares, "quantile": quantiles, "mean": means}
     return {
         name: Errors(errors=rows[:, 0], spreads=rows[:, 1], samplings=rows[:, 2])

@@ -23,6 +23,7 @@ from aggregator.api import (
     plans,
     problems,
     publications,
+    references,
     schedules,
     sketches,
     snapshots,
@@ -86,6 +87,7 @@ def _list_routes() -> Sequence[BaseRoute]:
         alarms,
         keys,
         operations,
+        references,
         problems,
     ):
         app.include_router(module.router)

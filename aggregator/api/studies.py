@@ -23,6 +23,7 @@ from aggregator.records import DeviceRecord
 from aggregator.services.results.answers import describe_band, describe_privacy
 from aggregator.services.studies import StudySummary
 from learning.planning.quality import predict_relative_sse
+from shared.core.text import PLAIN_TEXT
 from shared.errors import ForbiddenError, UnreadVersionError
 from shared.plan import find_cautions
 from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
@@ -93,9 +94,18 @@ async def create_study(
     responses=describe_problems(*WITH_KEY, "request-invalid")
     | {200: describe_links(TO_STUDY, item="/items/0")},
 )
-async def list_studies(services: ServicesDep, page: Page) -> Paged[StudyBody]:
-    """List studies in the order of creation."""
-    found = await services.studies.list_page(after=page.after, limit=page.n_wanted)
+async def list_studies(
+    services: ServicesDep,
+    page: Page,
+    beginning: Annotated[
+        str,
+        Query(pattern=PLAIN_TEXT, max_length=200, description="first characters of the names"),
+    ] = "",
+) -> Paged[StudyBody]:
+    """List studies in the order of creation, all or those whose names begin with a text."""
+    found = await services.studies.list_page(
+        after=page.after, limit=page.n_wanted, beginning=beginning
+    )
     return page.make(found, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
 

@@ -141,11 +141,13 @@ class StudyService(Service):
             study = await require_study(transaction, study_id)
         return study, await self._plans.get(study)
 
-    async def list_page(self, *, after: PageKey | None, limit: int) -> Sequence[StudySummary]:
-        """Return studies in the order of creation."""
+    async def list_page(
+        self, *, after: PageKey | None, limit: int, beginning: str = ""
+    ) -> Sequence[StudySummary]:
+        """Return studies in the order of creation, whose names begin with some characters."""
         async with self._store.begin() as transaction:
-            studies = await transaction.list_studies(after=after, limit=limit)
-            return [await _summarise(transaction, study) for study in studies]
+            found = await transaction.list_studies(after=after, limit=limit, beginning=beginning)
+            return await _summarise_all(transaction, found)
 
     async def change(
         self,
@@ -312,8 +314,21 @@ async def _require_new_sum(transaction: Transaction, record: StudyRecord) -> Non
 
 
 async def _summarise(transaction: Transaction, study: StudyRecord) -> StudySummary:
-    return StudySummary(
-        study=study,
-        n_devices=await transaction.count_devices(study.study_id),
-        last_arrival=await transaction.find_last_arrival(study.study_id),
-    )
+    (summary,) = await _summarise_all(transaction, [study])
+    return summary
+
+
+async def _summarise_all(
+    transaction: Transaction, studies: Sequence[StudyRecord]
+) -> Sequence[StudySummary]:
+    ids = [study.study_id for study in studies]
+    n_devices = await transaction.count_devices(ids)
+    arrivals = await transaction.find_last_arrivals(ids)
+    return [
+        StudySummary(
+            study=study,
+            n_devices=n_devices.get(study.study_id, 0),
+            last_arrival=arrivals.get(study.study_id),
+        )
+        for study in studies
+    ]

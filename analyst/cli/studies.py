@@ -28,7 +28,7 @@ from analyst.planning.doubts import Doubt, require_hope
 from analyst.planning.explanation import find_limit_doubt, predict_plan
 from analyst.planning.files import read_plan
 from shared.command import SETTINGS
-from shared.errors import ConfigError, StoreError
+from shared.errors import ConfigError, NotFoundError, StoreError
 from shared.hosts import is_loopback
 from shared.plan import SketchPlan, find_cautions, make_statement
 from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
@@ -79,7 +79,7 @@ def _create(
     require_hope(_find_doubt(plan, n_records, devices, windows), anyway=anyway)
     for caution in find_cautions(plan):
         print(f"warning: {caution}", file=sys.stderr)
-    before = list(client.studies())
+    is_known = _is_known(client, compute_study_id(name, plan).hex())
     try:
         created = client.create_study(
             name, plan, allow_same_plan=again, search_box=read_search_box(within)
@@ -89,12 +89,25 @@ def _create(
             error.fix = "use that study, or add --again for a second one"
         raise
     yield created
-    if any(study.study_id == compute_study_id(name, plan).hex() for study in before):
+    if is_known:
         yield "a study with this name and plan exists already; nothing has changed"
-    elif any(study.name == name for study in before):
+    elif any(study.name == name for study in _list_others(client, created)):
         print(f"note: another study is called {name} too; use their ids", file=sys.stderr)
     yield f"study {created.study_id} is {created.state}"
     yield f"next: let a device enrol: sfumato study token {created.study_id[:12]} --code"
+
+
+def _is_known(client: Client, study_id: str) -> bool:
+    try:
+        client.study(study_id)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _list_others(client: Client, study: StudyBody) -> Iterator[StudyBody]:
+    """Yield the other studies whose names begin with its name."""
+    return (each for each in client.studies(study.name) if each.study_id != study.study_id)
 
 
 def _require_apart(plan: SketchPlan, before: SketchPlan) -> None:
@@ -129,11 +142,16 @@ def _find_doubt(
     ).doubt
 
 
-@command(app, "list", "sfumato study list --json")
-def _list(client: Client) -> Answer:
-    """List the studies."""
+@command(app, "list", "sfumato study list", "sfumato study list pumps --json")
+def _list(
+    client: Client,
+    beginning: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only studies whose names begin so.")
+    ] = None,
+) -> Answer:
+    """List the studies, the oldest first."""
     return list_items(
-        client.studies(),
+        client.studies(beginning or ""),
         *("name", "state", "devices", "sketches", "records"),
         identity="study",
         row=lambda study: (study.name, study.state, *_counts(study), study.study_id),

@@ -17,11 +17,12 @@ from aggregator.storage.models import (
     Schedule,
     Snapshot,
     Study,
+    Token,
 )
 from aggregator.storage.statements.rows import Rows, select_records
 
 Identified = Literal[
-    "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm"
+    "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
 ]
 """Kinds of what people refer to by first digits."""
 _COLUMNS: dict[Identified, Any] = {
@@ -33,6 +34,7 @@ _COLUMNS: dict[Identified, Any] = {
     "analysis": Analysis.analysis_id,
     "schedule": Schedule.schedule_id,
     "alarm": Alarm.alarm_id,
+    "token": Token.token_hash,
 }
 _DIGITS = 64
 

@@ -113,16 +113,6 @@ class SketchRows(Rows):
         order, is_its = (Sketch.received, Sketch.sketch_id), Sketch.study_id == study_id
         return await self._list_page(Sketch, SketchRecord, order, is_its, after=after, limit=limit)
 
-    async def find_last_arrival(self, study_id: bytes) -> float | None:
-        """Return when the latest sketch of a study was received, if there is one."""
-        statement = (
-            select(Sketch.received)
-            .where(Sketch.study_id == study_id)
-            .order_by(Sketch.received.desc())
-            .limit(1)
-        )
-        return (await self._connection.execute(statement)).scalar_one_or_none()
-
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""
         statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)

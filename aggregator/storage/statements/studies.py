@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, func, select, update
 
 from aggregator.records import PageKey, StudyRecord, TokenRecord
-from aggregator.storage.models import CellRoot, Device, Server, Study, Token
+from aggregator.storage.models import CellRoot, Device, Server, Sketch, Study, Token
 from aggregator.storage.schema import GENERATION_BYTES
 from aggregator.storage.statements.rows import Rows, select_records, to_record
 
@@ -55,10 +55,21 @@ class StudyRows(Rows):
         """Return whether a study has a plan, or a withdrawn one had it."""
         return await self._exists(select(Study.study_id).where(Study.plan_digest == plan_digest))
 
-    async def list_studies(self, *, after: PageKey | None, limit: int) -> Sequence[StudyRecord]:
-        """Return studies that are not withdrawn in the order of creation."""
-        order, is_kept = (Study.created, Study.study_id), Study.state != "withdrawn"
-        return await self._list_page(Study, StudyRecord, order, is_kept, after=after, limit=limit)
+    async def list_studies(
+        self, *, after: PageKey | None, limit: int, beginning: str = ""
+    ) -> Sequence[StudyRecord]:
+        """Return studies that are not withdrawn in the order of creation.
+
+        Parameters
+        ----------
+        beginning
+            First characters of their names; the empty text for all.
+        """
+        order, which = (Study.created, Study.study_id), [Study.state != "withdrawn"]
+        if beginning:
+            # Not LIKE, which SQLite compares without regard to case.
+            which.append(func.substr(Study.name, 1, len(beginning)) == beginning)
+        return await self._list_page(Study, StudyRecord, order, *which, after=after, limit=limit)
 
     async def change_study(self, changed: StudyRecord) -> bool:
         """Store the life cycle and search box of a study as its next version.
@@ -90,10 +101,29 @@ class StudyRows(Rows):
         statement = update(Study).where(Study.study_id == study_id)
         await self._change(statement.values(accepted=list(accepted)))
 
-    async def count_devices(self, study_id: bytes) -> int:
-        """Count the enrolled devices of a study."""
-        counted = select(func.count()).select_from(Device).where(Device.study_id == study_id)
-        return int(await self._scalar(counted))
+    async def count_devices(self, study_ids: Sequence[bytes]) -> Mapping[bytes, int]:
+        """Count the enrolled devices of some studies; those without one are absent."""
+        counted = (
+            select(Device.study_id, func.count())
+            .where(Device.study_id.in_(study_ids))
+            .group_by(Device.study_id)
+        )
+        return {row[0]: int(row[1]) for row in await self._connection.execute(counted)}
+
+    async def find_last_arrivals(self, study_ids: Sequence[bytes]) -> Mapping[bytes, float]:
+        """Return when the latest sketch of some studies arrived; those without are absent."""
+        # One search of the index for each: GROUP BY would read every sketch.
+        latest = (
+            select(Sketch.received)
+            .where(Sketch.study_id == Study.study_id)
+            .order_by(Sketch.received.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        found = await self._connection.execute(
+            select(Study.study_id, latest).where(Study.study_id.in_(study_ids))
+        )
+        return {study_id: received for study_id, received in found if received is not None}
 
     async def add_token(self, record: TokenRecord) -> bool:
         """Store an enrolment token."""

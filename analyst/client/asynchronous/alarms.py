@@ -32,6 +32,7 @@ class AsyncAlarms(AsyncStudies):
         seed: int = 0,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        publish: bool = False,
         slots_per_window: int = 1,
         false_alarms_per_year: float = 1.0,
         smallest_shift: float | None = None,
@@ -49,6 +50,9 @@ class AsyncAlarms(AsyncStudies):
             Only devices with these labels.
         decoder, settings
             Of decodes.
+        publish
+            Sign each new result for the study's devices, unless its verdict is not to use it. Of
+            decodes.
         slots_per_window, false_alarms_per_year, smallest_shift, reference
             Of timelines.
         """
@@ -61,6 +65,7 @@ class AsyncAlarms(AsyncStudies):
             "seed": seed,
             "decoder": decoder,
             "settings": dict(settings or {}),
+            "publish": publish,
             "slots_per_window": slots_per_window,
             "false_alarms_per_year": false_alarms_per_year,
             "smallest_shift": smallest_shift,
@@ -139,28 +144,16 @@ class AsyncAlarms(AsyncStudies):
     async def find_schedule(self, reference: str) -> str:
         """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No schedule fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "schedule", self._list_schedules())
+        return await self._find(reference, "schedule")
 
     async def find_alarm(self, reference: str) -> str:
         """Return the id of a webhook; as :meth:`find_schedule`."""
-        return await self._find(reference, "alarm", self._list_alarms())
-
-    async def _list_schedules(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.schedules(study.study_id):
-                yield each.schedule_id, f"{study.name}, {each.kind}"
-
-    async def _list_alarms(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.alarms(study.study_id):
-                yield each.alarm_id, f"{study.name}, {each.url}"
+        return await self._find(reference, "alarm")
 
     async def _path_of_schedule(self, reference: str) -> str:
         return "/v1/schedules/" + await self.find_schedule(reference)

@@ -265,19 +265,12 @@ class AsyncAnalyses(AsyncDecodes):
     async def find_analysis(self, reference: str) -> str:
         """Return the id of an analysis, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No analysis fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "analysis", self._list_analyses())
-
-    async def _list_analyses(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.analyses(study.study_id):
-                yield each.analysis_id, f"{each.kind} of {study.name}"
+        return await self._find(reference, "analysis")
 
     async def analysis_state(self, analysis_id: str) -> AnalysisBody:
         """Return the state, the progress, and the result or problem of an analysis."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from analyst.client.asynchronous.studies import AsyncStudies
-from analyst.requests import AsyncStream
 from shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
+from shared.wire.references import require_beginning
 
 
 class AsyncBatches(AsyncStudies):
@@ -51,12 +51,9 @@ class AsyncBatches(AsyncStudies):
         NotFoundError, ConfigError
             No batch of the study fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "batch", self._list_batches(study))
-
-    async def _list_batches(self, study: str) -> AsyncStream[tuple[str, str]]:
-        async for each in self.batches(study):
-            yield each.batch_id, f"slot {each.slot}, {each.state}"
+        return (await self.batch(study, reference)).batch_id
 
     async def _path_of_batch(self, study: str, reference: str) -> str:
-        batch_id = await self.find_batch(study, reference)
-        return f"{await self._path_of(study)}/batches/{batch_id}"
+        # The server finds it by its first digits.
+        batch = require_beginning(reference, "batch")
+        return f"{await self._path_of(study)}/batches/{batch}"

@@ -10,8 +10,8 @@ from analyst.client.asynchronous.connection import AsyncConnection
 from analyst.requests import ANSWERS, AsyncStream
 from analyst.results import FINAL_STATES
 from shared.wire.bodies.results import ProgressBody
-from shared.wire.bodies.studies import StudyBody
-from shared.wire.references import choose_identity, choose_study, is_identity, require_beginning
+from shared.wire.bodies.studies import ReferenceBody
+from shared.wire.references import is_identity, require_beginning
 
 T = TypeVar("T")
 
@@ -83,19 +83,18 @@ class AsyncCalls:
         """
         if is_identity(study):
             return study
-        names = [
-            (found.study_id, found.name) async for found in self._pages(StudyBody, "/v1/studies")
-        ]
-        return choose_study(study, names)
+        return await self._look_up(study, "study")
 
-    async def _find(
-        self, reference: str, kind: str, known: AsyncStream[tuple[str, str]], n_digits: int = 64
-    ) -> str:
+    async def _find(self, reference: str, kind: str) -> str:
         """Return an id, given all of it or its first digits; raises as :meth:`find_study`."""
-        async with aclosing(known) as items:
-            if len(require_beginning(reference, kind, n_digits)) == n_digits:
-                return reference
-            return choose_identity(reference, kind, [item async for item in items])
+        if is_identity(require_beginning(reference, kind)):
+            return reference
+        return await self._look_up(reference, kind)
+
+    async def _look_up(self, reference: str, kind: str) -> str:
+        params = {"kind": kind, "reference": reference}
+        found = await self._read(ReferenceBody, "GET", "/v1/references", params=params)
+        return found.identity
 
     async def _path_of(self, study: str) -> str:
         return "/v1/studies/" + await self.find_study(study)

@@ -23,6 +23,9 @@ from analyst.requests import (
 )
 from shared.wire.bodies.studies import Paged
 
+# The most that a server sends at a time: thousands of studies or devices take few requests.
+_PAGE = "1000"
+
 
 class AsyncConnection:
     """Sends requests, and retries when the server asks for it.
@@ -120,9 +123,9 @@ class AsyncConnection:
         self, path: str, params: Mapping[str, str] | None = None
     ) -> AsyncStream[dict[str, Any]]:
         """Yield the items of a list, page by page."""
-        query = dict(params or {})
+        query = {"limit": _PAGE, **(params or {})}
         while True:
-            answer = await self.call("GET", path, params=query or None)
+            answer = await self.call("GET", path, params=query)
             # A list that is sent whole, such as that of keys, names no next page.
             found = ANSWERS.read(Paged, {"next_page": None, **answer})
             for item in found.items:

@@ -95,19 +95,12 @@ class AsyncDecodes(AsyncSnapshots):
     async def find_decode(self, reference: str) -> str:
         """Return the id of a decode, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No decode fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "decode", self._list_decodes())
-
-    async def _list_decodes(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for each in self.decodes(study.study_id):
-                yield each.decode_id, f"{study.name}, {each.n_clusters} clusters"
+        return await self._find(reference, "decode")
 
     async def decode_state(self, decode_id: str) -> DecodeBody:
         """Return the state, the progress, and the result or problem of a decode."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.requests import AsyncStream, path_of_device
+from analyst.requests import path_of_device
 from shared.wire.bodies.studies import (
     AuditBody,
     DeviceBody,
@@ -14,7 +14,9 @@ from shared.wire.bodies.studies import (
     KeyBody,
     NewKeyBody,
 )
-from shared.wire.references import require_identity
+from shared.wire.references import choose_identity, require_beginning, require_identity
+
+_KEY_DIGITS = 16
 
 
 class AsyncOperation(AsyncCalls):
@@ -34,15 +36,7 @@ class AsyncOperation(AsyncCalls):
         NotFoundError, ConfigError
             No device fits, or more than one; the error lists the candidates.
         """
-        return await self._find(reference, "device", self._list_devices())
-
-    async def _list_devices(self) -> AsyncStream[tuple[str, str]]:
-        async for each in self.devices():
-            yield each.device_id, ", ".join(each.labels.values()) or each.state
-
-    async def _list_keys(self) -> AsyncStream[tuple[str, str]]:
-        async for each in self.keys():
-            yield each.key_id, each.name
+        return await self._find(reference, "device")
 
     async def device(self, device_id: str) -> DeviceDetailsBody:
         """Return a device with its keys."""
@@ -74,7 +68,10 @@ class AsyncOperation(AsyncCalls):
 
     async def revoke_key(self, key_id: str) -> KeyBody:
         """Revoke an API key, at once and for good."""
-        found = await self._find(key_id, "key_id", self._list_keys(), 16)
+        found = require_beginning(key_id, "key_id", _KEY_DIGITS)
+        if len(found) < _KEY_DIGITS:
+            known = [(key.key_id, key.name) async for key in self.keys()]
+            found = choose_identity(found, "key_id", known)
         return await self._read(KeyBody, "DELETE", f"/v1/keys/{found}")
 
     def audit(self) -> AsyncIterator[AuditBody]:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.requests import AsyncStream, SearchBox, list_bounds
+from analyst.requests import SearchBox, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
@@ -107,9 +107,10 @@ class AsyncStudies(AsyncCalls):
         }
         return await self._read(CreatedBody, "POST", "/v1/studies", body)
 
-    def studies(self) -> AsyncIterator[StudyBody]:
-        """Yield every study."""
-        return self._pages(StudyBody, "/v1/studies")
+    def studies(self, beginning: str = "") -> AsyncIterator[StudyBody]:
+        """Yield every study whose name begins with a text, the oldest first."""
+        params = {"beginning": beginning} if beginning else None
+        return self._pages(StudyBody, "/v1/studies", params)
 
     async def study(self, study: str) -> StudyBody:
         """Return the name, state and counts of a study."""
@@ -182,13 +183,8 @@ class AsyncStudies(AsyncCalls):
 
     async def revoke_token(self, token_id: str) -> TokenBody:
         """Revoke an enrolment token, at once and for good."""
-        found = await self._find(token_id, "token", self._list_tokens())
+        found = await self._find(token_id, "token")
         return await self._read(TokenBody, "DELETE", f"/v1/tokens/{found}")
-
-    async def _list_tokens(self) -> AsyncStream[tuple[str, str]]:
-        async for study in self.studies():
-            async for token in self.tokens(study.study_id):
-                yield token.token_id, study.name
 
     def sketches(self, study: str) -> AsyncIterator[SketchBody]:
         """Yield the sketches of a study."""

@@ -33,6 +33,7 @@ class Alarms(Studies):
         seed: int = 0,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        publish: bool = False,
         slots_per_window: int = 1,
         false_alarms_per_year: float = 1.0,
         smallest_shift: float | None = None,
@@ -50,6 +51,9 @@ class Alarms(Studies):
             Only devices with these labels.
         decoder, settings
             Of decodes.
+        publish
+            Sign each new result for the study's devices, unless its verdict is not to use it. Of
+            decodes.
         slots_per_window, false_alarms_per_year, smallest_shift, reference
             Of timelines.
         """
@@ -62,6 +66,7 @@ class Alarms(Studies):
             "seed": seed,
             "decoder": decoder,
             "settings": dict(settings or {}),
+            "publish": publish,
             "slots_per_window": slots_per_window,
             "false_alarms_per_year": false_alarms_per_year,
             "smallest_shift": smallest_shift,
@@ -136,28 +141,16 @@ class Alarms(Studies):
     def find_schedule(self, reference: str) -> str:
         """Return the id of a schedule, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No schedule fits, or more than one; the error lists the candidates.
         """
-        return self._find(reference, "schedule", self._list_schedules())
+        return self._find(reference, "schedule")
 
     def find_alarm(self, reference: str) -> str:
         """Return the id of a webhook; as :meth:`find_schedule`."""
-        return self._find(reference, "alarm", self._list_alarms())
-
-    def _list_schedules(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for each in self.schedules(study.study_id):
-                yield each.schedule_id, f"{study.name}, {each.kind}"
-
-    def _list_alarms(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for each in self.alarms(study.study_id):
-                yield each.alarm_id, f"{study.name}, {each.url}"
+        return self._find(reference, "alarm")
 
     def _path_of_schedule(self, reference: str) -> str:
         return "/v1/schedules/" + self.find_schedule(reference)

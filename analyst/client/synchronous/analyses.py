@@ -262,19 +262,12 @@ class Analyses(Decodes):
     def find_analysis(self, reference: str) -> str:
         """Return the id of an analysis, given all of it or its first 6 or more digits.
 
-        Digits take a request for each study.
-
         Raises
         ------
         NotFoundError, ConfigError
             No analysis fits, or more than one; the error lists the candidates.
         """
-        return self._find(reference, "analysis", self._list_analyses())
-
-    def _list_analyses(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for each in self.analyses(study.study_id):
-                yield each.analysis_id, f"{each.kind} of {study.name}"
+        return self._find(reference, "analysis")
 
     def analysis_state(self, analysis_id: str) -> AnalysisBody:
         """Return the state, the progress, and the result or problem of an analysis."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analyst.client.synchronous.studies import Studies
-from analyst.requests import Stream
 from shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
+from shared.wire.references import require_beginning
 
 
 class Batches(Studies):
@@ -52,12 +52,9 @@ class Batches(Studies):
         NotFoundError, ConfigError
             No batch of the study fits, or more than one; the error lists the candidates.
         """
-        return self._find(reference, "batch", self._list_batches(study))
-
-    def _list_batches(self, study: str) -> Stream[tuple[str, str]]:
-        for each in self.batches(study):
-            yield each.batch_id, f"slot {each.slot}, {each.state}"
+        return (self.batch(study, reference)).batch_id
 
     def _path_of_batch(self, study: str, reference: str) -> str:
-        batch_id = self.find_batch(study, reference)
-        return f"{self._path_of(study)}/batches/{batch_id}"
+        # The server finds it by its first digits.
+        batch = require_beginning(reference, "batch")
+        return f"{self._path_of(study)}/batches/{batch}"

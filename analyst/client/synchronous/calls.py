@@ -11,8 +11,8 @@ from analyst.client.synchronous.connection import Connection
 from analyst.requests import ANSWERS, Stream
 from analyst.results import FINAL_STATES
 from shared.wire.bodies.results import ProgressBody
-from shared.wire.bodies.studies import StudyBody
-from shared.wire.references import choose_identity, choose_study, is_identity, require_beginning
+from shared.wire.bodies.studies import ReferenceBody
+from shared.wire.references import is_identity, require_beginning
 
 T = TypeVar("T")
 
@@ -84,17 +84,18 @@ class Calls:
         """
         if is_identity(study):
             return study
-        names = [(found.study_id, found.name) for found in self._pages(StudyBody, "/v1/studies")]
-        return choose_study(study, names)
+        return self._look_up(study, "study")
 
-    def _find(
-        self, reference: str, kind: str, known: Stream[tuple[str, str]], n_digits: int = 64
-    ) -> str:
+    def _find(self, reference: str, kind: str) -> str:
         """Return an id, given all of it or its first digits; raises as :meth:`find_study`."""
-        with closing(known) as items:
-            if len(require_beginning(reference, kind, n_digits)) == n_digits:
-                return reference
-            return choose_identity(reference, kind, [item for item in items])
+        if is_identity(require_beginning(reference, kind)):
+            return reference
+        return self._look_up(reference, kind)
+
+    def _look_up(self, reference: str, kind: str) -> str:
+        params = {"kind": kind, "reference": reference}
+        found = self._read(ReferenceBody, "GET", "/v1/references", params=params)
+        return found.identity
 
     def _path_of(self, study: str) -> str:
         return "/v1/studies/" + self.find_study(study)

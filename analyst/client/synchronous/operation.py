@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analyst.client.synchronous.calls import Calls
-from analyst.requests import Stream, path_of_device
+from analyst.requests import path_of_device
 from shared.wire.bodies.studies import (
     AuditBody,
     DeviceBody,
@@ -15,7 +15,9 @@ from shared.wire.bodies.studies import (
     KeyBody,
     NewKeyBody,
 )
-from shared.wire.references import require_identity
+from shared.wire.references import choose_identity, require_beginning, require_identity
+
+_KEY_DIGITS = 16
 
 
 class Operation(Calls):
@@ -35,15 +37,7 @@ class Operation(Calls):
         NotFoundError, ConfigError
             No device fits, or more than one; the error lists the candidates.
         """
-        return self._find(reference, "device", self._list_devices())
-
-    def _list_devices(self) -> Stream[tuple[str, str]]:
-        for each in self.devices():
-            yield each.device_id, ", ".join(each.labels.values()) or each.state
-
-    def _list_keys(self) -> Stream[tuple[str, str]]:
-        for each in self.keys():
-            yield each.key_id, each.name
+        return self._find(reference, "device")
 
     def device(self, device_id: str) -> DeviceDetailsBody:
         """Return a device with its keys."""
@@ -75,7 +69,10 @@ class Operation(Calls):
 
     def revoke_key(self, key_id: str) -> KeyBody:
         """Revoke an API key, at once and for good."""
-        found = self._find(key_id, "key_id", self._list_keys(), 16)
+        found = require_beginning(key_id, "key_id", _KEY_DIGITS)
+        if len(found) < _KEY_DIGITS:
+            known = [(key.key_id, key.name) for key in self.keys()]
+            found = choose_identity(found, "key_id", known)
         return self._read(KeyBody, "DELETE", f"/v1/keys/{found}")
 
     def audit(self) -> Iterator[AuditBody]:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from analyst.client.synchronous.calls import Calls
-from analyst.requests import SearchBox, Stream, list_bounds
+from analyst.requests import SearchBox, list_bounds
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
 from shared.wire import SKETCH_MEDIA_TYPE
 from shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
@@ -108,9 +108,10 @@ class Studies(Calls):
         }
         return self._read(CreatedBody, "POST", "/v1/studies", body)
 
-    def studies(self) -> Iterator[StudyBody]:
-        """Yield every study."""
-        return self._pages(StudyBody, "/v1/studies")
+    def studies(self, beginning: str = "") -> Iterator[StudyBody]:
+        """Yield every study whose name begins with a text, the oldest first."""
+        params = {"beginning": beginning} if beginning else None
+        return self._pages(StudyBody, "/v1/studies", params)
 
     def study(self, study: str) -> StudyBody:
         """Return the name, state and counts of a study."""
@@ -183,13 +184,8 @@ class Studies(Calls):
 
     def revoke_token(self, token_id: str) -> TokenBody:
         """Revoke an enrolment token, at once and for good."""
-        found = self._find(token_id, "token", self._list_tokens())
+        found = self._find(token_id, "token")
         return self._read(TokenBody, "DELETE", f"/v1/tokens/{found}")
-
-    def _list_tokens(self) -> Stream[tuple[str, str]]:
-        for study in self.studies():
-            for token in self.tokens(study.study_id):
-                yield token.token_id, study.name
 
     def sketches(self, study: str) -> Iterator[SketchBody]:
         """Yield the sketches of a study."""

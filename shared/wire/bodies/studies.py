@@ -96,6 +96,14 @@ class StudyBody:
 
 
 @body
+class ReferenceBody:
+    """What a name or first digits refer to."""
+
+    kind: str = member("What it is.", "study")
+    identity: str = member("Its id.", SAMPLE_ID)
+
+
+@body
 class CreatedBody(StudyBody):
     """A study that was created."""
 

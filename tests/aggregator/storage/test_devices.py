@@ -142,6 +142,6 @@ async def test_a_device_shows_when_it_was_seen_and_how_far_it_is(store: Store) -
             ("a", 0, 0),
             ("z", 20, 20),
         ]
-        assert await transaction.count_devices(STUDY.study_id) == 2
+        assert await transaction.count_devices([STUDY.study_id]) == {STUDY.study_id: 2}
         listed = await transaction.list_devices(STUDY.study_id, after=None, limit=9)
         assert [d.device_id for d in listed] == [name("device", 0), device]

@@ -55,12 +55,14 @@ async def test_the_last_arrival_is_that_of_the_study_alone(store: Store) -> None
         await fill(transaction)
         await transaction.add_study(other)
         await transaction.add_device(make_device(9, study_id=other.study_id))
-        assert await transaction.find_last_arrival(STUDY.study_id) is None
+        both = [STUDY.study_id, other.study_id]
+        assert await transaction.find_last_arrivals(both) == {}
         for sequence, received in enumerate((5.0, 7.5, 6.0)):
             await add_sketch(transaction, make_sketch(1, sequence, received=received), b"")
         later = make_sketch(9, 0, study_id=other.study_id, received=99.0)
         await add_sketch(transaction, later, b"")
-        assert await transaction.find_last_arrival(STUDY.study_id) == 7.5
+        arrivals = {STUDY.study_id: 7.5, other.study_id: 99.0}
+        assert await transaction.find_last_arrivals(both) == arrivals
 
 
 async def test_pages_hold_everything_once_in_order(store: Store) -> None:

@@ -30,6 +30,7 @@ def _find_version(program: Path) -> tuple[int, ...]:
 
 
 NODE = next((one for one in _list_candidates() if _find_version(one) >= LEAST_VERSION), None)
+NPM = NODE.parents[1] / "lib/node_modules/npm/bin/npm-cli.js" if NODE else Path()
 # What was stripped and compiled once is read again by the next process.
 ENVIRONMENT = os.environ | {
     "NODE_COMPILE_CACHE": str(Path(tempfile.gettempdir()) / f"sfumato-node-{os.getuid()}"),

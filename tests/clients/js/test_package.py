@@ -1,0 +1,209 @@
+"""The npm package: built, packed and installed as an application does it, and then used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from shared import __version__
+from shared.core import SketchAccumulator
+from tests.clients.js.devices import EPSILON, LIMITS, make_code, make_exact_plan
+from tests.clients.js.node import MISSING, NODE, NPM
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "clients/js"
+TOOLS = PACKAGE / "node_modules"
+MOST_COMPRESSED = 16_384
+"""Bytes that a page loads at every visit, by Brotli; enrolment and results load when needed."""
+MEASURE = """
+import { brotliCompressSync } from "node:zlib";
+import { build } from "esbuild";
+
+const options = { bundle: true, splitting: true, minify: true, format: "esm", target: "es2022" };
+const { outputFiles, metafile } = await build({
+  ...options, entryPoints: ["src/index.ts"], outdir: "out", write: false, metafile: true,
+});
+const names = new Set(["out/index.js"]);
+for (const name of names) {
+  for (const { path, kind } of metafile.outputs[name].imports) {
+    if (kind === "import-statement") names.add(path);
+  }
+}
+const loaded = outputFiles.filter(({ path }) => [...names].some((name) => path.endsWith(name)));
+const inputs = [...names].flatMap((name) => Object.keys(metafile.outputs[name].inputs));
+const size = brotliCompressSync(Buffer.concat(loaded.map(({ contents }) => contents))).length;
+console.log(JSON.stringify({ size, inputs }));
+"""
+
+pytestmark = pytest.mark.skipif(
+    NODE is None or not TOOLS.is_dir(),
+    reason=MISSING if NODE is None else "no tools for TypeScript here (`make setup` installs them)",
+)
+
+# A program of a user: it enrols, adds records, and prints what came of it.
+PROGRAM = """
+import { Device, SketchError, type DeviceStatus, type FlushReport } from "sfumato-device";
+import { openFolder } from "sfumato-device/node";
+import { useSecureSum } from "sfumato-device/sum";
+
+const [folder, code, records, limits] = process.argv.slice(2) as [string, string, string, string];
+const device: Device = new Device({
+  store: openFolder(folder),
+  limits: JSON.parse(limits),
+  secureSum: useSecureSum([]),
+});
+try {
+  await device.enrol(code);
+  const given = JSON.parse(records) as [number[], number][];
+  for (const [record, time] of given) device.add(record, time);
+  const flushed: FlushReport = await device.flush();
+  const status: DeviceStatus = await device.status();
+  console.log(JSON.stringify({ flushed, status }));
+} catch (error) {
+  if (!(error instanceof SketchError)) throw error;
+  console.log(JSON.stringify({ kind: error.kind, message: error.message }));
+}
+"""
+SETTINGS = {
+    "strict": True,
+    "target": "es2022",
+    "module": "nodenext",
+    "types": ["node"],
+    "typeRoots": [str(TOOLS / "@types")],
+    "exactOptionalPropertyTypes": True,
+}
+
+
+def run(command: Sequence[str | Path], folder: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package, built in a copy of its sources."""
+    assert NODE is not None
+    copy = tmp_path_factory.mktemp("package") / "clients/js"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("node_modules", "dist", "*.tgz"))
+    shutil.copy(ROOT / "LICENSE", copy.parents[1])
+    (copy / "node_modules").symlink_to(TOOLS)
+    run([NODE, "build.js"], copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def packed(built: Path) -> Path:
+    """The package as npm would publish it."""
+    assert NODE is not None
+    (told,) = json.loads(run([NODE, NPM, "pack", "--ignore-scripts", "--json"], built))
+    return built / str(told["filename"])
+
+
+@pytest.fixture(scope="module")
+def application(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has installed the package, and nothing else, without the network."""
+    assert NODE is not None
+    folder = tmp_path_factory.mktemp("application")
+    (folder / "package.json").write_text(json.dumps({"private": True, "type": "module"}))
+    run([NODE, NPM, "install", "--offline", "--no-audit", "--no-fund", packed], folder)
+    (folder / "program.ts").write_text(PROGRAM)
+    return folder
+
+
+def test_sources_and_tests_have_the_types_that_they_state() -> None:
+    assert NODE is not None
+    run([NODE, TOOLS / "typescript/bin/tsc", "-p", "."], PACKAGE)
+
+
+def test_the_package_holds_modules_types_and_licence_and_nothing_else(packed: Path) -> None:
+    with tarfile.open(packed) as archive:
+        names = {name.removeprefix("package/") for name in archive.getnames()}
+    assert {"package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"} <= names
+    rest = {name for name in names if not name.startswith("dist/")}
+    assert rest == {"package.json", "README.md", "LICENSE"}
+    modules = {path.relative_to(PACKAGE / "src") for path in (PACKAGE / "src").rglob("*.ts")}
+    for module in modules:
+        assert {f"dist/{module.with_suffix(end)}" for end in (".js", ".d.ts")} <= names
+    assert {name for name in names if name.startswith("dist/browser/")} == {
+        "dist/browser/sfumato-device.js"
+    }
+
+
+def test_the_package_has_the_version_of_the_product_and_needs_no_other() -> None:
+    told = json.loads((PACKAGE / "package.json").read_text())
+    assert told["version"] == __version__
+    assert not {"dependencies", "peerDependencies", "optionalDependencies"} & told.keys()
+
+
+def test_what_a_page_loads_at_every_visit_is_small(built: Path) -> None:
+    assert NODE is not None
+    (built / "measure.js").write_text(MEASURE)
+    told = json.loads(run([NODE, "measure.js"], built))
+    assert told["size"] <= MOST_COMPRESSED
+    assert "src/device/device.ts" in told["inputs"]
+    assert not {"src/device/enrolling.ts", "src/device/results.ts"} & set(told["inputs"])
+
+
+@pytest.mark.parametrize("module", ["nodenext", "esnext"])
+def test_a_users_program_is_checked_against_the_types(application: Path, module: str) -> None:
+    assert NODE is not None
+    resolution = {"nodenext": "nodenext", "esnext": "bundler"}[module]
+    options = SETTINGS | {"module": module, "moduleResolution": resolution, "noEmit": True}
+    settings = {"compilerOptions": options, "files": ["program.ts"]}
+    (application / "tsconfig.json").write_text(json.dumps(settings))
+    command = [str(NODE), str(TOOLS / "typescript/bin/tsc"), "-p", "."]
+    run(command, application)
+    # A mistake is found: the types say something.
+    (application / "program.ts").write_text(PROGRAM.replace("device.flush()", "device.flusch()"))
+    done = subprocess.run(command, cwd=application, capture_output=True, text=True, check=False)
+    (application / "program.ts").write_text(PROGRAM)
+    assert "flusch" in done.stdout
+
+
+def run_program(application: Path, *arguments: str) -> Any:
+    """Run the user's program as JavaScript, by each Node that is here."""
+    assert NODE is not None
+    settings = {"compilerOptions": SETTINGS | {"outDir": "built"}, "files": ["program.ts"]}
+    (application / "tsconfig.json").write_text(json.dumps(settings))
+    run([NODE, TOOLS / "typescript/bin/tsc", "-p", "."], application)
+    return json.loads(run([NODE, "built/program.js", *arguments], application))
+
+
+def test_the_installed_package_enrols_and_sends_records_that_count_exactly(
+    application: Path, server: Aggregator, client: Client, tmp_path: Path
+) -> None:
+    plan = make_exact_plan("npm package")
+    study_id = client.create_study("npm package", plan).study_id
+    records = np.random.default_rng(3).normal(scale=4.0, size=(6, 2))
+    when = 1000.0 * (plan.window.origin + 10)
+    given = json.dumps([[record, when] for record in records.tolist()])
+    code = make_code(client, server.url, study_id)
+    told = run_program(application, str(tmp_path / "device"), code, given, json.dumps(LIMITS))
+    assert (told["flushed"]["sent"], told["flushed"]["problems"]) == (1, []), told
+    assert told["status"]["epsilon"] == str(EPSILON)
+    expected = SketchAccumulator(plan.statistic_of(b""))
+    expected.add(records)
+    snapshot = client.snapshot(study_id)
+    assert client.snapshot_sums(snapshot.snapshot_id).sums == expected.sums.tolist()
+
+
+def test_the_installed_package_refuses_a_code_that_is_none_in_one_sentence(
+    application: Path, tmp_path: Path
+) -> None:
+    told = run_program(application, str(tmp_path / "device"), "sfumato", "[]", "{}")
+    assert told["kind"] == "malformed"
+    assert "code" in told["message"]
