@@ -24,7 +24,7 @@ router = APIRouter(
 )
 
 _MEMBERS = {
-    "decode": ("n_clusters", "labels", "seed", "decoder", "settings"),
+    "decode": ("n_clusters", "labels", "seed", "decoder", "settings", "publish"),
     "timeline": (
         *("n_clusters", "labels", "seed", "slots_per_window", "false_alarms_per_year"),
         *("smallest_shift", "reference"),
@@ -94,5 +94,6 @@ async def remove_schedule(
 
 def _to_body(record: ScheduleRecord) -> ScheduleBody:
     shown: dict[str, Any] = {name: record.request[name] for name in ("n_clusters", "labels")}
+    shown["publish"] = record.request.get("publish", False)
     problem = record.problem and structure(Problem, record.problem, strict=False)
     return make_body(ScheduleBody, record, problem=problem, **shown)

@@ -58,7 +58,9 @@ class Services:
         self.advising = AdviceService(parts)
         self.accepting = AcceptService(parts)
         self.schedules = ScheduleService(parts)
-        self.scheduler = Scheduler(parts, self.readiness, self.decodes, self.analyses)
+        self.scheduler = Scheduler(
+            parts, self.readiness, self.decodes, self.analyses, self.publishing
+        )
         self.alarms = AlarmService(parts)
         self.deliverer = Deliverer(parts, self.readiness)
         self.watch = JobWatch(

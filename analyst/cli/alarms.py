@@ -44,6 +44,7 @@ AlarmId = Annotated[
     "create",
     "sfumato schedule create STUDY -k 5 --every 1d",
     "sfumato schedule create STUDY -k 5 --every 1d --last 30d --label site=north",
+    "sfumato schedule create STUDY -k 5 --every 1d --publish",
     "sfumato schedule create STUDY -k 5 --every 1d --kind timeline --slots-per-window 24",
 )
 def _create_schedule(
@@ -67,6 +68,13 @@ def _create_schedule(
     seed: Annotated[int, typer.Option(help="Seed of the fit.")] = 0,
     choose: Annotated[
         bool, typer.Option("--choose", help="Decodes: choose the number of clusters, up to k.")
+    ] = False,
+    publish: Annotated[
+        bool,
+        typer.Option(
+            "--publish",
+            help="Decodes: sign each new result for the devices, which then label records locally.",
+        ),
     ] = False,
     slots_per_window: Annotated[
         int, typer.Option(min=1, help="Timelines: slots that make a window.")
@@ -96,6 +104,7 @@ def _create_schedule(
         labels=_read_labels(labels),
         seed=seed,
         settings={"choose": True} if choose else None,
+        publish=publish,
         slots_per_window=slots_per_window,
         false_alarms_per_year=false_alarms,
         smallest_shift=smallest_shift,

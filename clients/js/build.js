@@ -1,4 +1,4 @@
-/** Build the package into dist/: modules with their types, and one bundle for pages without a bundler. */
+/** Build the package into dist/: modules with their types, and one file for pages without a bundler. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -13,14 +13,11 @@ const compiler = join(here, "node_modules/typescript/bin/tsc");
 const done = spawnSync(process.execPath, [compiler, "-p", join(here, "tsconfig.build.json")], { stdio: "inherit" });
 if (done.status !== 0) process.exit(done.status ?? 1);
 
-// Enrolment stays a file of its own, which loads once in the life of a device.
 await build({
   absWorkingDir: here,
-  entryPoints: { "sfumato-device": "src/index.ts" },
-  outdir: "dist/browser",
-  chunkNames: "[name]",
+  entryPoints: ["src/index.ts"],
+  outfile: "dist/browser/sfumato-device.js",
   bundle: true,
-  splitting: true,
   minify: true,
   format: "esm",
   target: "es2022",

@@ -30,6 +30,7 @@ from shared.core.masks import BLOCK_RECORDS
 from shared.privacy.circle import CircularLaw, choose_bin_law, choose_law
 from tests.vectors.kind_vectors import make_kind_vectors
 from tests.vectors.noise_vectors import make_noise_vectors
+from tests.vectors.result_vectors import make_result_vectors
 from tests.vectors.sum_vectors import make_sum_vectors
 from tests.vectors.wire_vectors import (
     make_enrolment_vector,
@@ -281,6 +282,7 @@ def main() -> None:
         ("messages", make_message_vectors()),
         ("requests", make_request_vectors()),
         ("public_keys", make_public_key_vectors()),
+        ("results", make_result_vectors()),
         ("sum", make_sum_vectors()),
     ):
         text = json.dumps(vectors, indent=1, ensure_ascii=False)

@@ -31,8 +31,9 @@ from aggregator.services.analyses.service import AnalysisService
 from aggregator.services.plans import require_study
 from aggregator.services.readiness import Readiness
 from aggregator.services.results.decodes import DecodeService
+from aggregator.services.results.publishing import PublishingService
 from aggregator.services.service import Parts, Service
-from shared.errors import SketchError, TransportError
+from shared.errors import NotFoundError, SketchError, TransportError
 from shared.plan import WindowRule
 from shared.structure import structure
 from shared.wire import problem_document
@@ -55,11 +56,13 @@ class Scheduler(Service):
         readiness: Readiness,
         decodes: DecodeService,
         analyses: AnalysisService,
+        publishing: PublishingService,
     ) -> None:
         super().__init__(parts)
         self._readiness = readiness
         self._decodes = decodes
         self._analyses = analyses
+        self._publishing = publishing
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start jobs when they are due until ``stop``, while the database can be used."""
@@ -133,6 +136,7 @@ class Scheduler(Service):
             window = (await self._plans.get(study)).window
             first_slot = find_first_slot(schedule, window, now=now)
         if schedule.kind == "decode":
+            request.pop("publish")
             labels = request.pop("labels")
             selection = Selection(first_slot=first_slot, labels=labels)
             job: JobRecord
@@ -161,9 +165,29 @@ class Scheduler(Service):
         if study is None or (job is not None and job.state not in _FINAL):
             return
         values, events = self._judge(schedule, study, job)
+        # First the publication: after a kill in between it is made again, which changes nothing.
+        await self._publish(schedule, job)
         async with self._store.begin(write=True) as transaction:
             if await transaction.finish_schedule(schedule.schedule_id, schedule.job_id, **values):
                 await queue_events(transaction, schedule.study_id, events, now=self._clock.now())
+
+    async def _publish(self, schedule: ScheduleRecord, job: JobRecord | None) -> None:
+        """Sign a new result for the devices, if the schedule asks for it and its verdict allows."""
+        if not schedule.request.get("publish") or job is None or job.state != "succeeded":
+            return
+        try:
+            last = await self._publishing.get_latest(schedule.study_id)
+        except NotFoundError:
+            last = None
+        if last is not None and last.decode_id == job.job_id:
+            return
+        try:
+            await self._publishing.publish(schedule.study_id, job.job_id, name="scheduled")
+        except TransportError:
+            raise  # the database does not answer: it is tried again
+        except SketchError as error:
+            # A result that nobody should use; the last good one stays.
+            log.info("result not published", study=schedule.study_id.hex(), reason=error.rule)
 
     def _judge(
         self, schedule: ScheduleRecord, study: StudyRecord, job: JobRecord | None

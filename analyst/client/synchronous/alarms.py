@@ -33,6 +33,7 @@ class Alarms(Studies):
         seed: int = 0,
         decoder: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        publish: bool = False,
         slots_per_window: int = 1,
         false_alarms_per_year: float = 1.0,
         smallest_shift: float | None = None,
@@ -50,6 +51,9 @@ class Alarms(Studies):
             Only devices with these labels.
         decoder, settings
             Of decodes.
+        publish
+            Sign each new result for the study's devices, unless its verdict is not to use it. Of
+            decodes.
         slots_per_window, false_alarms_per_year, smallest_shift, reference
             Of timelines.
         """
@@ -62,6 +66,7 @@ class Alarms(Studies):
             "seed": seed,
             "decoder": decoder,
             "settings": dict(settings or {}),
+            "publish": publish,
             "slots_per_window": slots_per_window,
             "false_alarms_per_year": false_alarms_per_year,
             "smallest_shift": smallest_shift,

@@ -48,6 +48,12 @@ class ScheduleRequest:
     settings: dict[SmallText, bool | int | float | str] = member(
         "Settings of the decoder. Decodes only.", {}, default_factory=dict
     )
+    publish: bool = member(
+        "Whether each new result is signed for the study's devices, unless its verdict is not to "
+        "use it. Decodes only.",
+        True,
+        default=False,
+    )
     slots_per_window: Annotated[int, Rule(ge=1, lt=1 << 53)] = member(
         "Slots that make a window. Timelines only.", 1, default=1
     )
@@ -88,6 +94,7 @@ class ScheduleBody:
     last_s: float | None = member(
         "Only records of so many seconds before the start count; null for all.", None
     )
+    publish: bool = member("Whether each new result is signed for the study's devices.", True)
     state: Literal["active", "paused"] = member("`active` or `paused`.", "active")
     created: Time = member("When it was created.", SAMPLE_TIME)
     next_at: Time = member("When it is started next.", SAMPLE_TIME)

@@ -28,7 +28,7 @@ from aggregator.services.alarms.webhooks import (
     sign_message,
 )
 from shared.core import SketchAccumulator
-from shared.errors import ConfigError
+from shared.errors import ConfigError, NotFoundError
 from shared.privacy.testing import SeededSource
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
@@ -142,6 +142,14 @@ async def end_job(server: Server, result: dict[str, Any] | None) -> None:
         )
 
 
+RESULT: dict[str, Any] = {
+    "dimensions": [{"name": "x", "unit": ""}, {"name": "y", "unit": ""}],
+    "centroids": [[0.0, 1.0], [2.0, 3.0]],
+    "weights": [0.6, 0.4],
+    "spreads": None,
+}
+
+
 def verdict(word: str) -> dict[str, Any]:
     return {"verdict": {"word": word, "sentence": f"it is {word}"}}
 
@@ -244,6 +252,50 @@ async def test_a_start_that_fails_is_shown_and_the_next_one_comes(server: Server
     shown = await show(server, made)
     assert shown["problem"]["fix"]
     assert (shown["n_runs"], shown["state"]) == (1, "active")
+
+
+async def test_a_schedule_publishes_each_new_result_once_unless_it_should_not_be_used(
+    server: Server,
+) -> None:
+    study = await fill(server.desk)
+    await schedule(server.desk, study, publish=True)
+    run = server.services.scheduler.run_due
+    latest = server.services.publishing.get_latest
+    await run()
+    await end_job(server, RESULT | verdict("sound"))
+    # As if this server, or another, were killed before the schedule was settled.
+    schedules = server.services.scheduler
+    async with server.store.begin() as transaction:
+        (running,) = await transaction.list_running_schedules()
+        job = await transaction.get_job(DecodeRecord, running.job_id or b"")
+    await schedules._publish(running, job)
+    published = await latest(study)
+    await run()
+    assert await latest(study) == published
+    assert published.decode_id == running.job_id
+    # The same sketches again are the same decode, and no news.
+    server.clock.seconds += DAY
+    await run()
+    await run()
+    assert await latest(study) == published
+    # More sketches make another decode, whose verdict is not to use it.
+    await server.desk.enrol(study, Device(2))
+    assert (await server.desk.put(study, *Device(2).message(study, PLAN))).status_code == 201
+    server.clock.seconds += DAY
+    await run()
+    await end_job(server, RESULT | verdict("do not use"))
+    await run()
+    assert await latest(study) == published
+
+
+async def test_a_schedule_that_was_not_told_to_publish_does_not(server: Server) -> None:
+    study = await fill(server.desk)
+    await schedule(server.desk, study)
+    await server.services.scheduler.run_due()
+    await end_job(server, RESULT | verdict("sound"))
+    await server.services.scheduler.run_due()
+    with pytest.raises(NotFoundError):
+        await server.services.publishing.get_latest(study)
 
 
 async def test_only_the_last_days_count_where_that_is_asked_for(server: Server) -> None:

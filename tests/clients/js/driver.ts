@@ -16,7 +16,7 @@ interface Order {
   /** Options of the device that are plain values. */
   options?: Partial<DeviceOptions>;
   /** Method and arguments, in order. */
-  calls: [keyof Device, ...Json[]][];
+  calls: [keyof Device | "label", ...Json[]][];
   /** The place to end at, from 1; 0 for none. */
   killAt?: number;
   /** A file that the names of all places are written to. */
@@ -97,11 +97,20 @@ const device = new Device({
   ...order.options,
   ...(order.helpers && { secureSum: useSecureSum(order.helpers) }),
 });
+
+/** Label records by the result that is pulled, or that was pulled last. */
+async function label(how: "pull" | "load", records: Json[]): Promise<Json> {
+  const result = await (how === "pull" ? device.pullResult() : device.loadResult());
+  const { centroids, verdict, name } = result?.published ?? {};
+  return result && { centroids, verdict, name, clusters: records.map((record) => result.find(record).cluster) };
+}
+
 const answers: Json[] = [];
 for (const [method, ...rest] of order.calls) {
   try {
     const args = rest.map((value: Json) => (value === null ? undefined : value));
-    answers.push((await (device[method] as Json)(...args)) ?? null);
+    const call = method === "label" ? label : (device[method] as Json).bind(device);
+    answers.push((await call(...args)) ?? null);
   } catch (error) {
     if (!(error instanceof SketchError)) throw error;
     answers.push({ error: error.message, kind: error.kind, field: error.field, fix: error.fix });

@@ -24,8 +24,27 @@ from tests.clients.js.node import MISSING, NODE, NPM
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients/js"
 TOOLS = PACKAGE / "node_modules"
-MOST_COMPRESSED = 15_900
-"""Bytes that a page loads at every visit, by Brotli; enrolment is loaded once more."""
+MOST_COMPRESSED = 16_384
+"""Bytes that a page loads at every visit, by Brotli; enrolment and results load when needed."""
+MEASURE = """
+import { brotliCompressSync } from "node:zlib";
+import { build } from "esbuild";
+
+const options = { bundle: true, splitting: true, minify: true, format: "esm", target: "es2022" };
+const { outputFiles, metafile } = await build({
+  ...options, entryPoints: ["src/index.ts"], outdir: "out", write: false, metafile: true,
+});
+const names = new Set(["out/index.js"]);
+for (const name of names) {
+  for (const { path, kind } of metafile.outputs[name].imports) {
+    if (kind === "import-statement") names.add(path);
+  }
+}
+const loaded = outputFiles.filter(({ path }) => [...names].some((name) => path.endsWith(name)));
+const inputs = [...names].flatMap((name) => Object.keys(metafile.outputs[name].inputs));
+const size = brotliCompressSync(Buffer.concat(loaded.map(({ contents }) => contents))).length;
+console.log(JSON.stringify({ size, inputs }));
+"""
 
 pytestmark = pytest.mark.skipif(
     NODE is None or not TOOLS.is_dir(),
@@ -120,7 +139,7 @@ def test_the_package_holds_modules_types_and_licence_and_nothing_else(packed: Pa
     for module in modules:
         assert {f"dist/{module.with_suffix(end)}" for end in (".js", ".d.ts")} <= names
     assert {name for name in names if name.startswith("dist/browser/")} == {
-        f"dist/browser/{name}" for name in ("sfumato-device.js", "chunk.js", "enrolling.js")
+        "dist/browser/sfumato-device.js"
     }
 
 
@@ -132,17 +151,11 @@ def test_the_package_has_the_version_of_the_product_and_needs_no_other() -> None
 
 def test_what_a_page_loads_at_every_visit_is_small(built: Path) -> None:
     assert NODE is not None
-    script = (
-        "const { brotliCompressSync } = require('node:zlib');"
-        "const read = require('node:fs').readFileSync;"
-        "const files = process.argv.slice(1).map((name) => read(name));"
-        "console.log(brotliCompressSync(Buffer.concat(files)).length);"
-    )
-    loaded = [built / "dist/browser" / name for name in ("sfumato-device.js", "chunk.js")]
-    assert int(run([NODE, "-e", script, *loaded], built)) <= MOST_COMPRESSED
-    # Enrolment is fetched when it is needed, not named by an import at the top.
-    assert "enrolling.js" in loaded[0].read_text()
-    assert 'from"./enrolling.js"' not in loaded[0].read_text()
+    (built / "measure.js").write_text(MEASURE)
+    told = json.loads(run([NODE, "measure.js"], built))
+    assert told["size"] <= MOST_COMPRESSED
+    assert "src/device/device.ts" in told["inputs"]
+    assert not {"src/device/enrolling.ts", "src/device/results.ts"} & set(told["inputs"])
 
 
 @pytest.mark.parametrize("module", ["nodenext", "esnext"])

@@ -19,7 +19,7 @@ from shared.wire import (
     verify_proof,
     verify_request,
 )
-from tests.vectors import make_vectors, wire_vectors
+from tests.vectors import make_vectors, result_vectors, wire_vectors
 
 ENROLMENT = json.loads((make_vectors.HERE / "enrolment.json").read_text(encoding="utf-8"))
 MESSAGES = json.loads((make_vectors.HERE / "messages.json").read_text(encoding="utf-8"))
@@ -37,6 +37,8 @@ def test_the_vectors_are_those_that_the_command_makes() -> None:
     assert wire_vectors.make_enrolment_vector() == ENROLMENT
     assert wire_vectors.make_message_vectors() == MESSAGES
     assert wire_vectors.make_request_vectors() == REQUESTS
+    kept = json.loads((make_vectors.HERE / "results.json").read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(result_vectors.make_result_vectors())) == kept
 
 
 def test_the_enrolment_of_the_vectors_is_accepted() -> None:

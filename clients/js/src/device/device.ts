@@ -12,8 +12,9 @@ import { Outbox } from "./outbox.ts";
 import { type Platform, type StoredKey, useWebCrypto } from "./platform.ts";
 import { type Policy, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
 import { type Fetch, isRefusal, Server } from "./server.ts";
+import type { Result } from "./results.ts";
 import type { SecureSum } from "./sketching.ts";
-import { type DeviceState, FORMAT, messageKey, stateKey, type Store, windowsKey } from "./store.ts";
+import { type DeviceState, FORMAT, messageKey, resultKey, stateKey, type Store, windowsKey } from "./store.ts";
 import { type PendingRecord, Stream } from "./stream.ts";
 import { agree, type Clocks, LEEWAY_S, OLDER_THAN_THIS } from "./windows.ts";
 
@@ -228,6 +229,25 @@ export class Device {
     return { released, sent, waiting, problems };
   }
 
+  /**
+   * Pull the study's published result; `undefined` if there is none yet.
+   *
+   * It is trusted by the server's key that was pinned at enrolment. Records are labelled with it here:
+   * `(await device.pullResult())?.find(record)`.
+   */
+  async pullResult(): Promise<Result | undefined> {
+    const { pull } = await import("./results.ts");
+    const { server, state, plan } = await this.#exclusively("work", () => this.#load());
+    return pull(this.#options, server, state.study, plan);
+  }
+
+  /** Return the result that was pulled last; it needs no network. */
+  async loadResult(): Promise<Result | undefined> {
+    const { load } = await import("./results.ts");
+    const { state, plan } = await this.#exclusively("work", () => this.#load());
+    return load(this.#options, state.study, plan);
+  }
+
   /** Return what an owner may want to see. */
   async status(): Promise<DeviceStatus> {
     const state = await this.#readState();
@@ -258,7 +278,7 @@ export class Device {
       await store.update([stateKey(name)], (values) => {
         const state = values[stateKey(name)] as DeviceState | undefined;
         const messages = state?.outbox.map(({ id }) => messageKey(name, toHex(id))) ?? [];
-        const gone = [stateKey(name), windowsKey(name), ...messages];
+        const gone = [stateKey(name), windowsKey(name), resultKey(name), ...messages];
         return Object.fromEntries(gone.map((key) => [key, undefined]));
       });
     });

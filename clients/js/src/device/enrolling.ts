@@ -10,6 +10,7 @@ import { type Account, type Limits, makeEvent, requireAffordable } from "./ledge
 import type { Platform } from "./platform.ts";
 import { type Policy, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
 import type { DeviceAnswer, Server } from "./server.ts";
+import { pin } from "./results.ts";
 import type { SecureSum } from "./sketching.ts";
 import { type DeviceState, FORMAT, LEDGER, type LedgerEntry, stateKey, type Store } from "./store.ts";
 import { OLDER_THAN_THIS } from "./windows.ts";
@@ -112,6 +113,8 @@ export async function enrol(
     const { ordinal, generation } = answer;
     return { [own]: { ...present, isEnrolled: true, ordinal, generation } };
   });
+  // Its owner decides now to trust this server. Where it does not answer, the first pull pins its key.
+  await pin(settings, server).catch(() => undefined);
   return [answer, isKept ? [] : [NOT_KEPT]];
 }
 

@@ -26,6 +26,8 @@ export interface Platform {
    */
   createKey(canHoldKeys: boolean): Promise<StoredKey>;
   sign(key: StoredKey, data: Bytes): Promise<Bytes>;
+  /** Whether a signature of given bytes is that of an Ed25519 key of 32 bytes. */
+  verify(publicKey: Bytes, data: Bytes, signature: Bytes): Promise<boolean>;
 }
 
 /** PKCS #8 of an Ed25519 key is these bytes and the 32 of the key (RFC 8410, section 7). */
@@ -77,6 +79,11 @@ export function useWebCrypto(crypto: Crypto | undefined = globalThis.crypto): Pl
           ? await subtle.importKey("pkcs8", concat(Uint8Array.from(PKCS8_HEAD), secret), ED25519, false, ["sign"])
           : (secret as CryptoKey);
       return toBytes(subtle.sign(ED25519, key, data));
+    },
+    verify: async (publicKey, data, signature) => {
+      const subtle = findSubtle(crypto);
+      const key = await subtle.importKey("raw", publicKey, ED25519, false, ["verify"]);
+      return subtle.verify(ED25519, key, signature, data);
     },
   };
 }

@@ -105,9 +105,7 @@ export class Server {
 
   /** Fetch the state of a study, and until when it takes what was released before it closed. */
   async fetchNotice(study: Uint8Array): Promise<{ state: string; acceptUntil: number }> {
-    const path = this.studyPath(study);
-    const answer = this.#requireSuccess(await this.#sendSigned({ method: "GET", path, headers: {} }));
-    const { state, accept_until } = this.read(answer);
+    const { state, accept_until } = this.read(await this.fetchSigned(this.studyPath(study)));
     if (!["open", "closed", "withdrawn"].includes(state as string)) throw this.unanswered("its answer has no state");
     return { state: state as string, acceptUntil: Date.parse(String(accept_until)) || 0 };
   }
@@ -159,6 +157,11 @@ export class Server {
   /** Send a request that needs no signature; a refusal is thrown. */
   async request(request: Request): Promise<Answer> {
     return this.#requireSuccess(await this.#send(request));
+  }
+
+  /** Fetch what only this device may read; a refusal is thrown. */
+  async fetchSigned(path: string): Promise<Answer> {
+    return this.#requireSuccess(await this.#sendSigned({ method: "GET", path, headers: {} }));
   }
 
   async #sendSigned(request: Request): Promise<Answer> {

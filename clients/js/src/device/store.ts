@@ -112,6 +112,7 @@ export const FORMAT = 1;
 export const stateKey = (name: string): string => `device/${name}`;
 export const windowsKey = (name: string): string => `windows/${name}`;
 export const messageKey = (name: string, id: string): string => `message/${name}/${id}`;
+export const resultKey = (name: string): string => `result/${name}`;
 export const LEDGER = "ledger";
 
 /** The error that a store cannot be read or written, whatever its platform says. */

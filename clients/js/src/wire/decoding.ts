@@ -6,7 +6,7 @@ import { RATIONAL, SIGN1, Tagged, type Value } from "./cbor.ts";
 const DEEPEST = 16;
 
 /**
- * Decode bytes whose maps have text as keys.
+ * Decode bytes whose maps have text or whole numbers as keys; a number becomes its digits.
  *
  * Refused are bytes that a deterministic encoder would not write, and what no device meets; a float
  * may be longer than it need be.
@@ -48,8 +48,10 @@ export function decode(data: Uint8Array, what: string): Value {
       const start = at;
       const key = read(depth);
       const encoded = bytes.subarray(start, at);
-      need(typeof key === "string" && compareBytes(last, encoded) < 0);
+      need((typeof key === "string" || typeof key === "number") && compareBytes(last, encoded) < 0);
       last = encoded;
+      // A number and its digits would be one key.
+      need(!Object.hasOwn(map, key as string));
       map[key as string] = read(depth);
     }
     return map;
