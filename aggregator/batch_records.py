@@ -15,7 +15,7 @@ from shared.sharing.batches import BatchKey
 BatchState = Literal["open", "closing", "opened", "acknowledged", "void"]
 """``open``: takes reports. ``closing``: takes none, and the helper is asked. ``opened``: the total
 is stored, and shown to nobody. ``acknowledged``: the helper has it too; it may be used. ``void``:
-it never had enough reports."""
+it is not opened any more, and ``reason`` says why."""
 BATCH_STATES: tuple[BatchState, ...] = get_args(BatchState)
 Standing = Literal["counted", "flagged", "set-aside"]
 """Of an acknowledged batch: its total is in the sums, or waits for an operator, or is left out."""
@@ -87,7 +87,7 @@ class BatchRecord:
     flags
         Reasons for doubt about its total.
     standing, reason
-        Its place in the sums, and an operator's reason.
+        Its place in the sums; and an operator's reason for it, or why it is void.
     next_at, attempts, problem
         When the helper is asked again, and after how many failures; and the last one.
     """
@@ -135,7 +135,7 @@ class BatchRecord:
             part=key.part,
             number=key.number,
             created=now,
-            closes=end + min(release.grace_s * (key.number + 1), _find_last_close(release.late_s)),
+            closes=end + min(release.grace_s * (key.number + 1), find_last_close(release.late_s)),
             expires=end + release.late_s,
             least_reports=release.least_reports,
             most_reports=release.most_reports,
@@ -159,7 +159,7 @@ class BatchRecord:
         return is_time and self.n_reports >= self.least_reports
 
 
-def _find_last_close(late_s: int) -> int:
+def find_last_close(late_s: int) -> int:
     """Return when a batch closes at the latest, after its slot: a tenth before it is too late.
 
     At ``late_s`` the helper refuses whatever it has not judged, and a batch that is not full is

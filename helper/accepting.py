@@ -96,6 +96,12 @@ class Plans:
             raise _never_accepted()
         return decode_plan(row.plan)
 
+    def is_retired(self, plan_digest: bytes) -> bool:
+        """Return whether the key of an accepted plan is destroyed."""
+        with self.database.connect() as connection:
+            row = _find(connection, plan_digest)
+        return row is not None and row.retired is not None
+
     def retire(self, plan_digest: bytes, *, now: float) -> int:
         """Destroy the key of a plan and all its seeds; return how many reports can never be opened.
 

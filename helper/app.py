@@ -1,4 +1,4 @@
-"""The helper's interface: five routes, deterministic CBOR, a key for each leader."""
+"""The helper's interface: six routes, deterministic CBOR, a key for each leader."""
 
 from __future__ import annotations
 
@@ -74,6 +74,10 @@ class _Routes:
         state, count, members = await run_in_threadpool(self.batches.show, _read_batch_id(request))
         return JSONResponse({"state": state, "count": count, "members": members.hex()})
 
+    async def list_held(self, request: Request) -> Response:
+        held = await run_in_threadpool(self.batches.list_held, _read_batch_id(request))
+        return _answer(encode_deterministic(held))
+
     async def show_helper(self, _: Request) -> Response:
         rows = await run_in_threadpool(self.batches.plans.list)
         return JSONResponse(
@@ -133,6 +137,7 @@ def create_app(
     return Starlette(
         routes=[
             Route(f"{path}/reports", keyed(routes.read_reports), methods=["PUT"]),
+            Route(f"{path}/reports", keyed(routes.list_held), methods=["GET"]),
             Route(f"{path}/commit", keyed(routes.commit), methods=["POST"]),
             Route(f"{path}/acknowledgement", keyed(routes.acknowledge), methods=["POST"]),
             Route(path, keyed(routes.show_batch), methods=["GET"]),

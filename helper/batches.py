@@ -91,24 +91,21 @@ class Batches:
         HelperRestoredError
             The journal has answers that the database does not know: a backup was restored.
         """
-        generation = 0
-        answered: dict[str, tuple[str, ...]] = {}
+        generation, written = 0, list[Entry]()
         for entry in self.journal.entries:
             if entry.kind == "restored":
-                generation, answered = int(entry.values[0]), {}
+                generation, written = int(entry.values[0]), []
             else:
-                answered[entry.values[0]] = entry.values
+                written.append(entry)
         with self.database.connect() as connection:
             known = {
                 row.batch_id.hex(): row
                 for row in connection.execute(batches.select().where(batches.c.state != "open"))
             }
             own = connection.execute(select(server.c.generation)).scalar_one()
-        is_behind = own != generation or any(
-            name not in known or known[name].members.hex() != values[1]
-            for name, values in answered.items()
-        )
-        if is_behind:
+        if own != generation or not all(
+            _is_known(entry, known.get(entry.values[0])) for entry in written
+        ):
             raise _is_behind()
         for row in known.values():
             self._write_journal(row)
@@ -122,10 +119,7 @@ class Batches:
             own = connection.execute(select(server.c.generation)).scalar_one()
             is_known = own == int(last.values[0])
         else:
-            batch = _find(connection, bytes.fromhex(last.values[0]))
-            is_known = batch is not None and (
-                batch.state != "open" and batch.members.hex() == last.values[1]
-            )
+            is_known = _is_known(last, _find(connection, bytes.fromhex(last.values[0])))
         if not is_known:
             raise _is_behind()
 
@@ -133,13 +127,19 @@ class Batches:
         """Give up every report without an answer; return how many. The journal goes on.
 
         No report of a slot that has begun by now is taken any more: the database may have forgotten
-        that it was answered.
+        that it was answered. Of batches whose total it has forgotten, it gives no answer again: the
+        other server would add a second noise of its own.
         """
         past = [entry for entry in self.journal.entries if entry.kind == "restored"]
         generation = int(past[-1].values[0]) + 1 if past else 1
         # The clock may be behind: no slot that was answered counts as one to come.
         answered = [
             int(entry.values[3]) for entry in self.journal.entries if entry.kind == "answer"
+        ]
+        opened = [
+            bytes.fromhex(entry.values[0])
+            for entry in self.journal.entries
+            if entry.kind == "total"
         ]
         with write(self.database) as connection:
             own = connection.execute(select(server.c.generation)).scalar_one()
@@ -150,6 +150,12 @@ class Batches:
                 .values(state="dropped", seed=None)
             ).rowcount
             connection.execute(batches.delete().where(batches.c.state == "open"))
+            for some in _cut(opened):
+                connection.execute(
+                    batches.delete().where(
+                        batches.c.state == "answered", batches.c.batch_id.in_(some)
+                    )
+                )
             connection.execute(
                 server.update().values(
                     generation=generation,
@@ -176,6 +182,8 @@ class Batches:
             The database was put back while this process served.
         """
         key = request.batch
+        if self.plans.is_retired(key.plan_digest):
+            return self._recall(batch_id, request)
         plan = self.plans.require(key.plan_digest)
         _require_batch(plan, key, batch_id)
         # Outside of the transaction: this is most of the work.
@@ -184,6 +192,26 @@ class Batches:
         with write(self.database) as connection:
             stored = self._store(connection, plan, key, opened)
         return [each if isinstance(each, str) else stored[each.report] for each in judged]
+
+    def _recall(self, batch_id: bytes, request: ReportsRequest) -> list[Verdict]:
+        """Tell which reports were answered for, of a plan whose key is destroyed.
+
+        A server that was restored asks; it gets the answer again, and must know what is in it.
+        """
+        wanted = [compute_report(data) for data in request.headers]
+        spent: set[bytes] = set()
+        with self.database.connect() as connection:
+            batch = _find(connection, batch_id)
+            if batch is None or batch.state == "open":
+                self.plans.require(request.batch.plan_digest)
+            for some in _cut(wanted):
+                found = select(reports.c.report).where(
+                    reports.c.batch_id == batch_id,
+                    reports.c.state == "spent",
+                    reports.c.report.in_(some),
+                )
+                spent.update(connection.execute(found).scalars())
+        return ["accepted" if each in spent else "late" for each in wanted]
 
     def _judge(self, plan: SketchPlan, key: BatchKey, data: bytes) -> _Opened | Verdict:
         try:
@@ -195,7 +223,7 @@ class Batches:
             return "header"
         start, end = plan.window.slot_bounds(key.slot)
         if start > self.now() + _CLOCK_SKEW_S:
-            return "header"
+            return "early"
         if self.now() > end + release.late_s:
             return "late"
         try:
@@ -281,9 +309,9 @@ class Batches:
             The database was put back while this process served.
         """
         with write(self.database) as connection:
+            self._require_last_answer(connection)
             batch = _require(connection, batch_id, lock=True)
             if batch.state == "open":
-                self._require_last_answer(connection)
                 self._answer(connection, batch, request)
                 batch = _require(connection, batch_id)
             elif batch.members != request.members:
@@ -359,6 +387,9 @@ class Batches:
     def acknowledge(self, batch_id: bytes, total: bytes) -> None:
         """Put the opened total in the place of the answer: from now on only it is given again.
 
+        A batch that was answered before a backup was restored, and that the backup does not know,
+        stays unknown: it has no answer any more that could be given again.
+
         Raises
         ------
         NotFoundError
@@ -367,9 +398,15 @@ class Batches:
             It has no answer yet, or was acknowledged with another total.
         MalformedMessageError
             The total has another length.
+        HelperRestoredError
+            The database was put back while this process served.
         """
         with write(self.database) as connection:
-            batch = _require(connection, batch_id, lock=True)
+            self._require_last_answer(connection)
+            found = _find(connection, batch_id, lock=True)
+            if found is None and self.journal.has_answer(batch_id.hex()):
+                return
+            batch = _require(connection, batch_id)
             if batch.state == "open" or (batch.state == "acknowledged" and batch.body != total):
                 raise BatchCommittedError(
                     "has no answer yet" if batch.state == "open" else "has another total",
@@ -387,6 +424,25 @@ class Batches:
                 .where(batches.c.batch_id == batch_id)
                 .values(state="acknowledged", body=total)
             )
+            batch = _require(connection, batch_id)
+        # Before the other server shows it to anybody: a database that is put back to before this
+        # must not give the answer again.
+        self._write_journal(batch)
+
+    def list_held(self, batch_id: bytes) -> list[bytes]:
+        """Return the sketches of the reports that would be answered for now, in ascending order.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such batch.
+        """
+        with self.database.connect() as connection:
+            _require(connection, batch_id)
+            held = select(reports.c.sketch_id).where(
+                reports.c.batch_id == batch_id, reports.c.state == "accepted"
+            )
+            return sorted(connection.execute(held).scalars())
 
     def show(self, batch_id: bytes) -> tuple[str, int, bytes]:
         """Return the state of a batch, the number of its reports and the digest of its members.
@@ -447,14 +503,14 @@ class Batches:
         return removed
 
     def _write_journal(self, batch: Row[Any]) -> None:
-        name = batch.batch_id.hex()
+        name, body = batch.batch_id.hex(), hashlib.sha256(batch.body).hexdigest()
         with self._journal_lock:
-            if self.journal.has_answer(name):
-                return
-            body = hashlib.sha256(batch.body).hexdigest()
-            start, _ = self.plans.read(batch.plan_digest).window.slot_bounds(batch.slot)
-            values = (name, batch.members.hex(), body, str(start))
-            self.journal.append(Entry(kind="answer", values=values))
+            if not self.journal.has_answer(name):
+                start, _ = self.plans.read(batch.plan_digest).window.slot_bounds(batch.slot)
+                values = (name, batch.members.hex(), body, str(start))
+                self.journal.append(Entry(kind="answer", values=values))
+            if batch.state == "acknowledged" and not self.journal.has_total(name):
+                self.journal.append(Entry(kind="total", values=(name, body)))
 
 
 def _require_batch(plan: SketchPlan, key: BatchKey, batch_id: bytes) -> None:
@@ -496,6 +552,17 @@ def _find_refusal(connection: Connection, plan: SketchPlan, key: BatchKey) -> Ve
     if start < burnt_before:
         return "burnt"
     return "late" if start < row.closed_before else None
+
+
+def _is_known(entry: Entry, batch: Row[Any] | None) -> bool:
+    """Return whether a batch, as the database has it, is as far as a line of the journal."""
+    if batch is None or batch.state == "open":
+        return False
+    if entry.kind == "answer":
+        return bool(batch.members.hex() == entry.values[1])
+    return bool(
+        batch.state == "acknowledged" and hashlib.sha256(batch.body).hexdigest() == entry.values[1]
+    )
 
 
 def _is_behind() -> HelperRestoredError:

@@ -20,15 +20,16 @@ _FIRST = "0" * 64
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line: an answer that was given, or a restored database.
+    """One line: an answer that was given, a total that took its place, or a restored database.
 
     Parameters
     ----------
     kind
-        ``answer`` or ``restored``.
+        ``answer``, ``total`` or ``restored``.
     values
         Of an answer the batch, its members and the digest of the body, hexadecimal, and when its
-        slot begins; of a restored database its generation.
+        slot begins; of a total the batch and the digest of the total; of a restored database its
+        generation.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Journal:
     entries: list[Entry] = field(default_factory=list)
     _last: str = _FIRST
     _answered: set[str] = field(default_factory=set)
+    _totals: set[str] = field(default_factory=set)
     _lock_file: int | None = None
 
     @classmethod
@@ -126,10 +128,16 @@ class Journal:
         """Return whether there is a line about the answer for a batch."""
         return batch in self._answered
 
+    def has_total(self, batch: str) -> bool:
+        """Return whether there is a line about the total of a batch."""
+        return batch in self._totals
+
     def _note(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.kind == "answer":
             self._answered.add(entry.values[0])
+        elif entry.kind == "total":
+            self._totals.add(entry.values[0])
 
 
 def _lock(path: Path) -> int:

@@ -95,6 +95,8 @@ def _describe(batch: BatchBody) -> tuple[str, ...]:
 
 
 def _note(batch: BatchBody) -> str:
+    if batch.state == "void":
+        return batch.reason or ""
     if batch.problem is not None:
         return batch.problem.title
     if batch.flags:
@@ -126,5 +128,5 @@ def _show_all(batch: BatchDetailsBody) -> Iterator[object]:
         rows["reason"] = batch.reason
     rows |= {f"  {state}": str(count) for state, count in sorted(batch.reports.items())}
     yield tabulate(rows.items())
-    if batch.problem is not None:
+    if batch.problem is not None and batch.state != "void":
         yield f"waits: {batch.problem.detail}"

@@ -31,11 +31,12 @@ ANSWER_MEDIA_TYPE = "application/vnd.sfumato.sum-answer+cbor"
 _FIX = "send what shared/wire/sum.cddl describes"
 _CHECK_HELPER = "check the address of the helper; somebody may stand in its place"
 
-Verdict = Literal["accepted", "used", "late", "burnt", "header", "box", "closed"]
+Verdict = Literal["accepted", "used", "early", "late", "burnt", "header", "box", "closed"]
 """What the helper makes of a report: ``accepted`` (it is in the batch), ``used`` (its sketch is in
-another batch, or was sent with another header), ``late``, ``burnt`` (of before the helper was
-restored), ``header`` (it is not one of this batch), ``box`` (the seal does not open), ``closed``
-(the batch is committed)."""
+another batch, or was sent with another header), ``early`` (by the helper's clock its slot has not
+begun: it may be sent again), ``late``, ``burnt`` (of before the helper was restored), ``header``
+(it is not one of this batch), ``box`` (the seal does not open), ``closed`` (the batch is
+committed)."""
 AnswerState = Literal["answered", "acknowledged"]
 
 

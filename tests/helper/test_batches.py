@@ -210,7 +210,7 @@ def test_a_slot_has_begun_and_is_not_over_for_long(sqlite_world: World) -> None:
     report = world.report(0)
 
     world.time = ORIGIN - 301
-    assert world.check([report]) == ["header"]
+    assert world.check([report]) == ["early"]
     world.time = ORIGIN + HOUR + release.late_s + 1
     assert world.check([report]) == ["late"]
     world.time = ORIGIN - 299

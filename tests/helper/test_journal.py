@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helper.journal import Entry, Journal
-from shared.errors import ConfigError, HelperRestoredError
+from shared.errors import ConfigError, HelperRestoredError, NotFoundError
 from tests.helper.conftest import HOUR, ORIGIN, World
 
 ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32, "1000000"))
@@ -256,3 +256,49 @@ def test_a_helper_that_went_on_after_a_restore_serves(sqlite_world: World) -> No
     world.time += 2 * HOUR
 
     answer(world, slot=3)
+
+
+def test_a_helper_that_forgot_a_total_gives_no_answer_again(sqlite_world: World) -> None:
+    """Or the other server, restored too, would add a second noise and show a second total."""
+    world, backup = sqlite_world, sqlite_world.folder / "backup.db"
+    reports, key = [world.report(i) for i in range(3)], world.key()
+    answer(world)
+    shutil.copy(world.folder / "helper.db", backup)
+    total = bytes(world.plan.n_coordinates * world.plan.payload_width)
+    world.batches.acknowledge(key.batch_id, total)
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+    with pytest.raises(HelperRestoredError, match="a backup was restored"):
+        world.commit(reports)
+    world.restart()
+    with pytest.raises(HelperRestoredError, match="a backup was restored"):
+        world.batches.require_up_to_date()
+    world.batches.mark_restored()
+    world.batches.require_up_to_date()
+
+    with pytest.raises(NotFoundError):
+        world.commit(reports)
+    assert world.check(reports) == ["burnt"] * 3
+
+
+def test_a_total_of_a_batch_that_a_restored_helper_forgot_is_taken_note_of(
+    sqlite_world: World,
+) -> None:
+    """Its reports are burnt, so there is no answer any more that could be given twice."""
+    world, backup = sqlite_world, sqlite_world.folder / "backup.db"
+    shutil.copy(world.folder / "helper.db", backup)
+    answer(world)
+    world.close()
+    for path in world.folder.glob("helper.db*"):
+        path.unlink()
+    shutil.copy(backup, world.folder / "helper.db")
+    world.restart()
+    world.batches.mark_restored()
+    total = bytes(world.plan.n_coordinates * world.plan.payload_width)
+
+    world.batches.acknowledge(world.key().batch_id, total)
+
+    with pytest.raises(NotFoundError):
+        world.batches.acknowledge(world.key(number=7).batch_id, total)

@@ -33,6 +33,7 @@ from aggregator.storage import Layout, Store, open_store
 from helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
 from tests.aggregator.databases import create_postgres, drop_postgres, find_address
+from tests.forking import Forked
 from tests.ports import hold_port, port_of
 from tests.soak import small_and_soak
 
@@ -49,7 +50,7 @@ class Role:
     def __init__(self, name: str, log: Path) -> None:
         self._errors = log.open("w")
         self.log = log
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[str] = Forked(
             [sys.executable, "-m", "tests.system.sum_victims", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -202,7 +203,10 @@ class Ground:
         lines = (folder / "answers").read_text().split("\n")[:-1]
         # One half ever left the helper, and the only total that it gave back is this one.
         assert len({line for line in lines if line.startswith("answered")}) <= 1
-        assert (folder / "helper.journal").read_text().count(batch.batch_id.hex()) == 1
+        # One line for the answer, and one for the total.
+        journal = (folder / "helper.journal").read_text().split()
+        kinds = [kind for kind, name in itertools.pairwise(journal) if name == batch.batch_id.hex()]
+        assert kinds == ["answer", "total"]
         engine = open_database(helpers)
         with engine.connect() as connection:
             (row,) = connection.exec_driver_sql("SELECT state, body, n_reports FROM batches").all()

@@ -84,6 +84,14 @@ class HelperClient:
             raise _is_wrong("does not judge each report")
         return verdicts
 
+    async def list_held(self, batch_id: bytes) -> set[bytes]:
+        """Return the sketches of the reports that the helper holds for a batch, unanswered."""
+        answer = (await self._send("GET", _path_of(batch_id, "reports"), None)).content
+        held = decode_deterministic(answer, what="reports")
+        if not isinstance(held, list) or not all(isinstance(each, bytes) for each in held):
+            raise _is_wrong("does not list the reports that it holds")
+        return set(held)
+
     async def commit(self, batch_id: bytes, request: CommitRequest) -> bytes:
         """Ask for the answer for a batch; the helper gives one, and the same for ever."""
         return await self._call("POST", _path_of(batch_id, "commit"), request.encode())

@@ -18,9 +18,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord, BatchState
+from aggregator.batch_records import BatchRecord, BatchState, find_last_close
 from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
+from aggregator.records import StudyRecord, wait_for_stop
 from aggregator.services.batches.checking import find_inconsistent, is_plausible
 from aggregator.services.batches.helper import BatchAtHelper, HelperClient
 from aggregator.services.plans import require_study
@@ -52,8 +52,9 @@ _TOKEN_BYTES = 16
 _PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Pauses after failures; the last one repeats."""
 _PERIOD_S = 1.0
+TOO_FEW = "it never had enough reports"
 _PATIENCE_S = 86_400.0
-"""How long a batch that is over waits for a helper that does not answer, before it is void."""
+"""How long a batch that is over waits for a helper that cannot be used, before it is void."""
 
 log = structlog.get_logger("aggregator.batches")
 
@@ -184,30 +185,51 @@ class BatchOpener(Service):
         """Take a batch as far as it goes; return what stopped it, if something did."""
         name = leased.batch_id.hex()
         try:
-            async with HelperClient(self._settings) as helper:
-                state = await self._close(leased)
-                if state == "void":
-                    state = await self._recover_or_void(leased, helper)
-                if state == "closing":
-                    state = await self._open_or_void(leased, helper)
-                if state == "opened":
-                    state = await self._acknowledge(leased, helper)
+            try:
+                state = await self._go_on(leased)
+            except SketchError as error:
+                is_own = isinstance(error, TransportError) and not isinstance(error, HelperError)
+                if is_own or isinstance(error, StudyWithdrawnError):
+                    raise
+                await self._void_if_over(leased, error)
+                log.warning("batch cannot go on", batch=name, reason=str(error))
+                return error
         except StudyWithdrawnError:
             return None
-        except HelperError as error:
-            log.warning("batch waits for the helper", batch=name, reason=error.rule)
-            return error
         except TransportError:
             raise
-        except SketchError as error:
-            log.error("batch cannot go on", batch=name, reason=str(error))
-            return error
         except Exception as error:
             # Or the worker would end, and with it all decodes.
             log.error("batch failed", batch=name, exc_info=error)
             return SketchError("the batch could not be opened", fix="see the worker's log")
         log.info("batch left", batch=name, state=state)
         return None
+
+    async def _go_on(self, leased: Leased) -> BatchState:
+        async with HelperClient(self._settings) as helper:
+            state = await self._close(leased)
+            if state == "void":
+                state = await self._recover_or_void(leased, helper, TOO_FEW)
+            if state == "closing":
+                state = await self._open_or_void(leased, helper)
+            if state == "opened":
+                state = await self._acknowledge(leased, helper)
+        return state
+
+    async def _void_if_over(self, leased: Leased, error: SketchError) -> None:
+        """Drop the reports of a batch that has been over for long, and still cannot be opened.
+
+        Or its payloads would wait for ever for a helper that is gone. A total that is stored waits
+        until an operator decides: nothing of a device is left with it.
+        """
+        if self._clock.now() >= leased.batch.expires + _PATIENCE_S:
+            await self._void(leased, f"the helper never opened it: {error.rule}")
+
+    async def _void(self, leased: Leased, reason: str) -> None:
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            if batch.state in ("open", "closing"):
+                await transaction.void_batch(leased.batch_id, reason=reason)
 
     # Closing: from here on the batch takes no reports.
 
@@ -221,24 +243,18 @@ class BatchOpener(Service):
             study = await require_study(transaction, batch.study_id)
             is_over = batch.expires <= now or not study.accepts_sketches(now)
             if batch.n_reports >= batch.least_reports and (batch.should_close(now) or is_over):
-                await transaction.change_batch(leased.batch_id, state="closing", is_asked=False)
+                await transaction.change_batch(leased.batch_id, state="closing")
                 return "closing"
             return "void" if is_over else "open"
 
-    async def _recover_or_void(self, leased: Leased, helper: HelperClient) -> BatchState:
-        """Drop the reports of a batch that never had enough, unless the helper has its total."""
-        is_patient = self._clock.now() < leased.batch.expires + _PATIENCE_S
-        try:
-            known = await helper.find(leased.batch_id)
-            if known is not None and known.state == "acknowledged":
-                return await self._adopt(leased, helper, known)
-        except HelperError:
-            if is_patient:
-                raise
-        async with self._store.begin(write=True) as transaction:
-            batch = await self._require(transaction, leased)
-            if batch.state in ("open", "closing"):
-                await transaction.void_batch(leased.batch_id)
+    async def _recover_or_void(
+        self, leased: Leased, helper: HelperClient, reason: str
+    ) -> BatchState:
+        """Drop the reports of a batch that cannot be opened, unless the helper has its total."""
+        known = await helper.find(leased.batch_id)
+        if known is not None and known.state == "acknowledged":
+            return await self._adopt(leased, helper, known)
+        await self._void(leased, reason)
         return "void"
 
     async def _adopt(
@@ -274,34 +290,69 @@ class BatchOpener(Service):
         """Open a batch; one that the helper never can answer for is void when it is too late."""
         try:
             return await self._open(leased, helper)
-        except (BatchError, NotFoundError, PlanNotAcceptedError):
+        except (BatchError, NotFoundError, PlanNotAcceptedError) as error:
             if self._clock.now() < leased.batch.expires:
                 raise
-        return await self._recover_or_void(leased, helper)
+            reason = f"the helper has no answer: {error.rule}"
+        return await self._recover_or_void(leased, helper, reason)
 
     async def _open(self, leased: Leased, helper: HelperClient) -> BatchState:
         for is_last in (False, True):
             await self._forward(leased, helper)
             request = await self._fix_members(leased)
             if request is None:
-                return await self._reopen(leased)
+                return await self._adopt_or_reopen(leased, helper)
             try:
                 answer = await self._commit(leased, helper, request)
-            except BatchCommittedError:
-                # This server has forgotten reports: it was restored from a backup.
-                known = await helper.find(leased.batch_id)
-                if known is not None and known.state == "acknowledged":
-                    return await self._adopt(leased, helper, known)
-                await self._reopen(leased)
-                raise
-            except (BatchDiffersError, NotFoundError):
-                # The helper has forgotten reports: it judges all of them again.
+            except BatchDiffersError as error:
+                if is_last:
+                    answer = await self._commit_what_is_here(leased, helper, request, error)
+                    return await self._store_total(leased, answer)
+                await self._repeat(leased)
+            except (BatchCommittedError, NotFoundError):
+                # One of the two was restored from a backup: all reports are judged again.
                 await self._repeat(leased)
                 if is_last:
+                    if await self._adopt_or_reopen(leased, helper) == "opened":
+                        return "opened"
                     raise
-                continue
-            return await self._store_total(leased, answer)
+            else:
+                return await self._store_total(leased, answer)
         raise AssertionError("unreachable")
+
+    async def _adopt_or_reopen(self, leased: Leased, helper: HelperClient) -> BatchState:
+        """Take the total that the helper has; without one, let the batch take reports again."""
+        known = await helper.find(leased.batch_id)
+        if known is not None and known.state == "acknowledged":
+            return await self._adopt(leased, helper, known)
+        return await self._reopen(leased)
+
+    async def _commit_what_is_here(
+        self, leased: Leased, helper: HelperClient, request: CommitRequest, error: BatchDiffersError
+    ) -> tuple[SumAnswer, bytes]:
+        """Settle about reports that the helper holds, and this server has not, or elsewhere.
+
+        It was restored from a backup. Devices send such reports again, so the batch takes reports
+        and waits; in the end, or when an operator asks for the total, it is opened without them.
+        """
+        held = await helper.list_held(leased.batch_id)
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            batch = await self._require(transaction, leased)
+            study = await require_study(transaction, batch.study_id)
+            missing = held.difference(await transaction.list_reports(leased.batch_id))
+            known = await transaction.get_sketches(sorted(missing))
+            if await transaction.fetch_reports(leased.batch_id, sorted(known)):
+                raise_later: BatchDiffersError | None = _differs(len(known))
+            elif missing.issubset(known) or _is_last_chance(leased, study, now):
+                raise_later = None if missing else error
+            else:
+                await transaction.change_batch(leased.batch_id, state="open", members=None)
+                raise_later = _differs(len(missing.difference(known)))
+        if raise_later is not None:
+            raise raise_later
+        without = (*request.without, *sorted(missing))
+        return await self._commit(leased, helper, replace(request, without=without))
 
     async def _forward(self, leased: Leased, helper: HelperClient) -> None:
         """Let the helper judge the reports that it has not judged yet."""
@@ -315,7 +366,14 @@ class BatchOpener(Service):
             for (sketch_id, _), verdict in zip(waiting, verdicts, strict=True):
                 by_verdict.setdefault(verdict, []).append(sketch_id)
             next_key = await self._find_next(leased, helper) if "used" in by_verdict else None
+            is_early = by_verdict.pop("early", None) is not None
             await self._note_verdicts(leased, by_verdict, next_key=next_key)
+            if is_early:
+                raise HelperError(
+                    "has a clock by which the slot of these reports has not begun",
+                    field="helper",
+                    fix="set the clocks of both servers; the reports wait, and nothing is lost",
+                )
 
     async def _note_verdicts(
         self,
@@ -364,7 +422,9 @@ class BatchOpener(Service):
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state == "closing":
-                await transaction.change_batch(leased.batch_id, state="open", members=None)
+                await transaction.change_batch(
+                    leased.batch_id, state="open", members=None, is_asked=False
+                )
         return "open"
 
     async def _commit(
@@ -467,9 +527,35 @@ class BatchOpener(Service):
     async def _acknowledge(self, leased: Leased, helper: HelperClient) -> BatchState:
         async with self._store.begin() as transaction:
             batch = await self._require(transaction, leased)
-        await helper.acknowledge(leased.batch_id, batch.sums or b"")
+        try:
+            await helper.acknowledge(leased.batch_id, batch.sums or b"")
+        except BatchCommittedError:
+            await self._exchange_total(leased, helper, batch)
         await self._count(leased)
         return "acknowledged"
+
+    async def _exchange_total(
+        self, leased: Leased, helper: HelperClient, batch: BatchRecord
+    ) -> None:
+        """Take the total that the helper has in the place of this server's, which nobody has seen.
+
+        This server opened the batch, and was restored to a backup of before; then the first total
+        reached the helper, late.
+        """
+        request = CommitRequest(members=batch.members or b"", count=batch.n_reports)
+        answer, data = await self._commit(leased, helper, request)
+        if answer.state != "acknowledged":
+            raise _is_odd("a batch", "acknowledged", answer.state)
+        ring, width = leased.plan.ring, leased.plan.payload_width
+        total = ring.centre(ring.decode(answer.body, n_words=leased.plan.n_coordinates))
+        async with self._store.begin(write=True) as transaction:
+            now = await self._require(transaction, leased)
+            if now.state == "opened":
+                await transaction.change_batch(
+                    leased.batch_id,
+                    sums=encode_payload(total, width),
+                    answer=_read_statement(data),
+                )
 
     async def _count(self, leased: Leased) -> None:
         """Note that the helper has the total, check it, and count it in."""
@@ -499,6 +585,25 @@ class BatchOpener(Service):
         if found is None:
             raise NotFoundError("is gone", field="batch", fix="its study was withdrawn")
         return found
+
+
+def _is_last_chance(leased: Leased, study: StudyRecord, now: float) -> bool:
+    """Return whether no report may come any more that a batch could wait for."""
+    release = leased.plan.sum_release
+    assert release is not None
+    _, end = leased.plan.window.slot_bounds(leased.batch.slot)
+    is_late = now >= end + find_last_close(release.late_s)
+    return is_late or leased.batch.is_asked or not study.accepts_sketches(now)
+
+
+def _differs(count: int) -> BatchDiffersError:
+    return BatchDiffersError(
+        f"is held by the helper with {count} report(s) that this server does not have: it was "
+        "restored from a backup",
+        field="batch",
+        fix="wait: devices send them again by themselves; or go on without them, by `sfumato batch "
+        "open`",
+    )
 
 
 def _is_odd(what: str, ours: object, theirs: object) -> HelperError:

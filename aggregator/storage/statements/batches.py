@@ -293,6 +293,32 @@ class BatchRows(MergeRows):
         await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
         await self.change_batch(target.batch_id, n_reports=Batch.n_reports + len(held))
 
+    async def fetch_reports(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> int:
+        """Put reports that wait in other batches into this one; return how many there were."""
+        places: dict[bytes, list[bytes]] = {}
+        for some in _cut(sketch_ids):
+            waiting = select(Sketch.batch_id, Sketch.sketch_id).where(
+                Sketch.sketch_id.in_(some), Sketch.state == "waiting", Sketch.batch_id != batch_id
+            )
+            for row in await self._connection.execute(waiting):
+                places.setdefault(row.batch_id, []).append(row.sketch_id)
+        n_fetched = 0
+        for other, its in sorted(places.items()):
+            await self.get_batch(other, lock=True)
+            held = await self._find_waiting(other, its)
+            for some in _cut(held):
+                moved = update(Sketch).where(Sketch.sketch_id.in_(some))
+                await self._change(moved.values(batch_id=batch_id))
+            await self.change_batch(other, n_reports=Batch.n_reports - len(held))
+            await self.change_batch(batch_id, n_reports=Batch.n_reports + len(held), members=None)
+            n_fetched += len(held)
+        return n_fetched
+
+    async def list_reports(self, batch_id: bytes) -> set[bytes]:
+        """Return the reports of a batch, whatever became of them."""
+        statement = select(Sketch.sketch_id).where(Sketch.batch_id == batch_id)
+        return set((await self._connection.execute(statement)).scalars())
+
     async def _find_waiting(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> list[bytes]:
         held: list[bytes] = []
         for some in _cut(sketch_ids):
@@ -396,11 +422,15 @@ class BatchRows(MergeRows):
             problem=None,
         )
 
-    async def void_batch(self, batch_id: bytes) -> int:
-        """Drop the payloads of a batch that is never opened; return how many reports it had."""
-        live = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state.in_(_LIVE))
+    async def void_batch(self, batch_id: bytes, *, reason: str) -> int:
+        """Drop the payloads, or the total, of a batch that nobody uses; return how many reports."""
+        live = update(Sketch).where(
+            Sketch.batch_id == batch_id, Sketch.state.in_((*_LIVE, "opened"))
+        )
         n_dropped = await self._change(live.values(state="void", payload=None))
-        await self.change_batch(batch_id, state="void", members=None)
+        await self.change_batch(
+            batch_id, state="void", members=None, sums=None, reason=reason, is_asked=False
+        )
         return n_dropped
 
     async def lock_cells(self, study_id: bytes) -> None:

@@ -34,7 +34,8 @@ class BatchBody:
     number: int = member("0 for the first of slot, labels and part; later reports form others.", 0)
     state: str = member(
         "`open`: takes reports; `closing`: the helper is asked; `opened`: the total is stored; "
-        "`acknowledged`: the helper has it too; `void`: there were too few reports.",
+        "`acknowledged`: the helper has it too; `void`: it is not opened any more, and `reason` "
+        "says why.",
         "acknowledged",
     )
     standing: str | None = member(
@@ -45,7 +46,9 @@ class BatchBody:
     flags: list[str] = member(
         "Doubts about its total: `implausible`, `inconsistent` with the other parts.", []
     )
-    reason: str | None = member("An operator's reason to admit it or to set it aside.", None)
+    reason: str | None = member(
+        "Why an operator admitted it or set it aside, or why it is void.", None
+    )
     n_reports: int = member("Reports in its total, or that will be.", 9870)
     least_reports: int = member("Fewer are not opened.", 100)
     n_records: int | None = member("Records in its total; null where secret or not opened.", 9870)

@@ -316,3 +316,66 @@ async def test_a_copied_database_has_the_same_batches(sqlite_pair: Pair, tmp_pat
         assert await pair.batches() == before
         assert (await pair.sum_all()).n_sketches == 1
         assert await pair.find_faults() == []
+
+
+async def test_payloads_do_not_wait_for_ever_for_a_helper_that_is_gone(
+    sqlite_pair: Pair,
+) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+    object.__setattr__(pair.server.settings, "helper_url", "http://127.0.0.1:9")
+    await pair.work()
+    batch = await pair.only()
+    pair.clock.seconds = batch.expires + 80_000.0
+    await pair.work()
+    assert await pair.states() == ["closing"]
+
+    pair.clock.seconds = batch.expires + 90_000.0
+    await pair.work()
+
+    batch = await pair.only()
+    assert batch.state == "void"
+    assert batch.reason is not None
+    assert "does not answer" in batch.reason
+    assert await pair.count_reports(batch) == {"void": 3}
+    assert await count_payloads(pair) == 0
+    assert await pair.find_faults() == []
+
+
+async def test_nor_for_a_helper_that_is_in_no_settings_any_more(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    object.__setattr__(pair.server.settings, "helper_url", None)
+    pair.clock.seconds = (await pair.only()).expires + 90_000.0
+
+    await pair.work()
+
+    assert await pair.states() == ["void"]
+    assert await count_payloads(pair) == 0
+
+
+async def test_reports_wait_while_the_helpers_clock_is_behind(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
+    pair.end_slot()
+    pair.helper.batches.now = lambda: pair.clock.seconds - 4 * HOUR
+    await pair.work()
+    batch = await pair.only()
+    assert batch.problem is not None
+    assert "set the clocks" in batch.problem["fix"]
+    assert await pair.count_reports(batch) == {"waiting": 3}
+
+    pair.helper.batches.now = pair.clock.now
+    pair.wait()
+    await pair.work()
+
+    assert await pair.states() == ["acknowledged"]
+
+
+async def count_payloads(pair: Pair) -> int:
+    async with pair.server.store.engine.connect() as connection:
+        held = await connection.execute(
+            text("SELECT count(*) FROM sketches WHERE payload IS NOT NULL")
+        )
+    return int(held.scalar_one())

@@ -14,11 +14,12 @@ const FLAGS = {
 
 function stateOf(batch) {
   const { state, standing } = batch;
-  if (state !== "acknowledged") return { open: "takes reports", closing: "waits for the helper", opened: "waits for the helper", void: "void: too few reports" }[state];
+  if (state !== "acknowledged") return { open: "takes reports", closing: "waits for the helper", opened: "waits for the helper", void: "void" }[state];
   return { counted: "in the sums", flagged: "needs a decision", "set-aside": "set aside" }[standing];
 }
 
 function noteOf(batch) {
+  if (batch.state === "void" && batch.reason) return named(batch.reason);
   if (batch.problem) return `${batch.problem.title}. ${batch.problem.fix ?? ""}`;
   if (batch.flags.length) return batch.flags.map((flag) => FLAGS[flag] ?? flag).join("; ");
   if (batch.state === "open" && batch.n_reports < batch.least_reports) return `needs ${count(batch.least_reports, "report")}`;
