@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak check bench docs docs-serve clean FORCE
+.PHONY: help setup demo test soak spark check bench docs docs-serve clean FORCE
 
 help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
@@ -35,7 +35,7 @@ test: .venv/.stamp-dev .venv/.stamp-js  ## run the tests on every core; ARGS="te
 	@# A test that hangs ends its worker, after a stack trace, so that a run tells which one it was.
 	@$(VENV) -m pytest -n auto --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS)
 
-soak: .venv/.stamp-soak  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
+soak: .venv/.stamp-spark  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
 	@$(VENV) -m pytest -n auto --dist worksteal -m soak $(ARGS)
 	@HYPOTHESIS_PROFILE=explore $(VENV) -m pytest -n auto --dist worksteal -m 'hypothesis and not soak' $(ARGS)
@@ -68,8 +68,10 @@ clean:  ## remove .venv, caches and build leftovers
 		.hypothesis .coverage .coverage.* htmlcov benchmarks/results/.latest.part
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/.stamp-soak: .venv/.stamp-dev
-	@echo 'installing what the long explorations need into .venv' >&2
+spark: .venv/.stamp-spark  ## install Spark into .venv, half a gigabyte: tests of it then run; it needs Java
+
+.venv/.stamp-spark: .venv/.stamp-dev
+	@echo 'installing Spark into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[spark]' >&2
 	@touch $@
 

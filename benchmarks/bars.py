@@ -1,12 +1,12 @@
 """Error bars of centroids and of questions on the density: how often they hold, where shown.
 
 Run as ``python -m benchmarks.bars [--quick] [--json] [--shapes N] [--processes N]``; ``--keep F``
-resumes an interrupted run, and ``--fit`` computes anew the coefficients of
-``learning/decoding/bars.py`` and ``learning/answers/questions.py``. Shapes are those of
-:mod:`benchmarks.shapes`. The bars are fitted to shapes drawn from one text and judged on shapes
-drawn from a digest of the decoder's own source, so that nobody who changes the decoder has seen
-them. Every shape is decoded at two noise levels with honest guesses, and in one situation with
-something wrong.
+resumes an interrupted run, and ``--fit learning/decoding/bar_table.py`` fits the laws of the bars
+anew and writes their table. Shapes are those of :mod:`benchmarks.shapes`. The bars are fitted to
+shapes drawn from one text and judged on shapes drawn from a digest of the decoder's own source, so
+that nobody who changes the decoder has seen them: the same families with other parameters, records
+and noise, and of the real sets other records. Every shape is decoded at two noise levels with
+honest guesses, and in one situation with something wrong.
 
 The truth is about the records: of centroids where k-means on them ends that starts at the answer
 (``local``) or the best of ten starts, matched to it (``best``); of questions the same figure of
@@ -41,7 +41,7 @@ from benchmarks.honest_trials import (
 from benchmarks.honesty import Task, collect_tasks
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import find_reference
-from benchmarks.rows import Row, create_parser, print_rows, read_count
+from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
 from benchmarks.shapes import REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
 from learning.answers import questions
@@ -53,7 +53,15 @@ from learning.answers.densities import (
     compute_shares,
     pool,
 )
-from learning.decoding import bars
+from learning.decoding.bars import (
+    LAWS,
+    LEVEL,
+    TRUSTED,
+    BarKind,
+    BarLaw,
+    BarsWord,
+    choose_word,
+)
 from learning.decoding.densities import Posterior
 from learning.decoding.evidence import Evidence
 from learning.decoding.recovery import MixtureDecoder
@@ -63,13 +71,12 @@ N_SHAPES = 54
 _FITTED_TO = 81
 _QUICK_SHAPES = 3
 _FITTED_FROM = "bars"
-_DEVIATIONS = 1.6448536269514722
 _N_BOXES = 40
 _N_MEANS = 10
 _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MOST_COLUMNS = 4
-_PENALTY = 1e-4
-_LEAST = 1e-2
+_NOTHING = 1e-12
+_LEAST = 1e-9
 Floats = NDArray[np.float64]
 
 
@@ -85,20 +92,10 @@ class Errors:
     spreads: Floats
     samplings: Floats
 
-    def cover(self, factor: float) -> float:
-        """Return the share of 90 % bars of this factor that hold the truth."""
-        return float(np.mean(self.errors <= self.compute_reach(factor) + 1e-12))
-
-    def compute_reach(self, factor: float) -> Floats:
-        """Return the lengths of 90 % bars of this factor, either way."""
-        reach: Floats = _DEVIATIONS * np.hypot(factor * self.spreads, self.samplings)
-        return reach
-
-    def compute_needs(self) -> Floats:
-        """Return the factor with which each bar would just hold the truth."""
-        left = (self.errors / _DEVIATIONS) ** 2 - self.samplings**2
-        needs: Floats = np.sqrt(np.maximum(left, 0.0)) / np.maximum(self.spreads, 1e-12)
-        return np.maximum(needs, _LEAST)
+    def cover(self, law: BarLaw, held_out: float) -> float:
+        """Return the share of 90 % bars by this law that hold the truth."""
+        lengths = law.compute_length(self.spreads, self.samplings, held_out=held_out)
+        return float(np.mean(self.errors <= lengths + _NOTHING))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,10 +107,6 @@ class BarTrial:
     situation: Situation
     is_mixture: bool
     verdict: str
-    word: str
-    factor: float
-    question_word: str
-    question_factor: float
     evidence: Evidence
     errors: Mapping[str, Errors]
 
@@ -122,14 +115,38 @@ class BarTrial:
         """Whether the records are real rather than synthetic."""
         return self.family in REAL_SETS
 
+    @property
+    def word(self) -> BarsWord:
+        """Kind of its bars."""
+        return choose_word(self.evidence.held_out, is_trusted=self.verdict in TRUSTED)
 
-_KINDS: tuple[tuple[str, Callable[[BarTrial], bool]], ...] = (
+    def cover(self, figure: str) -> float:
+        """Return the share of the bars of a figure that hold the truth."""
+        return self.errors[figure].cover(LAWS[KINDS[figure]], self.evidence.held_out)
+
+
+_GROUPS: tuple[tuple[str, Callable[[BarTrial], bool]], ...] = (
     ("mixtures", lambda t: t.is_mixture),
     ("real", lambda t: t.is_real),
     ("other shapes", lambda t: not t.is_mixture and not t.is_real),
 )
-OF_CENTROIDS = ("centroid local", "centroid best", "weight local")
-OF_QUESTIONS = ("share", "quantile", "mean")
+KINDS: Mapping[str, BarKind] = {
+    "centroid local": "centroid",
+    "centroid best": "centroid",
+    "weight local": "weight",
+    "share": "share",
+    "quantile": "quantile",
+    "mean": "mean",
+}
+"""The law of each figure's bars."""
+_FITTED: Mapping[BarKind, str] = {
+    "centroid": "centroid local",
+    "weight": "weight local",
+    "share": "share",
+    "quantile": "quantile",
+    "mean": "mean",
+}
+"""The figure that each law is fitted to."""
 
 
 def run_shape(family: str, text: str, situations: Sequence[Situation]) -> Iterator[BarTrial]:
@@ -184,18 +201,12 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
         ),
         **_ask(solution.posterior, dataset.records, scale, rng),
     }
-    held = solution.posterior
-    word, factor = questions.choose_bars(held.doubt, held.held_out, is_trusted=held.is_trusted)
     return BarTrial(
         family=shape.family,
         size=(dataset.n_dimensions, k, design.n_frequencies),
         situation=situation,
         is_mixture=shape.is_mixture,
         verdict="none" if solution.verdict is None else solution.verdict.word,
-        word=shown.word,
-        factor=shown.factor,
-        question_word=word,
-        question_factor=factor,
         evidence=solution.evidence,
         errors=errors,
     )
@@ -271,118 +282,108 @@ def run_task(task: Task, *, n_situations: int = 3) -> list[BarTrial]:
 
 
 def describe(trials: Sequence[BarTrial]) -> Iterator[Row]:
-    """Yield how often bars are shown and hold, by kind of bars, of data and of situation."""
+    """Yield how often bars are shown and hold, by kind of answer, of data and of situation."""
     honest = [trial for trial in trials if trial.situation.is_honest]
     groups: list[tuple[str, list[BarTrial]]] = [("honest guesses", honest)]
-    groups += [(f"honest guesses, {name}", [t for t in honest if of(t)]) for name, of in _KINDS]
+    groups += [(f"honest guesses, {name}", [t for t in honest if of(t)]) for name, of in _GROUPS]
+    for n_epsilon in sorted({t.situation.n_epsilon or math.inf for t in honest}):
+        chosen = [t for t in honest if (t.situation.n_epsilon or math.inf) == n_epsilon]
+        groups.append((f"honest guesses, {chosen[0].situation.name}", chosen))
     groups.append(("wrong guesses", [t for t in trials if not t.situation.is_honest]))
     for name, chosen in groups:
-        yield from _describe_group(name, chosen, OF_CENTROIDS, "centroids", _word, _factor)
-        yield from _describe_group(
-            name, chosen, OF_QUESTIONS, "questions", _question_word, _question_factor
+        if chosen:
+            yield from _describe_group(name, chosen)
+
+
+def _describe_group(name: str, trials: Sequence[BarTrial]) -> Iterator[Row]:
+    for word in ("stated", "rough", "none"):
+        case, chosen = f"{name}: {word}", [trial for trial in trials if trial.word == word]
+        share = len(chosen) / len(trials)
+        yield Row(NAME, case, "shown", share, "1", len(trials), "all decodes")
+        for figure in KINDS if word != "none" else ():
+            own = [trial for trial in chosen if figure in trial.errors]
+            if own:
+                covered = float(np.mean([trial.cover(figure) for trial in own]))
+                length = float(np.median([_measure_length(trial, figure) for trial in own]))
+                yield Row(NAME, case, f"{figure} covered", covered, "1", len(own), "0.9")
+                yield Row(NAME, case, f"{figure} median bar", length, "1", len(own), "none")
+
+
+def _measure_length(trial: BarTrial, figure: str) -> float:
+    """Return the median length of the bars of one decode, either way."""
+    own, law = trial.errors[figure], LAWS[KINDS[figure]]
+    lengths = law.compute_length(own.spreads, own.samplings, held_out=trial.evidence.held_out)
+    return float(np.median(lengths))
+
+
+def fit(trials: Sequence[BarTrial]) -> dict[BarKind, BarLaw]:
+    """Fit the law of each kind of answer to honest decodes that are trusted.
+
+    The logarithm of the length is the 90 % quantile of that of the errors; decodes count alike. A
+    misfit never shortens a bar, and sampling counts at most in full.
+    """
+    usable = [trial for trial in trials if trial.verdict in TRUSTED and trial.situation.is_honest]
+    return {
+        kind: _fit_law([trial for trial in usable if figure in trial.errors], figure)
+        for kind, figure in sorted(_FITTED.items())
+    }
+
+
+def _fit_law(trials: Sequence[BarTrial], figure: str) -> BarLaw:
+    from scipy.optimize import minimize  # noqa: PLC0415 - only to fit
+
+    has_sampling = any(np.any(trial.errors[figure].samplings) for trial in trials)
+
+    def make(point: Floats) -> BarLaw:
+        noise = float(np.exp(point[0]))
+        return BarLaw(
+            noise=noise,
+            model=noise * float(np.exp(abs(point[1]))),
+            sampling=min(1.0, float(np.exp(point[2]))) if has_sampling else 0.0,
         )
 
+    def measure(point: Floats) -> float:
+        return float(np.mean([_measure_loss(trial, figure, make(point)) for trial in trials]))
 
-def _word(trial: BarTrial) -> str:
-    return trial.word
-
-
-def _factor(trial: BarTrial) -> float:
-    return trial.factor
-
-
-def _question_word(trial: BarTrial) -> str:
-    return trial.question_word
-
-
-def _question_factor(trial: BarTrial) -> float:
-    return trial.question_factor
-
-
-def _describe_group(
-    name: str,
-    trials: Sequence[BarTrial],
-    figures: Sequence[str],
-    topic: str,
-    word_of: Callable[[BarTrial], str],
-    factor_of: Callable[[BarTrial], float],
-) -> Iterator[Row]:
-    if not trials:
-        return
-    for word in ("stated", "rough", "none"):
-        chosen = [trial for trial in trials if word_of(trial) == word]
-        share = len(chosen) / len(trials)
-        yield Row(NAME, f"{name}: {word}", f"{topic} shown", share, "1", len(trials), "all decodes")
-        for figure in figures:
-            covered = [
-                trial.errors[figure].cover(factor_of(trial))
-                for trial in chosen
-                if figure in trial.errors
-            ]
-            if covered and word != "none":
-                yield Row(
-                    NAME,
-                    f"{name}: {word}",
-                    f"{figure} covered",
-                    float(np.mean(covered)),
-                    "1",
-                    len(covered),
-                    "0.9",
-                )
-
-
-def fit(trials: Sequence[BarTrial]) -> dict[str, tuple[float, ...]]:
-    """Fit the factors to honest answers that are trusted: the 90 % quantiles of what is needed."""
-    usable = [t for t in trials if t.verdict in bars.TRUSTED and t.situation.is_honest]
-    of_centroids = [
-        (bars.compute_features(t.evidence)[1:], t.errors["centroid local"].compute_needs())
-        for t in usable
+    tries = [
+        minimize(measure, start, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-7})
+        for start in ((0.3, 0.1, 0.0), (0.0, 1.0, -1.0))
     ]
-    found = {"learning/decoding/bars.py: _COEFFICIENTS": _fit_slopes(of_centroids)}
-    for word in ("stated", "rough"):
-        own = [t.errors["share"] for t in usable if _choose_word(t.evidence) == word]
-        if own:
-            needs = [((), each.compute_needs()) for each in own]
-            found[f"learning/answers/questions.py: _{word.upper()}"] = _fit_slopes(
-                needs, is_logarithm=False
-            )
-    return found
+    return make(min(tries, key=lambda found: found.fun).x)
 
 
-def _choose_word(evidence: Evidence) -> str:
-    word, _ = questions.choose_bars(
-        evidence.residual_deviations, evidence.held_out, is_trusted=True
+def _measure_loss(trial: BarTrial, figure: str, law: BarLaw) -> float:
+    """Return the mean loss of the 90 % quantile of the logarithm of the errors."""
+    own = trial.errors[figure]
+    lengths = law.compute_length(own.spreads, own.samplings, held_out=trial.evidence.held_out)
+    beyond = np.log(np.maximum(own.errors, _LEAST) / np.maximum(lengths, _LEAST))
+    return float(np.mean(np.where(beyond > 0.0, LEVEL * beyond, (LEVEL - 1.0) * beyond)))
+
+
+def format_table(laws: Mapping[BarKind, BarLaw], trials: Sequence[BarTrial], n_shapes: int) -> str:
+    """Return the source of the table of laws."""
+    honest = [trial for trial in trials if trial.situation.is_honest]
+    n_honest, n_trusted = len(honest), sum(trial.verdict in TRUSTED for trial in honest)
+    rows = "\n".join(
+        f'    "{kind}": ({law.noise:.3f}, {law.model:.3f}, {law.sampling:.3f}),'
+        for kind, law in laws.items()
     )
-    return word
+    return f'''"""Factors of error bars; see :mod:`learning.decoding.bars`.
 
+Written by ``python -m benchmarks.bars --fit FILE``: fitted to {n_trusted} decodes that were
+found sound or rough, of {n_honest} of {n_shapes} shapes, under noise from none to
+n epsilon = 5,000. No bar is judged on these shapes. A row is, of a kind of answer: the factors of
+the posterior's spread where densities explain the sketch and where they miss it, and that of the
+error of sampling.
+"""
 
-def _fit_slopes(
-    rows: Sequence[tuple[tuple[float, ...], Floats]], *, is_logarithm: bool = True
-) -> tuple[float, ...]:
-    """Fit the 90 % quantile of the logarithm of the factor that is needed; decodes count alike.
+from collections.abc import Mapping
+from typing import Final
 
-    A slope below 0 is left out: a worse sign never means a shorter bar.
-    """
-    from sklearn.linear_model import QuantileRegressor  # noqa: PLC0415 - only to fit
-
-    n_features = len(rows[0][0])
-    features = np.concatenate([np.tile(own, (len(needs), 1)) for own, needs in rows])
-    logs = np.concatenate([np.log(needs) for _, needs in rows])
-    masses = np.concatenate([np.full(len(needs), 1.0 / len(needs)) for _, needs in rows])
-    kept = list(range(n_features))
-    while True:
-        # Without any feature, a column of zeros: the constant alone.
-        columns = features[:, kept] if kept else np.zeros((len(logs), 1))
-        model = QuantileRegressor(quantile=bars.LEVEL, alpha=_PENALTY, solver="highs")
-        model.fit(columns, logs, sample_weight=masses)
-        left = [i for i, slope in zip(kept, model.coef_, strict=False) if slope >= 0.0]
-        if left == kept:
-            break
-        kept = left
-    slopes = dict(zip(kept, model.coef_, strict=False))
-    constant = float(model.intercept_)
-    found = (constant, *(float(slopes.get(i, 0.0)) for i in range(n_features)))
-    return tuple(round(value if is_logarithm else math.exp(value), 3) for value in found)
+ROWS: Final[Mapping[str, tuple[float, float, float]]] = {{
+{rows}
+}}
+'''
 
 
 def collect(
@@ -398,7 +399,9 @@ def collect(
 def main() -> int:
     """Run the benchmark, or fit the factors."""
     parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument("--fit", action="store_true", help="fit the factors and print them")
+    parser.add_argument(
+        "--fit", type=read_page, metavar="FILE", help="fit the laws, and write their table there"
+    )
     parser.add_argument("--shapes", type=read_count, help="shapes, instead of the usual number")
     parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
     parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
@@ -407,8 +410,8 @@ def main() -> int:
     n_shapes = options.shapes or usual
     run = partial(collect, n_processes=options.processes, kept=options.keep)
     if options.fit:
-        for name, coefficients in fit(run(_FITTED_FROM, n_shapes)).items():
-            print(f"{name} = {coefficients}")
+        trials = run(_FITTED_FROM, n_shapes)
+        options.fit.write_text(format_table(fit(trials), trials, n_shapes), encoding="utf-8")
         return 0
     print_rows(describe(run(digest_decoder(), n_shapes)), as_json=options.json)
     return 0

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import POSTGRES, is_postgres_there
 from benchmarks.service.snapshots import SHAPES, measure_snapshots
 from benchmarks.service.uploads import (
@@ -50,6 +51,10 @@ def _idle(kind: str, folder: Path, quick: bool) -> Iterator[Row]:
     return measure_idle(kind, folder)
 
 
+def _crowd(kind: str, folder: Path, quick: bool) -> Iterator[Row]:
+    return measure_crowd(kind, folder, n=500 if quick else 5000)
+
+
 CASES: dict[str, Measurement] = {
     "sqlite": partial(_uploads, "sqlite", 1),
     "postgres replicas=2": partial(_uploads, "postgres", 2),
@@ -63,6 +68,8 @@ CASES: dict[str, Measurement] = {
     "killed postgres": partial(_recovery, "postgres"),
     "idle sqlite": partial(_idle, "sqlite"),
     "idle postgres": partial(_idle, "postgres"),
+    "crowd sqlite": partial(_crowd, "sqlite"),
+    "crowd postgres": partial(_crowd, "postgres"),
 }
 
 

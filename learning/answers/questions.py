@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from learning.answers.densities import (
     Interval,
@@ -20,6 +19,7 @@ from learning.answers.densities import (
     compute_shares,
     pool,
 )
+from learning.decoding.bars import LAWS, LEVEL, BarKind, BarsWord, choose_word, compute_miss
 from learning.decoding.densities import Posterior
 from shared.core.logarithm import compress, expand
 from shared.errors import DecodingError
@@ -36,40 +36,12 @@ from shared.wire.bodies.questions import (
     ValueBody,
 )
 
-__all__ = ["LEVEL", "Inquiry", "choose_bars", "pool_means"]
+__all__ = ["Inquiry", "pool_means"]
 
 Floats = NDArray[np.float64]
-BarsWord = Literal["stated", "rough", "none"]
-
-LEVEL: Final = 0.9
-"""Share of the bars that hold."""
-_DEVIATIONS: Final = 1.6448536269514722
-# Fitted and judged as those of centroids, see learning.decoding.bars.
-_STATED: Final = 1.39
-_ROUGH: Final = 3.56
-# Beyond one of these a model misses the sketch by more than chance.
-_MOST_DOUBT: Final = 3.0
-_MOST_HELD_OUT: Final = 1.5
-# Beyond this it describes nothing.
-_WORST_HELD_OUT: Final = 100.0
 _NARROW: Final = 0.5
 # A mean over fewer of the records says nothing.
 _LEAST_SHARE: Final = 1e-3
-
-
-def choose_bars(doubt: float, held_out: float, *, is_trusted: bool) -> tuple[BarsWord, float]:
-    """Choose the kind of bars, and by what the spread over the draws is multiplied.
-
-    Parameters
-    ----------
-    doubt, held_out, is_trusted
-        As in :class:`learning.decoding.densities.Posterior`.
-    """
-    if not is_trusted or held_out > _WORST_HELD_OUT:
-        return "none", _ROUGH
-    if doubt >= _MOST_DOUBT or held_out >= _MOST_HELD_OUT:
-        return "rough", _ROUGH
-    return "stated", _STATED
 
 
 def pool_means(
@@ -118,20 +90,10 @@ class Inquiry:
                 fix="use the plan of the sketches that were decoded",
             )
 
-    @cached_property
-    def _choice(self) -> tuple[BarsWord, float]:
-        found = self.posterior
-        return choose_bars(found.doubt, found.held_out, is_trusted=found.is_trusted)
-
     @property
     def bars(self) -> BarsWord:
         """Kind of the bars."""
-        return self._choice[0]
-
-    @property
-    def factor(self) -> float:
-        """Factor of the spread over the draws."""
-        return self._choice[1]
+        return choose_word(self.posterior.held_out, is_trusted=self.posterior.is_trusted)
 
     def answer(self, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions.
@@ -177,6 +139,7 @@ class Inquiry:
         box = self._read_box(ranges, allow_narrow=allow_narrow, field=field)
         share, spread = pool(self.posterior, compute_shares(self.posterior, box))
         low, high = self._bound(
+            "share",
             float(share),
             float(spread),
             sampling=self._sample(float(share)),
@@ -200,6 +163,7 @@ class Inquiry:
         )
         lower, upper = float(self.posterior.lower[axis]), float(self.posterior.upper[axis])
         low, high = self._bound(
+            "quantile",
             float(value),
             float(spread),
             sampling=self._sample(share) / max(height, 1e-9 / (upper - lower)),
@@ -226,7 +190,8 @@ class Inquiry:
             if resolution is None
             else 1.0 / (math.log(2.0) * (np.abs(x) + resolution))
         )
-        reach = _DEVIATIONS * self.factor * spreads
+        # A density is the share of a narrow range.
+        reach = self._measure("share", spreads)
         has_bars = self.bars != "none"
         return CurveBody(
             dimension=question.dimension,
@@ -264,6 +229,7 @@ class Inquiry:
         ends = (self.posterior.lower[axis], self.posterior.upper[axis])
         shown = self._shower(axis)
         low, high = self._bound(
+            "mean",
             mean,
             spread,
             sampling=math.sqrt(variance / max(1.0, self.n_records * share)),
@@ -271,13 +237,23 @@ class Inquiry:
         )
         return MeanBody(mean=mean, low=low, high=high)
 
+    def _measure(self, kind: BarKind, spread: ArrayLike, sampling: ArrayLike = 0.0) -> Floats:
+        held_out = self.posterior.held_out
+        return LAWS[kind].compute_length(spread, sampling, held_out=held_out)
+
     def _bound(
-        self, value: float, spread: float, *, sampling: float, within: tuple[float, float]
+        self,
+        kind: BarKind,
+        value: float,
+        spread: float,
+        *,
+        sampling: float,
+        within: tuple[float, float],
     ) -> tuple[float | None, float | None]:
         """Return the ends of a bar; None where none are shown."""
         if self.bars == "none":
             return None, None
-        reach = _DEVIATIONS * math.hypot(self.factor * spread, sampling)
+        reach = float(self._measure(kind, spread, sampling))
         low, high = within
         return max(value - reach, low), min(value + reach, high)
 
@@ -362,8 +338,13 @@ class Inquiry:
             )
         elif self.bars == "rough":
             words.append(
-                f"bars are rough, and widened {self.factor:.2g} times: the densities behind them "
-                "do not describe the records well"
+                "bars are rough: the densities behind them describe the records so badly that few "
+                "such cases were there to tell how often they hold"
+            )
+        elif compute_miss(self.posterior.held_out) == 1.0:
+            words.append(
+                "bars are longer than the densities behind them suggest, which miss the sketch by "
+                "more than its noise"
             )
         if questions.allow_narrow:
             words.append(

@@ -1,46 +1,98 @@
-"""Error bars of centroids and shares, and whether they deserve to be shown.
+"""Error bars: how long they are for a kind of answer, and whether they deserve to be shown.
 
-The posterior's own spread is right where its densities can describe the records. Elsewhere it is
-too small, by a factor that the evidence predicts: it was fitted to decodes of shapes on which
-nothing is judged (``python -m benchmarks.bars --fit``), and ``python -m benchmarks.bars`` reports
-on other shapes how often the bars hold.
+A bar has three parts. The spread of the posterior is that of the privacy noise, which is known
+exactly, carried through the fit; it suffices where densities explain the sketch. Where they miss
+it, they also err together, by a multiple of that spread. And sampling parts the records from their
+source. The factors of each kind of answer were fitted once, to decodes of shapes on which nothing
+is judged (``python -m benchmarks.bars --fit``); ``python -m benchmarks.bars`` reports on other
+shapes how often the bars hold.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from learning.decoding.bar_table import ROWS
 from learning.decoding.evidence import Evidence
 from learning.decoding.problem import Vector
 from learning.decoding.verdict import Verdict
 
 __all__ = [
-    "FEATURES",
+    "DEVIATIONS",
+    "LAWS",
     "LEVEL",
     "MOST_ROUGH",
     "MOST_STATED",
     "TRUSTED",
+    "BarKind",
+    "BarLaw",
     "Bars",
     "BarsWord",
-    "compute_features",
+    "choose_word",
+    "compute_miss",
     "describe_bars",
-    "predict_factor",
 ]
 
+BarKind = Literal["centroid", "weight", "share", "quantile", "mean"]
 BarsWord = Literal["stated", "rough", "none"]
 LEVEL: Final = 0.9
 """Share of the bars that hold, where they are stated."""
-FEATURES: Final = ("constant", "misfit")
-# In the order of FEATURES.
-_COEFFICIENTS: Final = (0.435, 0.052)
+DEVIATIONS: Final = 1.6448536269514722
+"""Standard errors in such a bar, either way."""
 TRUSTED: Final = ("sound", "rough")
 """Verdicts of answers that have error bars."""
-MOST_STATED: Final = 2.0
-"""Largest predicted factor with which bars are stated."""
-MOST_ROUGH: Final = 4.0
-"""Largest predicted factor with which bars are shown."""
-_ROUGHER: Final = 1.5
-"""Further factor of rough bars: the fit is least sure there."""
+MOST_STATED: Final = 20.0
+"""Largest misfit on held-out equations, 1 being noise, with which bars are stated."""
+MOST_ROUGH: Final = 100.0
+"""Largest one with which bars are shown: a worse density describes nothing."""
+_MISSES: Final = 1.5
+"""Misfit from which the densities surely miss the sketch by more than its noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarLaw:
+    """The length of bars of one kind of answer.
+
+        length = 1.645 sqrt((noise^(1 - t) model^t spread)^2 + (sampling error)^2)
+
+    with t of :func:`compute_miss`.
+
+    Parameters
+    ----------
+    noise, model
+        Factor of the posterior's spread where the densities explain the sketch, and where they
+        miss it by more than noise.
+    sampling
+        Factor of the standard error of sampling; 0 if the answer is about the records alone.
+    """
+
+    noise: float
+    model: float
+    sampling: float
+
+    def compute_factor(self, held_out: float) -> float:
+        """Compute by what the posterior's spread is multiplied, given the misfit."""
+        t = compute_miss(held_out)
+        return float(self.noise ** (1.0 - t) * self.model**t)
+
+    def compute_length(self, spread: ArrayLike, sampling: ArrayLike, *, held_out: float) -> Vector:
+        """Compute the length of 90 % bars, either way: the shape of spreads and sampling errors."""
+        factor = self.compute_factor(held_out)
+        length: Vector = DEVIATIONS * np.hypot(
+            factor * np.asarray(spread), self.sampling * np.asarray(sampling)
+        )
+        return length
+
+
+LAWS: Final[Mapping[BarKind, BarLaw]] = {
+    kind: BarLaw(noise=ROWS[kind][0], model=ROWS[kind][1], sampling=ROWS[kind][2])
+    for kind in get_args(BarKind)
+}
+"""The fitted laws."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,11 +105,11 @@ class Bars:
     Parameters
     ----------
     word : str
-        "stated": nine of ten bars hold; "rough": widened, and fewer or more may hold; "none".
+        "stated": nine of ten bars hold; "rough": fewer or more may hold; "none".
     sentence : str
         What the bars mean, or why there are none.
-    factor : float
-        By what the posterior's spread is multiplied.
+    held_out : float
+        Misfit on equations held out of the fit, over that of noise.
     centroid_spreads : float64 (k, d)
         Spread of the centroids over the posterior, the plan's coordinates.
     weight_spreads : float64 (k,)
@@ -66,31 +118,50 @@ class Bars:
 
     word: BarsWord
     sentence: str
-    factor: float
+    held_out: float
     centroid_spreads: Vector
     weight_spreads: Vector
 
     @property
     def centroid_errors(self) -> Vector | None:
         """Standard errors of the centroids, the plan's coordinates; None where none are shown."""
-        return None if self.word == "none" else self.factor * self.centroid_spreads
+        return self._scale("centroid", self.centroid_spreads)
 
     @property
     def weight_errors(self) -> Vector | None:
         """Standard errors of the weights; None where none are shown."""
-        return None if self.word == "none" else self.factor * self.weight_spreads
+        return self._scale("weight", self.weight_spreads)
+
+    def _scale(self, kind: BarKind, spreads: Vector) -> Vector | None:
+        if self.word == "none":
+            return None
+        return LAWS[kind].compute_factor(self.held_out) * spreads
 
 
-def compute_features(evidence: Evidence) -> tuple[float, ...]:
-    """Compute the features of the factor, in the order of ``FEATURES``; a larger one is worse."""
-    return (1.0, math.log(max(1.0, evidence.held_out)))
+def compute_miss(held_out: float) -> float:
+    """Return how surely the densities miss a sketch: from 0, up to noise, to 1.
+
+    Parameters
+    ----------
+    held_out
+        Misfit on equations held out of the fit, over that of noise.
+    """
+    return min(1.0, math.log(max(1.0, held_out)) / math.log(_MISSES))
 
 
-def predict_factor(evidence: Evidence) -> float:
-    """Predict by what the posterior's spread must be multiplied."""
-    features = compute_features(evidence)
-    exponent = sum(c * f for c, f in zip(_COEFFICIENTS, features, strict=True))
-    return math.exp(min(exponent, 20.0))
+def choose_word(held_out: float, *, is_trusted: bool) -> BarsWord:
+    """Choose the kind of bars of a decode.
+
+    Parameters
+    ----------
+    held_out
+        As of :func:`compute_miss`.
+    is_trusted
+        Whether the decode was found sound or rough.
+    """
+    if not is_trusted or not held_out <= MOST_ROUGH:
+        return "none"
+    return "stated" if held_out <= MOST_STATED else "rough"
 
 
 def describe_bars(
@@ -100,7 +171,7 @@ def describe_bars(
     centroid_spreads: Vector,
     weight_spreads: Vector,
 ) -> Bars:
-    """Widen the posterior's spread by the predicted factor, or show none.
+    """Describe the bars of centroids and weights, or why there are none.
 
     Parameters
     ----------
@@ -109,32 +180,22 @@ def describe_bars(
     centroid_spreads, weight_spreads
         Spread of the posterior; the plan's coordinates.
     """
-    factor = predict_factor(evidence)
-    word: BarsWord = "stated"
-    sentence = (
-        "nine in ten bars of 1.645 standard errors either way hold the centroid that k-means on "
-        "the raw records reaches from this one"
-    )
-    if verdict.word not in TRUSTED:
-        word = "none"
+    is_trusted = verdict.word in TRUSTED
+    word = choose_word(evidence.held_out, is_trusted=is_trusted)
+    sentence = {
+        "stated": "nine in ten bars of 1.645 standard errors either way hold the centroid that "
+        "k-means on the raw records reaches from this one",
+        "rough": "error bars are rough: the densities behind them describe the records so badly "
+        "that few such cases were there to tell how often they hold",
+        "none": "no error bars are shown: the sketch is explained too badly to tell how far these "
+        "centroids may be off",
+    }[word]
+    if not is_trusted:
         sentence = f"no error bars are shown for an answer that is called {verdict.word}"
-    elif factor > MOST_ROUGH:
-        word = "none"
-        sentence = (
-            "no error bars are shown: the sketch is explained too badly to tell how far these "
-            "centroids may be off"
-        )
-    elif factor > MOST_STATED:
-        factor *= _ROUGHER
-        word = "rough"
-        sentence = (
-            f"error bars are rough, and widened {factor:.2g} times: the densities behind them do "
-            "not describe the records well"
-        )
     return Bars(
         word=word,
         sentence=sentence,
-        factor=factor,
+        held_out=evidence.held_out,
         centroid_spreads=centroid_spreads,
         weight_spreads=weight_spreads,
     )

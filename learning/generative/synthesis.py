@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.answers.densities import Interval, compute_shares
-from learning.answers.questions import choose_bars
+from learning.decoding.bars import LAWS, choose_word
 from learning.decoding.densities import Posterior
 from learning.decoding.verdict import UNUSABLE
 from learning.generative.columns import Column, NumberColumn, match_columns
@@ -194,7 +194,8 @@ class Synthesiser:
         agree with a histogram from its noise. There are none where the bars mean nothing.
         """
         found = self.posterior
-        word, factor = choose_bars(found.doubt, found.held_out, is_trusted=found.is_trusted)
+        word = choose_word(found.held_out, is_trusted=found.is_trusted)
+        factor = LAWS["share"].compute_factor(found.held_out)
         axes = [
             i
             for i, axis in enumerate(self.plan.axes)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
+from tests.forking import Forked
+
 SERVE = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
 
 
@@ -16,7 +18,7 @@ def start(
     *options: str, stderr: int = subprocess.PIPE, program: str = SERVE
 ) -> subprocess.Popen[str]:
     """Start a server on a free port; one that logs much must not log into a pipe."""
-    return subprocess.Popen(
+    return Forked(
         [sys.executable, "-c", program, "--port", "0", "--log-format", "json", *options],
         stdout=subprocess.PIPE,
         stderr=stderr,

@@ -11,6 +11,7 @@ from aggregator.services import Services
 from aggregator.storage import Store
 from aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
+from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import BenchDatabase, open_database
 from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.processes import running_servers
@@ -128,3 +129,10 @@ def test_selections_are_different_and_in_order() -> None:
     assert len({str(selection) for selection in drawn}) == 40
     assert all(selection["first_slot"] <= selection["last_slot"] for selection in drawn)
     assert np.mean([bool(selection["labels"]) for selection in drawn]) > 0.5
+
+
+def test_a_crowd_is_listed_and_searched_by_requests_and_commands(tmp_path: Path) -> None:
+    rows = {row.figure: row.value for row in measure_crowd("sqlite", tmp_path, n=6)}
+    assert len(rows) == 12
+    assert all(value >= 0.0 for value in rows.values())
+    assert rows["command_study_list_seconds"] > 0.0

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.forking import Forked
+
 COMMAND = [sys.executable, "-m", "device_agent.cli"]
 
 _daemons: list[tuple[subprocess.Popen[str], Path]] = []
@@ -23,7 +25,7 @@ def daemon(
     """Run the daemon; it is killed at the end if it is still there."""
     path = config.parent / "daemon.log"
     with path.open("a") as log:
-        process = subprocess.Popen(
+        process = Forked(
             [*COMMAND, "run", *(f"--config={one}" for one in (config, *more))],
             stdin=subprocess.PIPE,
             stderr=log,

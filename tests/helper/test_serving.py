@@ -24,6 +24,7 @@ from shared.command import main
 from shared.plan import compute_plan_digest, plan_from_json, plan_to_json
 from shared.sharing.batches import compute_members, compute_report
 from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, SumAnswer
+from tests.forking import Forked
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import SPEC, make_draft
 
@@ -49,9 +50,11 @@ def run(folder: Path, *arguments: str, status: int = 0) -> Done:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    folder: Path, process_type: type[subprocess.Popen[str]] = Forked
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0"]
-    with subprocess.Popen(
+    with process_type(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
@@ -87,7 +90,8 @@ def operated(tmp_path: Path) -> Operated:
 
 def test_a_key_and_a_known_media_type_are_needed(operated: Operated) -> None:
     path = f"/v1/batches/{operated.key().batch_id.hex()}/commit"
-    with serving(operated.folder) as (_, url), httpx.Client(base_url=url) as client:
+    own: type[subprocess.Popen[str]] = subprocess.Popen  # as an operator starts it
+    with serving(operated.folder, own) as (_, url), httpx.Client(base_url=url) as client:
         helper = client.get("/v1/helper").json()
         none = client.post(path, content=b"x", headers=CBOR)
         wrong = client.post(path, content=b"x", headers={**CBOR, "Authorization": "Bearer sfh_x"})

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import httpx
 
-from deploy.demo.cluster import Aggregator
+from deploy.demo.cluster import BIN, Aggregator, find_port
 from shared import command
 from tests.commands import run_inside
 from tests.device_agent.daemons import wait_until
+from tests.forking import Forked
 from tests.ports import hold_port, port_of
 
 _PROGRAM = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
@@ -28,7 +29,23 @@ def start_server(folder: Path, *, port: int | None = None, worker: bool = False)
     key = ["operator-key", "--name", "demo", "--database", database, "--json"]
     done = run_inside(command.main, key)
     assert done.returncode == 0, done.stderr
-    return Aggregator.start(folder, port=port, key=json.loads(done.stdout)["key"], worker=worker)
+    port, log = port or find_port(), folder / "aggregator.log"
+    options = ["--database", database, "--port", str(port), *([] if worker else ["--no-worker"])]
+    with log.open("wb") as output:
+        process: subprocess.Popen[bytes] = Forked(
+            [BIN / "sfumato", "serve", *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    aggregator = Aggregator(
+        process=process,
+        url=f"http://127.0.0.1:{port}",
+        key=json.loads(done.stdout)["key"],
+        log=log,
+    )
+    aggregator.wait_until_ready(worker=worker)
+    return aggregator
 
 
 class KeptServer:
@@ -64,9 +81,7 @@ class KeptServer:
         environment = os.environ | {"SFUMATO_LEASE_S": "2", "SFUMATO_POLL_S": "0.05"}
         with self._log.open("ab") as log:
             while not self._stopping.is_set():
-                self._process = subprocess.Popen(
-                    self._command, stdout=log, stderr=log, env=environment
-                )
+                self._process = Forked(self._command, stdout=log, stderr=log, env=environment)
                 self.n_starts += 1
                 if self._stopping.is_set():  # since the loop asked: `stop` ended the one before
                     self._process.terminate()

@@ -33,6 +33,7 @@ from aggregator.storage import Layout, Store, open_store
 from helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
 from tests.aggregator.databases import create_postgres, drop_postgres, find_address
+from tests.forking import Forked
 from tests.ports import hold_port, port_of
 from tests.soak import small_and_soak
 
@@ -49,7 +50,7 @@ class Role:
     def __init__(self, name: str, log: Path) -> None:
         self._errors = log.open("w")
         self.log = log
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[str] = Forked(
             [sys.executable, "-m", "tests.system.sum_victims", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

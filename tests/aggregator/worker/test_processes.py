@@ -22,6 +22,7 @@ from aggregator.storage import open_store, path_of, prepare_database
 from aggregator.worker.supervisor import worker_environment
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
+from tests.forking import Forked
 
 pytestmark = pytest.mark.anyio
 
@@ -44,9 +45,9 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
 @contextmanager
 def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process for the length of a block."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "aggregator.worker"], env=worker_environment(settings)
-    ) as process:
+    command = [sys.executable, "-m", "aggregator.worker"]
+    process: subprocess.Popen[bytes] = Forked(command, env=worker_environment(settings))
+    with process:
         try:
             yield process
         finally:

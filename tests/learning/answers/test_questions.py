@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning.answers.questions import Inquiry
+from learning.decoding.bars import LAWS
 from learning.decoding.densities import Posterior
 from shared.errors import DecodingError
 from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
@@ -107,10 +108,26 @@ def test_bars_shrink_with_the_spread_of_the_draws_and_keep_what_sampling_adds() 
     found = inquire(posterior, n_records=10_000).find_share({"x": [None, 0.0]})
     assert found.low is not None
     assert found.high is not None
-    assert found.high - found.low == pytest.approx(2 * 1.645 * 0.005, rel=1e-3)
+    sampling = LAWS["share"].sampling * 0.005
+    assert found.high - found.low == pytest.approx(2 * 1.645 * sampling, rel=1e-3)
 
 
-@pytest.mark.parametrize(("held_out", "bars"), [(1.0, "stated"), (5.0, "rough"), (1e9, "none")])
+def test_bars_of_densities_that_miss_the_sketch_are_longer_and_say_so() -> None:
+    question = QuestionsRequest(
+        ranges=[{"x": [0.0, 3.0]}], quantiles=[QuantileQuestion(dimension="x", share=0.5)]
+    )
+    near, far = (inquire(draw(held_out=value)).answer(question) for value in (1.0, 5.0))
+    for right, missing in ((near.ranges[0], far.ranges[0]), (near.quantiles[0], far.quantiles[0])):
+        assert right.low is not None
+        assert right.high is not None
+        assert missing.low is not None
+        assert missing.high is not None
+        assert missing.high - missing.low > 1.2 * (right.high - right.low)
+    assert "miss the sketch" in far.words[0]
+    assert not any("miss the sketch" in sentence for sentence in near.words)
+
+
+@pytest.mark.parametrize(("held_out", "bars"), [(1.0, "stated"), (30.0, "rough"), (1e9, "none")])
 def test_bars_vanish_where_no_model_explains_the_sketch(held_out: float, bars: str) -> None:
     found = inquire(draw(held_out=held_out)).answer(
         QuestionsRequest(

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from learning.decoding.bars import (
+    LAWS,
     MOST_ROUGH,
     MOST_STATED,
+    BarKind,
+    BarLaw,
     Bars,
     BarsWord,
+    choose_word,
     describe_bars,
-    predict_factor,
 )
 from learning.decoding.evidence import Evidence
 from learning.decoding.recovery import MixtureDecoder
@@ -43,25 +46,50 @@ def bars_of(evidence: Evidence, verdict: Verdict = SOUND) -> Bars:
     )
 
 
-def test_bars_are_wider_where_the_sketch_is_explained_worse() -> None:
-    factors = [predict_factor(replace(GOOD, held_out=value)) for value in (0.5, 1.0, 5.0, 50.0)]
-    assert factors[0] == factors[1] < factors[2] < factors[3]
+@pytest.mark.parametrize("kind", list(LAWS))
+def test_bars_are_longer_where_the_sketch_is_explained_worse(kind: BarKind) -> None:
+    law = LAWS[kind]
+    factors = [law.compute_factor(held_out) for held_out in (0.5, 1.0, 1.2, 1.5, 50.0)]
+    assert factors[0] == factors[1] == law.noise
+    assert factors[1] < factors[2] < factors[3]
+    assert factors[3] == factors[4] == pytest.approx(law.model)
 
 
-@pytest.mark.parametrize(("held_out", "word"), [(1.0, "stated"), (1e3, "rough"), (1e9, "none")])
+def test_a_bar_adds_its_parts_as_independent_errors() -> None:
+    law = BarLaw(noise=2.0, model=8.0, sampling=0.5)
+    lengths = law.compute_length([3.0, 0.0], [16.0, 1.0], held_out=1.0)
+    assert lengths == pytest.approx([16.45, 0.8224], rel=1e-3)
+    # Half of the way, on the scale of logarithms.
+    assert law.compute_factor(1.5**0.5) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("held_out", "word"),
+    [
+        (1.0, "stated"),
+        (MOST_STATED, "stated"),
+        (MOST_STATED + 1.0, "rough"),
+        (MOST_ROUGH + 1.0, "none"),
+        (float("nan"), "none"),
+    ],
+)
 def test_bars_are_stated_then_rough_then_gone_as_the_misfit_grows(
     held_out: float, word: BarsWord
 ) -> None:
+    assert choose_word(held_out, is_trusted=True) == word
+    assert choose_word(held_out, is_trusted=False) == "none"
     bars = bars_of(replace(GOOD, held_out=held_out))
     assert bars.word == word
     if word == "none":
         assert bars.centroid_errors is None
         assert bars.weight_errors is None
-        assert bars.factor > MOST_ROUGH
     else:
-        assert bars.centroid_errors == pytest.approx(bars.factor * 0.5)
-        assert bars.weight_errors == pytest.approx(bars.factor * 0.01)
-        assert (bars.factor > MOST_STATED) == (word == "rough")
+        of_centroids, of_weights = (
+            LAWS["centroid"].compute_factor(held_out),
+            LAWS["weight"].compute_factor(held_out),
+        )
+        assert bars.centroid_errors == pytest.approx(of_centroids * 0.5)
+        assert bars.weight_errors == pytest.approx(of_weights * 0.01)
 
 
 @pytest.mark.parametrize("word", ["doubtful", "do not use"])
