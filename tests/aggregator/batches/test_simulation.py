@@ -53,11 +53,18 @@ def run(
         "database": None,
         "deadline": None,
         "suppress_health_check": list(HealthCheck),
+        # Shrinking an example of so many steps takes minutes: `make soak` does it.
+        "phases": [Phase.generate],
     }
     run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
 
 
-LONG = {"n_examples": 500, "stateful_step_count": 80, "derandomize": False}
+LONG = {
+    "n_examples": 500,
+    "stateful_step_count": 80,
+    "derandomize": False,
+    "phases": [Phase.generate, Phase.shrink],
+}
 """Newly drawn each time."""
 
 
@@ -148,7 +155,6 @@ def search(make_world: Callable[[], World]) -> None:
             n_examples=10,
             rules=FEW_RULES,
             first=first,
-            phases=[Phase.generate],
             derandomize=False,
             stateful_step_count=20,
         )

@@ -117,6 +117,7 @@ class World:
         self.backups: dict[str, list[Path]] = {"leader": [], "helper": []}
         self.reports: dict[bytes, Report] = {}
         self.seen = Seen()
+        self._found: list[str] = []
         self.is_gone = False
         self.was_forgetful = False
         """Whether a server ever forgot something, or its operator ended something."""
@@ -273,6 +274,13 @@ class World:
     # What must hold.
 
     def _note_answer(self, answer: SumAnswer) -> None:
+        # The leader, which waits for it, would take a failure for one of its own.
+        try:
+            self._check_answer(answer)
+        except AssertionError as error:
+            self._found.append(str(error) or repr(error))
+
+    def _check_answer(self, answer: SumAnswer) -> None:
         batch = answer.batch_id
         if answer.state == "acknowledged":
             assert self.seen.totals.get(batch, answer.body) == answer.body, "two totals"
@@ -303,6 +311,7 @@ class World:
 
     async def check(self) -> None:
         """Check all that must hold after each step."""
+        assert not self._found, self._found
         batches = await self.list_batches()
         rows = await self._read_rows()
         by_batch: dict[bytes, list[str]] = {}
