@@ -28,7 +28,7 @@ from aggregator.api.responses import (
 )
 from aggregator.records import TokenRecord
 from aggregator.services import Services
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
 
@@ -83,12 +83,14 @@ async def revoke_token(token: Identity, services: ServicesDep, operator: Operato
 
 
 def _to_code(server: str, study: bytes, token: str) -> dict[str, Any]:
-    code = encode_enrolment_code(EnrolmentCode(server=server.rstrip("/"), study=study, token=token))
+    meant = EnrolmentCode(server=server.rstrip("/"), study=study, token=token)
+    code = encode_enrolment_code(meant)
     drawn = segno.make_qr(code, error="m")
     found = re.search(r' d="([^"]+)"', drawn.svg_inline(border=0))
     if found is None:
         raise AssertionError("segno draws a QR code as one path")
-    return {"code": code, "qr": QrBody(size=int(drawn.symbol_size(border=0)[0]), path=found[1])}
+    qr = QrBody(size=int(drawn.symbol_size(border=0)[0]), path=found[1])
+    return {"code": code, "qr": qr, "page": make_page_address(meant)}
 
 
 def _to_body(token: TokenRecord, services: Services) -> TokenBody:

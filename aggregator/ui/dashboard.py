@@ -1,7 +1,8 @@
-"""The page `/`: studies, their plans and devices, and decodes, for people with a browser.
+"""The pages: `/` with studies, plans, devices and decodes; `/try/`, where a browser is a device.
 
-The page holds no data. Its scripts call the public interface as any client does, with the key that
-its reader pastes. The server sends the same few files to everyone.
+The pages hold no data. The scripts of the first call the public interface as any client does, with
+the key that its reader pastes; those of the second are a device, let in by an enrolment code. The
+server sends the same few files to everyone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fastapi import FastAPI, Response
 from shared.errors import NotFoundError
 
 PAGE = "index.html"
+DEVICE_PAGE = "try/page.html"
 _MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -49,15 +51,19 @@ class _Asset(NamedTuple):
 
 
 def add_dashboard(app: FastAPI) -> None:
-    """Serve the page at ``/`` and its files under ``/ui/``, to anyone: neither holds any data."""
+    """Serve the pages, and their files under ``/ui/``, to anyone: none holds any data."""
 
     @app.get("/", include_in_schema=False)
     async def get_dashboard() -> Response:
         return _answer(PAGE)
 
+    @app.get("/try/", include_in_schema=False)
+    async def get_device_page() -> Response:
+        return _answer(DEVICE_PAGE)
+
     @app.get("/ui/{name:path}", include_in_schema=False)
     async def get_asset(name: str) -> Response:
-        if name not in list_assets() or name == PAGE:
+        if name not in list_assets() or name in (PAGE, DEVICE_PAGE):
             raise NotFoundError("is not a file of this page", field="path", fix="see /")
         return _answer(name)
 

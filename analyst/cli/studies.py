@@ -31,7 +31,7 @@ from shared.command import SETTINGS
 from shared.errors import ConfigError, NotFoundError, StoreError
 from shared.hosts import is_loopback
 from shared.plan import SketchPlan, find_cautions, make_statement
-from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code
+from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code, make_page_address
 from shared.wire.bodies.studies import RefusalsBody, StudyBody
 
 app = typer.Typer(help="Publish and manage studies and their enrolment tokens.", **SETTINGS)
@@ -241,8 +241,11 @@ def _token(
                 file=sys.stderr,
             )
         code = EnrolmentCode(server=client.url, study=bytes.fromhex(study_id), token=token)
-        token = encode_enrolment_code(code)
-    yield {"code" if as_code else "token": token}
+        yield {"code": encode_enrolment_code(code), "page": make_page_address(code)}
+        yield encode_enrolment_code(code)
+        print(f"or take part with a browser: {make_page_address(code)}", file=sys.stderr)
+        return
+    yield {"token": token}
     yield token
 
 

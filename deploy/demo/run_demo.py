@@ -30,6 +30,7 @@ from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import Aggregator, enrol_device, run_agents
 from deploy.demo.reading import read_weather
 from deploy.demo.tables import tabulate_weather
+from deploy.demo.trying import Trial
 from deploy.demo.year import Year, read_plan
 from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
@@ -56,6 +57,7 @@ class Outcome:
     seconds: float
     study_id: str
     year: Year | None
+    trial: Trial | None
 
     @property
     def snr_with_laplace(self) -> float:
@@ -137,7 +139,9 @@ def main() -> int:
 def _run_phones(console: Console, options: argparse.Namespace) -> int:
     try:
         with _progress(console) as progress:
-            outcome = phones.run(HERE, list(AIRPORTS), options.clusters, progress)
+            outcome = phones.run(
+                HERE, list(AIRPORTS), options.clusters, progress, n_devices=options.devices
+            )
         phones.draw(outcome, options.picture)
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -162,7 +166,7 @@ def _run_secure_sum(console: Console, options: argparse.Namespace) -> int:
                 list(AIRPORTS),
                 options.clusters,
                 progress,
-                n_devices=options.devices,
+                n_devices=secure_sum.N_DEVICES if options.devices is None else options.devices,
             )
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -177,6 +181,12 @@ def _run_secure_sum(console: Console, options: argparse.Namespace) -> int:
     else:
         secure_sum.report(console, outcome)
     return 0
+
+
+def _read_count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, and is {text!r}")
+    return int(text)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -194,9 +204,9 @@ def _parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--devices",
-        type=int,
-        default=secure_sum.N_DEVICES,
-        help="devices of --secure-sum (default: %(default)s)",
+        type=_read_count,
+        help=f"devices of --secure-sum (default: {secure_sum.N_DEVICES}), or phones of --phones "
+        "(default: one for every hour)",
     )
     parser.add_argument(
         "--keep",
@@ -237,6 +247,7 @@ def _run(
         with Client(aggregator.url, key=aggregator.key) as client:
             # The oldest study stands first on the page.
             year = Year.publish(client) if has_year else None
+            trial = Trial.publish(client, aggregator.url) if has_year else None
             step("publishing the study, enrolling three devices")
             study_id = client.create_study(STUDY_NAME, plan).study_id
             configs = _enrol(folder, aggregator, client, study_id)
@@ -272,6 +283,7 @@ def _run(
         seconds=seconds,
         study_id=study_id,
         year=year,
+        trial=trial,
     )
 
 
@@ -341,6 +353,7 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
 def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome) -> None:
     url, study, year = aggregator.url, outcome.study_id, outcome.year
     assert year is not None
+    assert outcome.trial is not None
     stretches = " and ".join(f"from {first} to {last}" for first, last in year.alarms)
     console.print(
         "\nThe same devices also sent a sketch every four weeks, for epsilon 1 more. These "
@@ -353,7 +366,9 @@ def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome
         f"  curl -s {url}/v1/studies/{study}/privacy\n"
         f"  .venv/bin/sfumato decode {study} -k 3\n"
         f"  .venv/bin/sfumato timeline {year.study_id} -k 5\n"
-        f"  a browser at {url}/docs\n",
+        f"  a browser at {url}/docs\n\n"
+        "To be a device yourself, and see what leaves it and what comes back, open\n\n"
+        f"  {outcome.trial.address}\n",
         soft_wrap=True,
         highlight=False,
     )

@@ -16,6 +16,7 @@ from shared.wire.enrolment_code import (
     decode_enrolment_code,
     encode_enrolment_code,
     is_enrolment_code,
+    make_page_address,
 )
 from shared.wire.http_signature import (
     CLOCK_LEEWAY_S,
@@ -110,6 +111,7 @@ __all__ = [
     "is_api_key",
     "is_enrolment_code",
     "is_stream_name",
+    "make_page_address",
     "parse_request_signature",
     "problem_document",
     "problem_type_of",

@@ -66,6 +66,14 @@ def encode_enrolment_code(code: EnrolmentCode) -> str:
     return line
 
 
+def make_page_address(code: EnrolmentCode) -> str:
+    """Return the address of the server's page that makes a browser the device of a code.
+
+    The code stands after ``#``, which browsers do not send to a server.
+    """
+    return f"{code.server.rstrip('/')}/try/#{encode_enrolment_code(code)}"
+
+
 def decode_enrolment_code(text: str) -> EnrolmentCode:
     """Decode a code; small letters and white space in it do not matter.
 

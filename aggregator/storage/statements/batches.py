@@ -429,7 +429,16 @@ class BatchRows(MergeRows):
         )
         n_dropped = await self._change(live.values(state="void", payload=None))
         await self.change_batch(
-            batch_id, state="void", members=None, sums=None, reason=reason, is_asked=False
+            batch_id,
+            state="void",
+            members=None,
+            n_records=None,
+            answer=None,
+            sums=None,
+            devices=b"",
+            opened=None,
+            reason=reason,
+            is_asked=False,
         )
         return n_dropped
 

@@ -1,6 +1,7 @@
 /** The device side of Sfumato, for browsers, Node, and React Native with a platform of its own. */
 export { Device } from "./device/device.ts";
 export type { DeviceOptions, DeviceStatus, EnrolReport, FlushReport } from "./device/device.ts";
+export type { StudyInfo } from "./device/enrolling.ts";
 export { openIndexedDb } from "./device/indexeddb.ts";
 export type { Limits } from "./device/ledger.ts";
 export { useWebCrypto } from "./device/platform.ts";

@@ -186,6 +186,11 @@ class NewTokenBody(TokenBody):
         default=None,
     )
     qr: QrBody | None = member("The code as a QR code; null without one.", default=None)
+    page: str | None = member(
+        "Where a browser takes part as a device, with the code after #; null without one.",
+        "https://sketches.example.org/try/#SFUMATO:...",
+        default=None,
+    )
 
 
 @body

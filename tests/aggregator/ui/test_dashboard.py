@@ -20,7 +20,10 @@ FILES = {
     for file in FOLDER.rglob("*.*")
 }
 SCRIPTS = {name: text for name, text in FILES.items() if name.endswith(".js")}
-ADDRESSES = ["/", *(f"/ui/{name}" for name in FILES if name != dashboard.PAGE)]
+PAGES = {"/": dashboard.PAGE, "/try/": dashboard.DEVICE_PAGE}
+ADDRESSES = [*PAGES, *(f"/ui/{name}" for name in FILES if name not in PAGES.values())]
+# Built from clients/js, where it is tested.
+OWN = {name: text for name, text in FILES.items() if not name.startswith("device/")}
 
 
 class Markup(HTMLParser):
@@ -44,7 +47,7 @@ class Markup(HTMLParser):
 async def test_the_page_and_its_files_need_no_key_and_are_sent_once(desk: Desk) -> None:
     for address in ADDRESSES:
         answer = await desk.http.get(address)
-        name = address.removeprefix("/ui").removeprefix("/") or dashboard.PAGE
+        name = PAGES.get(address, address.removeprefix("/ui/"))
         assert (answer.status_code, answer.text) == (200, FILES[name])
         assert answer.headers["cache-control"] == "no-cache"
         again = await desk.http.get(address, headers={"If-None-Match": answer.headers["etag"]})
@@ -76,7 +79,7 @@ async def test_the_dashboard_may_load_and_ask_this_server_alone(desk: Desk) -> N
     assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", OWN)
 def test_no_file_of_the_dashboard_names_another_server(name: str) -> None:
     text = FILES[name].replace("http://www.w3.org/2000/svg", "")
     assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
@@ -93,14 +96,15 @@ def test_no_script_of_the_dashboard_makes_markup_of_text(name: str) -> None:
 
 
 async def test_the_page_holds_no_inline_script_and_names_files_that_there_are(desk: Desk) -> None:
-    markup = Markup(FILES[dashboard.PAGE])
-    assert not markup.inline.strip()
-    for _, attributes in markup.tags:
-        assert not [name for name in attributes if name.startswith("on") or name == "style"]
-        for name in ("src", "href"):
-            target = attributes.get(name) or ""
-            if target.startswith("/"):
-                assert (await desk.http.get(target)).status_code == 200, target
+    for page in PAGES.values():
+        markup = Markup(FILES[page])
+        assert not markup.inline.strip()
+        for _, attributes in markup.tags:
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            for name in ("src", "href"):
+                target = attributes.get(name) or ""
+                if target.startswith("/"):
+                    assert (await desk.http.get(target)).status_code == 200, target
     for name, text in SCRIPTS.items():
         for imported in re.findall(r'from "(\.[^"]+)"', text):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(name), imported))
@@ -110,6 +114,7 @@ async def test_the_page_holds_no_inline_script_and_names_files_that_there_are(de
 async def test_no_other_file_is_handed_out(desk: Desk) -> None:
     for name in (
         "index.html",
+        "try/page.html",
         "other.js",
         "..%2fdashboard.py",
         "%2e%2e%2freference.css",

@@ -23,6 +23,7 @@ from tests.clients.js.node import MISSING, NODE, NPM
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients/js"
+BUNDLE = ROOT / "aggregator/ui/assets/device/sfumato-device.js"
 TOOLS = PACKAGE / "node_modules"
 MOST_COMPRESSED = 16_384
 """Bytes that a page loads at every visit, by Brotli; enrolment and results load when needed."""
@@ -156,6 +157,11 @@ def test_what_a_page_loads_at_every_visit_is_small(built: Path) -> None:
     assert told["size"] <= MOST_COMPRESSED
     assert "src/device/device.ts" in told["inputs"]
     assert not {"src/device/enrolling.ts", "src/device/results.ts"} & set(told["inputs"])
+
+
+def test_the_servers_page_has_the_bundle_of_these_sources(built: Path) -> None:
+    fresh = (built / "dist/browser/sfumato-device.js").read_text()
+    assert BUNDLE.read_text() == fresh, "run `npm run build:page` in clients/js"
 
 
 @pytest.mark.parametrize("module", ["nodenext", "esnext"])

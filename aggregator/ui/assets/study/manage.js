@@ -77,6 +77,7 @@ function showToken(made) {
       h("p", {}, "On the device:"),
       h("pre", { class: "command" }, `sfumato-agent init --code ${made.code}`),
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: copy }, "Copy the code"), copied),
+      h("p", {}, "Or take part with a browser, whose readings stay in it: ", h("a", { href: made.page, target: "_blank", rel: "noopener" }, "open this page as a device"), "."),
     ),
   );
 }

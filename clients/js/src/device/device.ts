@@ -5,7 +5,7 @@ import { require, SketchError } from "../errors.ts";
 import { Plan, type Record } from "../plan/plan.ts";
 import { showRational } from "../privacy/rational.ts";
 import { SystemSource } from "../privacy/source.ts";
-import type { EnrolSettings } from "./enrolling.ts";
+import type { EnrolSettings, StudyInfo } from "./enrolling.ts";
 import { openDefaultStore } from "./indexeddb.ts";
 import type { Limits } from "./ledger.ts";
 import { Outbox } from "./outbox.ts";
@@ -145,6 +145,12 @@ export class Device {
   /** The study's plan; `undefined` before the device has enrolled. */
   get plan(): Plan | undefined {
     return this.#loaded?.plan;
+  }
+
+  /** Return the study of a code, verified, for its owner to look at first; nothing is stored. */
+  async inspect(code: string): Promise<StudyInfo> {
+    const { inspect } = await import("./enrolling.ts");
+    return inspect(this.#options, code);
   }
 
   /**

@@ -1,9 +1,9 @@
 /** Enrolment: verify the plan, make a key, and offer it to the server. Loaded when it is needed. */
 import { type Bytes, equalBytes } from "../bytes.ts";
 import { require, SketchError } from "../errors.ts";
-import type { VerifiedPlan } from "../plan/plan.ts";
+import { Plan, type VerifiedPlan } from "../plan/plan.ts";
 import { computeStudyId, readPlan } from "../plan/verifying.ts";
-import { readCode } from "../wire/code.ts";
+import { type EnrolmentCode, readCode } from "../wire/code.ts";
 import { makeEnrolment } from "../wire/enrolment.ts";
 import { keepStorage } from "./indexeddb.ts";
 import { type Account, type Limits, makeEvent, requireAffordable } from "./ledger.ts";
@@ -43,6 +43,20 @@ export async function verifyPlan(
   return plan;
 }
 
+/** A study as a device sees it before it takes part. */
+export interface StudyInfo {
+  server: string;
+  name: string;
+  /** Verified, and allowed by the owner's policy. */
+  plan: Plan;
+}
+
+/** Fetch the study of a code and verify its plan; nothing is stored, and nobody learns who asks. */
+export async function inspect(settings: EnrolSettings, code: string): Promise<StudyInfo> {
+  const { server, name, verified } = await fetchStudy(settings, readCode(code));
+  return { server, name, plan: new Plan(verified) };
+}
+
 /**
  * Enrol in the study of a code.
  *
@@ -56,17 +70,15 @@ export async function enrol(
   before: DeviceState | undefined,
 ): Promise<[answer: DeviceAnswer | undefined, problems: string[]]> {
   const { store, platform, policy } = settings;
-  const { server: address, study, token } = readCode(code);
+  const read = readCode(code);
+  const { server: address, study, token } = read;
   requireServerAllowed(policy, address);
   if (before?.isEnrolled) {
     const fix = "pass another name for a second study, or call forget() first";
     require(equalBytes(before.study, study), "config", "code", "is of another study than this device's", fix);
     return [undefined, []];
   }
-  const [bytes, title] = await fetchPlan(settings.connect(address, new Uint8Array(32)), study);
-  const plan = await verifyPlan(bytes, settings);
-  const isStudy = equalBytes(await computeStudyId(title, plan.digest, platform.sha256), study);
-  require(isStudy, "plan", "study", "is not the one that the server sent", "ask its operator; nothing was sent");
+  const { verified: plan } = await fetchStudy(settings, read);
   const kept = requireLabels(plan, labels);
   // The key of an enrolment that broke off may be known to the server already.
   const key =
@@ -116,6 +128,19 @@ export async function enrol(
   // Its owner decides now to trust this server. Where it does not answer, the first pull pins its key.
   await pin(settings, server).catch(() => undefined);
   return [answer, isKept ? [] : [NOT_KEPT]];
+}
+
+/** Fetch the study that a code names, and verify that it is the one. */
+async function fetchStudy(
+  settings: EnrolSettings,
+  { server, study }: EnrolmentCode,
+): Promise<{ server: string; name: string; verified: VerifiedPlan }> {
+  requireServerAllowed(settings.policy, server);
+  const [bytes, name] = await fetchPlan(settings.connect(server, new Uint8Array(32)), study);
+  const verified = await verifyPlan(bytes, settings);
+  const isStudy = equalBytes(await computeStudyId(name, verified.digest, settings.platform.sha256), study);
+  require(isStudy, "plan", "study", "is not the one that the server sent", "ask its operator; nothing was sent");
+  return { server, name, verified };
 }
 
 /** Fetch a study's plan and name; neither is verified yet. */

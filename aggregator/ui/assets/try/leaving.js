@@ -1,0 +1,89 @@
+// What leaves this device: every request of the page, and the last sketch as it was sent.
+
+import { factList, h, picture, s, table } from "../base/dom.js";
+import { frame, reach, scale } from "../chart/chart.js";
+import { rounded, whole } from "../base/words.js";
+
+const SHOWN = 8;
+const HEIGHT = 120;
+
+/** `fetch` that notes what it sends; the device sends by it, and by nothing else. */
+export function watchFetch(note) {
+  return async (url, init) => {
+    const { pathname } = new URL(url);
+    const size = init.body ? (init.body.byteLength ?? new TextEncoder().encode(init.body).length) : 0;
+    const response = await fetch(url, init);
+    note({ time: new Date(), method: init.method, path: pathname, size, status: response.status, body: init.method === "PUT" ? init.body : null });
+    return response;
+  };
+}
+
+/** Read the integers at the end of a message: `width` bytes each, the least first. */
+export function readPayload(message, { payload_width: width, statistic }) {
+  const n = statistic.kind === "fourier" ? 2 * statistic.frequencies_per_sketch : 0;
+  const at = message.length - n * width;
+  if (!n || at < 0) return [];
+  return Array.from({ length: n }, (_, i) => {
+    const bytes = message.subarray(at + i * width, at + (i + 1) * width);
+    let value = 0n;
+    for (let j = width - 1; j >= 0; j--) value = (value << 8n) | BigInt(bytes[j]);
+    return Number(BigInt.asIntN(8 * width, value));
+  });
+}
+
+const WORDS = { POST: "enrolment: a public key", PUT: "a sketch" };
+
+/** The panel; `note` takes a request, `show` the state of the device. */
+export function leavingPanel(plan) {
+  const requests = [];
+  let nBytes = 0;
+  let nQuestions = 0;
+  let last = null;
+  const facts = h("div");
+  const list = h("div");
+  const bytes = h("pre", { class: "command bytes" });
+  const bars = picture((width) => {
+    const values = last ? readPayload(last, plan.fields) : [];
+    const x = scale([0, Math.max(values.length, 1)], [0, width]);
+    const y = scale(reach(values, { keep: [0] }), [HEIGHT - 4, 4]);
+    const bar = (value, i) => s("rect", { class: "sent", x: x(i), width: Math.max(1, x(1) - x(0) - 1), y: Math.min(y(value), y(0)), height: Math.abs(y(value) - y(0)) });
+    return frame(width, HEIGHT, "The numbers of the last sketch", values.map(bar), s("line", { class: "zero", x1: 0, x2: width, y1: y(0), y2: y(0) }));
+  });
+  const sketch = h(
+    "figure",
+    { hidden: true },
+    bars.canvas,
+    h("figcaption", {}, "The last sketch: sums of waves over all readings of a window, each with random noise added before it was stored. No reading can be read from it."),
+    h("details", {}, h("summary", {}, "Its bytes, as they were sent"), bytes),
+  );
+  function note(request) {
+    if (request.method === "GET") {
+      nQuestions++;
+      return;
+    }
+    requests.unshift(request);
+    nBytes += request.size;
+    if (request.body && request.status < 300) {
+      last = request.body;
+      bytes.textContent = Array.from(last, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
+      sketch.hidden = false;
+      bars.redraw();
+    }
+    const rows = requests.slice(0, SHOWN).map((one) => [one.time.toLocaleTimeString("en", { hour12: false }), WORDS[one.method] ?? one.method, whole(one.size), String(one.status)]);
+    list.replaceChildren(table("What was sent, newest first", ["Time", "What", "Bytes", "Answer"], rows, { numeric: [2, 3] }));
+  }
+  function show({ status, nReadings }) {
+    const { epsilon } = plan.fields.release;
+    const each = Number(epsilon[0]) / Number(epsilon[1]);
+    facts.replaceChildren(
+      factList([
+        ["Readings on this device", `${whole(nReadings)} (sent: none)`],
+        ["Sketches sent", status.waiting ? `${whole(status.sent)}, and ${whole(status.waiting)} wait for the network` : whole(status.sent)],
+        ["Bytes sent", whole(nBytes)],
+        ["Questions asked", `${whole(nQuestions)}: is the study open, is there a result? They carry nothing of yours`],
+        status.released > 0 && ["Epsilon spent", `${rounded(each)} for a reading, which is in one sketch; ${rounded(each * status.released)} for whoever is in all ${whole(status.released)}`],
+      ].filter(Boolean)),
+    );
+  }
+  return { node: h("section", { class: "card leaving" }, h("h2", {}, "What leaves this device"), facts, sketch, list), note, show };
+}

@@ -1,0 +1,232 @@
+// A browser as a device of a study: look at it, take part, record, and see what leaves and what comes back.
+
+import { Device, openIndexedDb, SketchError } from "../device/sfumato-device.js";
+import { announce, factList, h, problemBox } from "../base/dom.js";
+import { offerThemes } from "../base/theme.js";
+import { count, duration, MECHANISMS, NEIGHBOURS, rounded, UNITS_PROTECTED, withUnit } from "../base/words.js";
+import { leavingPanel, watchFetch } from "./leaving.js";
+import { planePanel } from "./plane.js";
+import { fileDrop, recorder } from "./sources.js";
+
+const FLUSH_MS = 5000;
+const PULL_MS = 15_000;
+const LIMIT = "try/limit";
+
+const main = document.getElementById("main");
+let note = () => {};
+let store;
+let device;
+let stopAll = () => {};
+
+/** Make the device, with the limit that its owner has agreed to: it is kept beside the device. */
+async function openDevice(perRecord) {
+  store ??= openIndexedDb();
+  let limit = perRecord;
+  await store.update([LIMIT], (values) => {
+    limit ??= values[LIMIT];
+    return perRecord ? { [LIMIT]: perRecord } : {};
+  });
+  device = new Device({ name: "try", store, limits: limit ? { perRecord: limit } : {}, fetch: watchFetch((request) => note(request)) });
+}
+
+/** Show what went wrong, with the fix; other errors are faults of this page. */
+function show(place, error) {
+  if (!(error instanceof SketchError)) throw error;
+  place.replaceChildren(problemBox({ title: "That did not work", field: error.field, rule: error.rule, fix: error.fix }));
+}
+
+/** The code after the #; it is taken out of the address, for it lets a device in. */
+function takeCode() {
+  const code = decodeURIComponent(location.hash.slice(1));
+  if (code) history.replaceState(null, "", location.pathname);
+  return code;
+}
+
+const epsilonOf = ({ release }) => Number(release.epsilon[0]) / Number(release.epsilon[1]);
+
+function describePlan({ fields }) {
+  const { release, window: rule, dimensions } = fields;
+  const epsilon = epsilonOf(fields);
+  const odds = rounded(Math.exp(epsilon));
+  return factList([
+    ["It asks for", dimensions.map((dimension) => (dimension.levels ? `${dimension.name} (${dimension.levels.join(", ")})` : `${withUnit(dimension)}, ${dimension.lower} to ${dimension.upper}`)).join("; ")],
+    ["A sketch leaves", rule.kind === "time" ? `every ${duration(rule.length_s)} with readings` : `after ${count(rule.length, "reading")}`],
+    ["It protects", `${UNITS_PROTECTED[release.unit]}: it ${NEIGHBOURS[release.neighbouring]}`],
+    ["Epsilon", `${rounded(epsilon)} a sketch, by ${MECHANISMS[release.mechanism] ?? release.mechanism}. Whoever sees everything that is sent can change the odds of any guess about one of them by a factor of ${odds} at most.`],
+    release.unit === "record" && ["What that is not", "A hiding of all your readings together: where many of them say the same, their sketches say it too."],
+  ].filter(Boolean));
+}
+
+function showDoor(problem = null) {
+  const input = h("input", { type: "text", required: true, autocomplete: "off", autocapitalize: "characters", spellcheck: "false", placeholder: "SFUMATO:…" });
+  const place = h("div");
+  const submit = (event) => {
+    event.preventDefault();
+    showStudy(input.value.trim());
+  };
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card door" },
+      h("h1", { tabindex: "-1" }, "Make this browser a device"),
+      h("p", {}, "Your readings stay here. The page adds them up, adds noise, and sends the sum: you see every byte that leaves."),
+      h("form", { onsubmit: submit }, h("label", { for: "code" }, h("span", {}, "Enrolment code")), h("div", { class: "buttons" }, input, h("button", { type: "submit", class: "main" }, "Look at the study"))),
+      h("p", { class: "note" }, "Scan the QR code of the study's operator, or paste the line below it. Nothing is sent before you have seen what the study asks."),
+      place,
+    ),
+  );
+  input.id = "code";
+  if (problem) show(place, problem);
+  input.focus();
+}
+
+/** Show what a study asks, before anything is stored or sent about this device. */
+async function showStudy(code) {
+  let study;
+  try {
+    study = await device.inspect(code);
+  } catch (error) {
+    if (error instanceof SketchError) showDoor(error);
+    else throw error;
+    return;
+  }
+  const { server, name, plan } = study;
+  if (server !== location.origin) {
+    main.replaceChildren(
+      h("section", { class: "card door" }, h("h1", {}, "This code is of another server"), h("p", {}, "Take part there: "), h("p", {}, h("a", { href: `${server}/try/#${code}` }, `${server}/try/`))),
+    );
+    return;
+  }
+  const place = h("div");
+  const choices = plan.fields.labels.map(({ name: label, values }) => [label, h("select", {}, values.map((value) => h("option", { value }, value)))]);
+  const enrol = async () => {
+    place.replaceChildren();
+    try {
+      const labels = Object.fromEntries(choices.map(([label, select]) => [label, select.value]));
+      const { problems } = await device.enrol(code, labels);
+      await showDevice(problems);
+      announce("This browser takes part.");
+    } catch (error) {
+      // This browser has taken part in another study: its owner may allow both.
+      const limit = error.field === "limits.perRecord" && /perRecord: "([^"]+)"/.exec(error.fix)?.[1];
+      if (!limit) return show(place, error);
+      const agree = async () => {
+        await openDevice(limit);
+        await enrol();
+      };
+      place.replaceChildren(
+        h(
+          "div",
+          { class: "problem", role: "alert" },
+          h("h3", {}, "This browser was a device of another study"),
+          h("p", {}, `A reading that is given to both, such as a file dropped twice, is protected by epsilon ${limit} then, and not by ${rounded(epsilonOf(plan.fields))} any more.`),
+          h("div", { class: "buttons" }, h("button", { type: "button", onclick: agree }, `Take part, up to epsilon ${limit}`)),
+        ),
+      );
+    }
+  };
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card" },
+      h("h1", { tabindex: "-1" }, name),
+      h("p", {}, "This is what the study asks of a device. Nothing was sent about you so far."),
+      describePlan(plan),
+      choices.length > 0 && h("div", { class: "fields" }, choices.map(([label, select]) => h("label", {}, h("span", {}, label), select))),
+      h("p", {}),
+      h("div", { class: "buttons" }, h("button", { type: "button", class: "main", onclick: enrol }, "Take part"), h("button", { type: "button", onclick: () => showDoor() }, "No, thanks")),
+      place,
+    ),
+  );
+  main.querySelector("h1").focus();
+}
+
+async function showDevice(problems = []) {
+  stopAll();
+  const kept = await device.loadResult().catch(() => undefined);
+  const { plan } = device;
+  const leaving = leavingPanel(plan);
+  const plane = planePanel(plan, () => pull());
+  note = leaving.note;
+  let nReadings = 0;
+  const told = h("div");
+  const add = (records) => {
+    for (const record of records) device.add(record);
+    nReadings += records.length;
+    plane.add(records);
+  };
+  const source = recorder(plan.fields.dimensions, add);
+  let shown = problems;
+  const tell = (texts) => {
+    shown = texts;
+    told.replaceChildren(...(shown.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, shown.map((text) => h("li", {}, text)))] : []));
+  };
+  const flush = async () => {
+    try {
+      const done = await device.flush();
+      tell(done.problems);
+    } catch (error) {
+      show(told, error);
+    }
+    leaving.show({ status: await device.status(), nReadings });
+  };
+  const pull = async () => {
+    try {
+      if (plane.take(await device.pullResult())) announce("A new result has come.");
+    } catch (error) {
+      // The network comes back, and the last result goes on being shown.
+      if (!(error instanceof SketchError && error.kind === "transport")) show(told, error);
+    }
+  };
+  const timers = [setInterval(flush, FLUSH_MS), setInterval(pull, PULL_MS)];
+  stopAll = () => {
+    timers.forEach(clearInterval);
+    source.stop();
+  };
+  const leave = async () => {
+    stopAll();
+    await device.forget();
+    showDoor();
+  };
+  const spent = h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "The promise"),
+    describePlan(plan),
+    h("p", { class: "note" }, "Every reading is in one sketch or in none. What was released stays in the ledger of this browser, also after you leave."),
+    h("div", { class: "buttons" }, h("button", { type: "button", onclick: leave }, "Leave the study and erase its data here")),
+  );
+  main.replaceChildren(
+    h("h1", { tabindex: "-1" }, "This browser is a device"),
+    told,
+    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "What stays here"), source.node, fileDrop(plan.fields.dimensions, add)), plane.node),
+    h("div", { class: "pair" }, leaving.node, spent),
+  );
+  main.querySelector("h1").focus({ preventScroll: true });
+  tell(problems);
+  plane.take(kept);
+  await flush();
+  await pull();
+}
+
+async function begin() {
+  stopAll();
+  const code = takeCode();
+  try {
+    await openDevice();
+    const { isEnrolled } = await device.status();
+    if (isEnrolled) return await showDevice(code ? ["this browser takes part in a study already; leave it first to take part in another"] : []);
+  } catch (error) {
+    if (error instanceof SketchError) return showDoor(error);
+    throw error;
+  }
+  return code ? showStudy(code) : showDoor();
+}
+
+document.querySelector("a.skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  (main.querySelector("h1") ?? main).focus();
+});
+offerThemes(document.getElementById("theme"));
+addEventListener("hashchange", begin);
+begin();

@@ -1,0 +1,181 @@
+"""The page that makes a browser a device, under a real server, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import pytest
+
+from analyst import Client
+from deploy.demo.trying import make_plan
+from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
+from tests.aggregator.ui.browser import MISSING, PROGRAM, Page
+from tests.aggregator.ui.scene import Scene
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+WINDOW_S = 3
+NAME = "tilt <b>of</b> phones"
+_MOVE = """((x, y) => {
+  const sliders = document.querySelectorAll("input[type=range]");
+  [x, y].forEach((value, i) => {
+    sliders[i].value = value;
+    sliders[i].dispatchEvent(new Event("input"));
+  });
+})"""
+_DROP = """((text) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], "held.csv"));
+  document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: data }));
+})"""
+
+
+def press(page: Page, text: str) -> None:
+    """Press the button with a text."""
+    found = f"[...document.querySelectorAll('button')].find((b) => b.textContent === {text!r})"
+    page.evaluate(f"{found}.click()")
+
+
+def take_part(page: Page) -> None:
+    """Take part, also after another study, whose releases this browser's ledger has noted."""
+    press(page, "Take part")
+    page.wait("document.querySelector('.leaving, .problem')", problem=True)
+    if page.evaluate("document.querySelector('.problem') !== null"):
+        assert "This browser was a device of another study" in page.text(".problem")
+        press(page, "Take part, up to epsilon 2")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A study that lets browsers in, and a browser at its page."""
+
+    scene: Scene
+    client: Client
+    study: str
+    code: EnrolmentCode
+
+    @property
+    def page(self) -> Page:
+        return self.scene.page
+
+    def sketches(self) -> list[int]:
+        return [each.n_records or 0 for each in self.client.sketches(self.study)]
+
+
+@pytest.fixture
+def visit(scene: Scene) -> Iterator[Visit]:
+    server = scene.aggregator
+    with Client(server.url, key=server.key) as client:
+        # Slots that began long ago: the clock of a device may differ from the server's.
+        plan = make_plan(window_s=WINDOW_S, origin=int(time.time()) - 3600)
+        made = client.create_study(f"{NAME} {time.time_ns()}", plan, allow_same_plan=True)
+        study = made.study_id
+        token = client.create_token(study, max_uses=3)
+        code = EnrolmentCode(server=server.url, study=bytes.fromhex(study), token=token)
+        scene.page.requests.clear()
+        scene.page.open(make_page_address(code), until="h1")
+        yield Visit(scene, client, study, code)
+        scene.page.open("about:blank", until=None)
+
+
+def test_a_browser_takes_part_and_sees_what_leaves_it_and_what_comes_back(visit: Visit) -> None:
+    page = visit.page
+    assert NAME in page.text("h1"), "a name is text, never markup"
+    asked = page.text()
+    assert "left-right (°), -90 to 90" in asked
+    assert "1 a sketch, by K-norm noise" in asked
+    # The secret is in no address, and nothing was sent.
+    assert page.evaluate("location.hash") == ""
+    secret = encode_enrolment_code(visit.code)
+    assert not any(secret in each["url"] + str(each["headers"]) for each in page.requests)
+    assert {each["method"] for each in page.requests} == {"GET"}
+    take_part(page)
+    page.wait_for(".leaving", problem=True)
+    press(page, "Start recording")
+    for x, y in ((-40.0, -30.0), (40.0, 45.0)) * 8:
+        page.evaluate(f"{_MOVE}({x}, {y})")
+        time.sleep(0.25)
+    page.wait_for(".leaving .sent")
+    press(page, "Stop recording")
+    stored = {each.sketch_id for each in visit.client.sketches(visit.study)}
+    page.evaluate("0")
+    sent = [each for each in page.requests if each["method"] != "GET"]
+    assert {each["method"] for each in sent} == {"POST", "PUT"}
+    kept = {urlsplit(each["url"]).path.split("/")[-1] for each in sent if each["method"] == "PUT"}
+    assert stored
+    assert stored <= kept
+    page.wait("document.querySelector('.leaving').innerText.includes('Epsilon spent')")
+    assert "(sent: none)" in page.text(".leaving")
+    decode = visit.client.decode(visit.study, n_clusters=2)
+    decode.wait(allow_unusable=True)
+    visit.client.publish(decode.decode_id, allow_unusable=True)
+    press(page, "Look for a new result")
+    page.wait_for(".back-comes .swatch")
+    assert page.evaluate("document.querySelectorAll('.plane .cluster').length") == 2
+    # A second visit goes on with the same device, and shows the result at once.
+    page.open(f"{visit.scene.aggregator.url}/try/", until=".back-comes .swatch")
+    assert len(list(visit.client.devices(visit.study))) == 1
+    press(page, "Leave the study and erase its data here")
+    page.wait_for("#code")
+
+
+def test_a_table_that_is_dropped_is_added_here_and_one_without_the_columns_is_refused(
+    visit: Visit,
+) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".drop", problem=True)
+    page.evaluate(f"{_DROP}({json.dumps('left-right,other' + chr(10) + '1,2')})")
+    told = "document.querySelector('.drop [role=status]').textContent"
+    page.wait(told)
+    assert "no column front-back" in page.evaluate(told)
+    rows = "".join(f"{i % 40}.5;-{i % 30}\n" for i in range(300))
+    page.evaluate(f"{_DROP}({json.dumps('left-right;front-back' + chr(10) + rows)})")
+    page.wait(f"{told}.includes('300 rows of held.csv')")
+    page.wait_for(".leaving .sent")
+    assert sum(visit.sketches()) == 300
+    press(page, "Leave the study and erase its data here")
+    page.wait_for("#code")
+
+
+def test_a_wrong_code_is_refused_with_the_fix_and_one_of_elsewhere_is_sent_there(
+    scene: Scene,
+) -> None:
+    page, url = scene.page, scene.aggregator.url
+    page.open(f"{url}/try/#SFUMATO:NOTACODE", until=None)
+    page.wait_for(".problem", problem=True)
+    assert "copy or scan the whole line" in page.text(".problem").lower()
+    page.open(f"{url}/try/", until="#code")
+    assert page.text(".door h1") == "Make this browser a device"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a,b\n1,2\n3,\n", [[1, 2], [3, None]]),
+        ("\ufeffb;a\r\n2;1\r\n", [[1, 2]]),
+        ('a\tb\n"1"\t"2"\n', [[1, 2]]),
+        ('"a",b,c\n1,2,"x, ""y"""\n', [[1, 2]]),
+        ("a,b\nx,2\n", [[None, 2]]),
+    ],
+)
+def test_tables_are_read_as_people_write_them(
+    scene: Scene, text: str, found: list[list[float | None]]
+) -> None:
+    page = scene.page
+    page.open(f"{scene.aggregator.url}/try/", until="h1")
+    dimensions = json.dumps([{"name": "a"}, {"name": "b"}])
+    call = f"readTable({json.dumps(text)}, {dimensions})"
+    read = page.evaluate(f"import('/ui/try/sources.js').then((m) => JSON.stringify(m.{call}))")
+    assert json.loads(read) == found
+
+
+def test_clusters_keep_their_numbers_where_their_order_changes(scene: Scene) -> None:
+    page = scene.page
+    page.open(f"{scene.aggregator.url}/try/", until="h1")
+    call = "matchClusters([[0, 0], [5, 5]], [[5.1, 5], [9, 0], [0.2, 0]])"
+    places = page.evaluate(f"import('/ui/try/plane.js').then((m) => m.{call})")
+    assert places == [1, 2, 0]
