@@ -26,11 +26,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, AnyStr
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
 
 _LOADED = (
     "aggregator.app",
@@ -139,6 +142,28 @@ def run_forked(
     ) as process:
         out, err = process.communicate(text)
     return subprocess.CompletedProcess(list(arguments), process.returncode, out, err)
+
+
+@contextlib.contextmanager
+def forking_in(*modules: ModuleType) -> Iterator[None]:
+    """Fork the programs of the environment that these modules start, for the length of a block."""
+    stand_in = ModuleType("subprocess")
+    stand_in.__dict__.update(vars(subprocess), Popen=_start)
+    # It finds there what it starts by.
+    run = FunctionType(subprocess.run.__code__, vars(stand_in), "run")
+    run.__kwdefaults__ = subprocess.run.__kwdefaults__
+    stand_in.__dict__["run"] = run
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(mock.patch.object(module, "subprocess", stand_in))
+        yield
+
+
+def _start(arguments: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
+    is_python = arguments[0] == sys.executable and arguments[1] in ("-c", "-m")
+    is_ours = Path(arguments[0]) in (BIN / "sfumato", BIN / "sfumato-agent")
+    kind = Forked if is_python or is_ours else subprocess.Popen
+    return kind(arguments, **options)
 
 
 def _find_server() -> socket.socket:

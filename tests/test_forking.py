@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking import Forked, run_forked
+from tests.forking import Forked, forking_in, run_forked
 
 PRINT = "import os, sys; print(os.getcwd(), sys.argv, os.environ.get('GIVEN'), input())"
 SLEEP = "import time; print('ready', flush=True); time.sleep(1e6)"
@@ -87,3 +87,17 @@ def test_random_numbers_differ_between_two_of_one_origin() -> None:
     numbers = [set(line.split()) for line in said]
     assert len(numbers) == 2
     assert not numbers[0] & numbers[1]
+
+
+def test_a_module_may_start_forked_programs_and_others_as_before() -> None:
+    from deploy.demo import cluster
+
+    before = vars(cluster)["subprocess"]
+    with forking_in(cluster):
+        within = vars(cluster)["subprocess"]
+        assert cluster.run_command("sfumato-agent", "--version").startswith("sfumato-agent ")
+        assert within.run(["true"], check=False).returncode == 0
+        process = within.Popen([sys.executable, "-c", "pass"])
+        assert isinstance(process, Forked)
+        assert process.wait() == 0
+    assert vars(cluster)["subprocess"] is before
