@@ -49,6 +49,7 @@ AuditAction = Literal[
     "batch.open",
     "batch.admit",
     "batch.set-aside",
+    "batch.give-up",
 ]
 LOCAL_ACTOR = "local"
 """The actor of a command on the database itself, without a key."""

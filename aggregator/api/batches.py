@@ -1,4 +1,4 @@
-"""Batches of masked sums: list, show, open early, admit, set aside, and suspects."""
+"""Batches of masked sums: list, show, open early, admit, set aside, give up, and suspects."""
 
 from __future__ import annotations
 
@@ -100,6 +100,24 @@ async def set_batch_aside(
 ) -> BatchDetailsBody:
     """Take the total of a batch out of every sum, exactly; snapshots with it say so."""
     found = await services.batches.set_aside(
+        bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
+    )
+    return _to_details(found)
+
+
+@router.post("/{batch}/give-up", responses=_CHANGING | describe_problems(*WITH_BODY))
+async def give_batch_up(
+    study: StudyId,
+    batch: BatchId,
+    body: BatchRequest,
+    services: ServicesDep,
+    operator: Operator,
+) -> BatchDetailsBody:
+    """Drop the reports of a batch that will not be opened, for a helper that is gone for good.
+
+    Later reports of its slot form the next batch. A total that the helper has cannot be given up.
+    """
+    found = await services.batches.give_up(
         bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
     )
     return _to_details(found)

@@ -78,6 +78,12 @@ def _set_aside(client: Client, study: Study, batch_id: Batch, reason: Reason) ->
     return _show_all(client.set_batch_aside(study, batch_id, reason=reason))
 
 
+@command(app, "give-up", 'sfumato batch give-up STUDY BATCH --reason "the helper is gone"')
+def _give_up(client: Client, study: Study, batch_id: Batch, reason: Reason) -> Answer:
+    """Drop the reports of a batch that will not be opened: its helper is gone for good."""
+    return _show_all(client.give_batch_up(study, batch_id, reason=reason))
+
+
 def _describe(batch: BatchBody) -> tuple[str, ...]:
     state = batch.state
     if batch.standing not in (None, "counted"):

@@ -80,9 +80,24 @@ def make_plans(folder: Path, n_clusters: int) -> tuple[SketchPlan, SketchPlan]:
     )
 
 
-def run(folder: Path, airports: list[str], n_clusters: int, progress: Progress) -> PhoneOutcome:
-    """Let every phone report its hour, and sum it."""
+def run(
+    folder: Path,
+    airports: list[str],
+    n_clusters: int,
+    progress: Progress,
+    *,
+    n_devices: int | None = None,
+) -> PhoneOutcome:
+    """Let every phone report its hour, and sum it.
+
+    Parameters
+    ----------
+    n_devices
+        Number of phones, whose hours lie evenly over the year; by default each hour has one.
+    """
     records = read_records(folder / "data", airports)
+    if n_devices is not None and n_devices < len(records):
+        records = records[np.arange(n_devices) * len(records) // n_devices]
     hours = FileRecords(records=records, n_records=1)
     start, found = time.monotonic(), []
     plans = make_plans(folder, n_clusters)

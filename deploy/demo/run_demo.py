@@ -139,7 +139,9 @@ def main() -> int:
 def _run_phones(console: Console, options: argparse.Namespace) -> int:
     try:
         with _progress(console) as progress:
-            outcome = phones.run(HERE, list(AIRPORTS), options.clusters, progress)
+            outcome = phones.run(
+                HERE, list(AIRPORTS), options.clusters, progress, n_devices=options.devices
+            )
         phones.draw(outcome, options.picture)
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -164,7 +166,7 @@ def _run_secure_sum(console: Console, options: argparse.Namespace) -> int:
                 list(AIRPORTS),
                 options.clusters,
                 progress,
-                n_devices=options.devices,
+                n_devices=secure_sum.N_DEVICES if options.devices is None else options.devices,
             )
     except SketchError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -179,6 +181,12 @@ def _run_secure_sum(console: Console, options: argparse.Namespace) -> int:
     else:
         secure_sum.report(console, outcome)
     return 0
+
+
+def _read_count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, and is {text!r}")
+    return int(text)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -196,9 +204,9 @@ def _parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--devices",
-        type=int,
-        default=secure_sum.N_DEVICES,
-        help="devices of --secure-sum (default: %(default)s)",
+        type=_read_count,
+        help=f"devices of --secure-sum (default: {secure_sum.N_DEVICES}), or phones of --phones "
+        "(default: one for every hour)",
     )
     parser.add_argument(
         "--keep",

@@ -16,7 +16,6 @@ __all__ = ["NullDraws", "SmallestDraws", "adjust_holm", "find_discoveries"]
 
 _COUNTED: Final = 20
 """Draws beyond a statistic above which their share is its p-value."""
-_FOR_RATIO: Final = 0.05
 _NEARLY_SYMMETRIC = 1e-6
 _LEAST_P: Final = 1e-250
 
@@ -135,9 +134,19 @@ class SmallestDraws:
 
     @cached_property
     def ratio(self) -> float:
-        """The share of draws whose smallest p-value is at most 5 %, over 5 %: at least 1."""
-        share = np.searchsorted(self._ascending, _FOR_RATIO, side="right") / self._ascending.size
-        return float(np.clip(share / _FOR_RATIO, 1.0, len(self.laws)))
+        """By what the probability exceeds a p-value too small to be counted: at least 1.
+
+        The share of draws whose smallest p-value is at most the least that is counted, over that
+        one. Correlated tests reject together less and less the smaller the level, so that the ratio
+        at 5 % would give false alarms at 1 % an eighth too often.
+        """
+        level = self._least_counted
+        share = np.searchsorted(self._ascending, level, side="right") / self._ascending.size
+        return float(np.clip(share / level, 1.0, len(self.laws)))
+
+    @property
+    def _least_counted(self) -> float:
+        return (1.0 + _COUNTED) / (self._ascending.size + 1.0)
 
     def estimate_log_p(self, smallest: float) -> float:
         """Do as :meth:`estimate_p`, with natural logarithms."""
@@ -147,7 +156,7 @@ class SmallestDraws:
     def estimate_p(self, smallest: float) -> float:
         """Estimate the probability that the smallest p-value is at most this."""
         n_draws = self._ascending.size
-        if smallest < (1.0 + _COUNTED) / (n_draws + 1.0):
+        if smallest < self._least_counted:
             return min(1.0, self.ratio * smallest)
         below = int(np.searchsorted(self._ascending, smallest, side="right"))
         return (1.0 + below) / (n_draws + 1.0)

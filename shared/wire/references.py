@@ -68,7 +68,7 @@ def choose_study(reference: str, studies: Iterable[tuple[str, str]]) -> str:
         return found[0][0]
     if found:
         raise ConfigError(
-            f"{reference!r} fits {len(found)} studies",
+            f"{reference!r} fits {_count(found)} studies",
             field="study",
             fix=f"write more digits of one: {_describe(found, 'sfumato study list')}",
         )
@@ -119,7 +119,7 @@ def choose_identity(reference: str, kind: str, known: Iterable[tuple[str, str]])
         return found[0][0]
     if found:
         raise ConfigError(
-            f"{reference!r} fits {len(found)} {kind}s",
+            f"{reference!r} fits {_count(found)} {kind}s",
             field=kind,
             fix=f"write more digits of one: {_describe(found, None)}",
         )
@@ -130,12 +130,16 @@ def choose_identity(reference: str, kind: str, known: Iterable[tuple[str, str]])
     )
 
 
+def _count(found: list[tuple[str, str]]) -> str:
+    return str(len(found)) if len(found) <= _MOST_SHOWN else f"more than {_MOST_SHOWN}"
+
+
 def _describe(known: list[tuple[str, str]], command: str | None) -> str:
     digits, identities = _DIGITS_SHOWN, {each for each, _ in known}
     while len({each[:digits] for each in identities}) < len(identities):
         digits += 1
     shown = [f"{each[:digits]} ({words})" for each, words in known]
-    more = len(shown) - _MOST_SHOWN
     where = f", see `{command}`" if command else ""
-    rest = [f"and {more} more{where}"] if more > 0 else []
+    # Whoever looks candidates up stops at one more than are shown.
+    rest = [f"and more{where}"] if len(shown) > _MOST_SHOWN else []
     return ", ".join([*shown[:_MOST_SHOWN], *rest])

@@ -1,8 +1,14 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks import packages
+from benchmarks import agent_devices, packages
+from benchmarks.service import crowd, load, processes
+from deploy.demo import cluster, fleet, secure_sum
+from tests.forking import forking_in
+
+STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
 
 
 @pytest.fixture
@@ -11,3 +17,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(packages, "CACHE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     return tmp_path
+
+
+@pytest.fixture
+def forked() -> Iterator[None]:
+    """Fork the programs that a benchmark starts; its figures are not read here."""
+    with forking_in(*STARTING):
+        yield

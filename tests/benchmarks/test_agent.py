@@ -9,6 +9,8 @@ from benchmarks.agent_devices import running_aggregator
 from benchmarks.agent_outbox import measure_recovery
 from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_the_daemon_is_measured_over_tls(tmp_path: Path) -> None:
     with running_aggregator(tmp_path) as aggregator:

@@ -21,6 +21,8 @@ from benchmarks.secure_sum_servers import (
 from deploy.demo.fleet import FleetReport
 from shared.wire import encode_payload
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_a_message_of_a_thousand_frequencies_is_as_short_as_stated() -> None:
     rows = {row.figure: row.value for row in measure_device(quick=True)}

@@ -18,6 +18,8 @@ from benchmarks.service.processes import running_servers
 from benchmarks.service.snapshots import draw_selections, measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 PLAN = make_plan(n_frequencies=20)
 N_WINDOWS = 3
 

@@ -49,14 +49,33 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def install(root: Path, wheel: Path) -> Install:
+def make_install(root: Path, wheel: Path) -> Install:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(SCRIPT), "--root", str(root), "--from", str(wheel)]
         command += ["--python", sys.executable, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
     return run
+
+
+@pytest.fixture
+def install(root: Path, wheel: Path) -> Install:
+    return make_install(root, wheel)
+
+
+@pytest.fixture(scope="module")
+def installed_once(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    root = tmp_path_factory.mktemp("installed")
+    done = make_install(root, wheel)()
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture
+def installed(installed_once: Path) -> Path:
+    """Return a root with the program and no configuration: the first installation takes longest."""
+    (installed_once / "etc/sfumato/agent.toml").unlink(missing_ok=True)
+    return installed_once
 
 
 def files(root: Path) -> list[Path]:
@@ -71,7 +90,8 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(root: Path, install
     assert files(root) == []
 
 
-def test_it_installs_by_debians_layout_and_again_without_harm(root: Path, install: Install) -> None:
+def test_it_installs_by_debians_layout_and_again_without_harm(installed: Path, wheel: Path) -> None:
+    root, install = installed, make_install(installed, wheel)
     done = install()
     assert done.returncode == 0, done.stderr
     config, state = root / "etc/sfumato/agent.toml", root / "var/lib/sfumato"
@@ -115,11 +135,11 @@ CODE = EnrolmentCode(server="https://sketches.example.org", study=bytes(range(32
 
 
 def test_with_a_code_the_configuration_names_server_and_study_and_no_token(
-    root: Path, install: Install
+    installed: Path, wheel: Path
 ) -> None:
-    done = install("--code", encode_enrolment_code(CODE))
+    done = make_install(installed, wheel)("--code", encode_enrolment_code(CODE))
     assert done.returncode == 0, done.stderr
-    config = root / "etc/sfumato/agent.toml"
+    config = installed / "etc/sfumato/agent.toml"
     settings = load_settings(config, {})
     assert (settings.server, settings.study) == (CODE.server, CODE.study)
     assert settings.state_dir == Path("/var/lib/sfumato/state")
@@ -134,14 +154,14 @@ def test_with_a_code_the_configuration_names_server_and_study_and_no_token(
 
 
 def test_a_code_that_was_not_copied_whole_leaves_no_configuration(
-    root: Path, install: Install
+    root: Path, install: Install, installed: Path, wheel: Path
 ) -> None:
     assert install("--code", "sfe_token").returncode == 2
     assert files(root) == []
-    done = install("--code", encode_enrolment_code(CODE)[:-3])
+    done = make_install(installed, wheel)("--code", encode_enrolment_code(CODE)[:-3])
     assert done.returncode == 2
     assert "--code: there is no configuration yet" in done.stderr
-    assert list((root / "etc/sfumato").iterdir()) == []
+    assert list((installed / "etc/sfumato").iterdir()) == []
 
 
 def test_what_is_there_and_is_not_its_own_is_never_replaced(root: Path, install: Install) -> None:

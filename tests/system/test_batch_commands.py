@@ -65,4 +65,7 @@ def use_commands(opened: str, waiting: str) -> None:
     assert "set-aside" in aside
     assert "broken firmware" in aside
     assert "counted" in run("admit", "pumps", opened, "--reason", "it was not")
+    given_up = run("give-up", "pumps", waiting, "--reason", "the helper was dissolved")
+    assert "void" in given_up
+    assert "the helper was dissolved" in run("list", "pumps")
     assert "nobody is suspected" in run("suspects", "pumps")

@@ -19,10 +19,12 @@ import pytest
 from nbclient import NotebookClient
 
 from analyst import Client
+from deploy.demo import cluster
 from deploy.demo.cluster import BIN, Aggregator, enrol_device, finish_agent, start_agent
 from shared import command
 from shared.plan import plan_from_spec
 from tests.analyst.planning.commands import words_of
+from tests.forking import forking_in
 from tests.system.servers import start_server
 from tests.system.test_tutorial import ROOT, read_blocks
 
@@ -46,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
     spec["dimensions"] = [each for each in spec["dimensions"] if each["name"] in COLUMNS]
     server = start_server(folder, worker=True)
     try:
-        with Client(server.url, key=server.key) as client:
+        with forking_in(cluster), Client(server.url, key=server.key) as client:
             study = client.create_study("weather", plan_from_spec(spec)).study_id
             agents = [
                 enrol_device(
@@ -60,8 +62,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
                 )
                 for airport in AIRPORTS
             ]
-        for process in [start_agent(agent) for agent in agents]:
-            finish_agent(process)
+            for process in [start_agent(agent) for agent in agents]:
+                finish_agent(process)
         yield server
     finally:
         server.stop()

@@ -238,15 +238,18 @@ def test_the_demo_of_phones_ends_with_one_json_line_and_a_picture(tmp_path: Path
     script = Path(__file__).parents[2] / "deploy" / "demo" / "run_demo.py"
     picture = tmp_path / "phones.png"
     done = subprocess.run(
-        [sys.executable, str(script), "--phones", "--json", "--picture", str(picture)],
+        [
+            sys.executable, str(script),
+            "--phones", "--devices", "6000", "--json", "--picture", str(picture),
+        ],
         capture_output=True,
         text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     figures = json.loads(line)
-    assert (figures["phones"], figures["bytes_a_report"]) == (26115, 2)
+    assert (figures["phones"], figures["bytes_a_report"]) == (6000, 2)
     # Noise is fresh at every run: a bound that a broken path misses, not a measure of quality.
-    assert 1.0 <= figures["relative_sse"] < 1.6
+    assert 1.0 <= figures["relative_sse"] < 2.2
     assert picture.read_bytes().startswith(b"\x89PNG")

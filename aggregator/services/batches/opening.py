@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import structlog
@@ -93,6 +94,7 @@ class BatchOpener(Service):
     ) -> None:
         super().__init__(parts)
         self.source = source or SystemSource()
+        self.connect: Callable[[], HelperClient] = partial(HelperClient, self._settings)
         self._lease_s = parts.settings.lease_s
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -100,6 +102,8 @@ class BatchOpener(Service):
         while not stop.is_set():
             try:
                 worked = await self.run_once()
+                if not worked:
+                    await self._store.empty_log()
             except TransportError as error:
                 log.warning("batches wait for the database", reason=describe_cause(error))
                 worked = False
@@ -206,7 +210,7 @@ class BatchOpener(Service):
         return None
 
     async def _go_on(self, leased: Leased) -> BatchState:
-        async with HelperClient(self._settings) as helper:
+        async with self.connect() as helper:
             state = await self._close(leased)
             if state == "void":
                 state = await self._recover_or_void(leased, helper, TOO_FEW)
@@ -339,6 +343,8 @@ class BatchOpener(Service):
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
+            if batch.state != "closing":
+                raise error
             study = await require_study(transaction, batch.study_id)
             missing = held.difference(await transaction.list_reports(leased.batch_id))
             known = await transaction.get_sketches(sorted(missing))

@@ -111,6 +111,35 @@ class BatchService(Service):
         """
         return await self._place(study_id, batch_id, counts=False, reason=reason, actor=actor)
 
+    async def give_up(
+        self, study_id: bytes, batch_id: bytes, *, reason: str, actor: str = LOCAL_ACTOR
+    ) -> BatchDetails:
+        """Give up a batch that is not in the sums yet: its payloads, or its total, are dropped.
+
+        For a helper that is gone for good. The reports are lost; later ones of the slot form the
+        next batch. A batch that was given up stays so.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such batch in the study, or it was withdrawn.
+        StoreError
+            Its total is acknowledged.
+        """
+        now = self._clock.now()
+        async with self._store.begin(write=True) as transaction:
+            batch = await _require_batch(transaction, study_id, batch_id, lock=True)
+            if batch.state == "acknowledged":
+                raise StoreError(
+                    "is opened, and the helper has its total",
+                    field="batch",
+                    fix="to take it out of the sums, use `sfumato batch set-aside`",
+                )
+            if batch.state != "void":
+                await transaction.void_batch(batch_id, reason=reason)
+                await _note(transaction, "batch.give-up", batch, now, actor, reason=reason)
+            return await _describe(transaction, await _reread(transaction, batch))
+
     async def _place(
         self, study_id: bytes, batch_id: bytes, *, counts: bool, reason: str, actor: str
     ) -> BatchDetails:

@@ -38,6 +38,11 @@ class AsyncBatches(AsyncStudies):
         path = await self._path_of_batch(study, batch_id)
         return await self._read(BatchDetailsBody, "POST", f"{path}/set-aside", {"reason": reason})
 
+    async def give_batch_up(self, study: str, batch_id: str, *, reason: str) -> BatchDetailsBody:
+        """Drop the reports of a batch that will not be opened: its helper is gone for good."""
+        path = await self._path_of_batch(study, batch_id)
+        return await self._read(BatchDetailsBody, "POST", f"{path}/give-up", {"reason": reason})
+
     async def suspects(self, study: str) -> SuspectsBody:
         """Return the devices that were in a flagged part each time that parts were compared."""
         path = await self._path_of(study)

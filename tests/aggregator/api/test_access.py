@@ -30,6 +30,7 @@ OPERATOR_CALLS = [
     ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/open"),
     ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/admit"),
     ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/set-aside"),
+    ("POST", f"/v1/studies/{STUDY}/batches/{STUDY}/give-up"),
     ("POST", f"/v1/devices/{STUDY}/exclude"),
     ("POST", f"/v1/devices/{STUDY}/revoke"),
 ]

@@ -234,6 +234,7 @@ async def test_no_call_of_an_operator_that_changes_something_is_left_out(desk: D
         ("post", "/v1/studies/{study}/batches/{batch}/open"),
         ("post", "/v1/studies/{study}/batches/{batch}/admit"),
         ("post", "/v1/studies/{study}/batches/{batch}/set-aside"),
+        ("post", "/v1/studies/{study}/batches/{batch}/give-up"),
         ("post", "/v1/studies/{study}/published"),
         ("post", "/v1/identity/rotate"),
         ("post", "/v1/studies/{study}/accepted-changes"),

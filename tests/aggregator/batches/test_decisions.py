@@ -9,10 +9,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import text
 
+from aggregator.services.batches.helper import HelperClient
+from shared.errors import HelperError
 from shared.sharing.batches import choose_part
 from tests.aggregator.batches.conftest import Pair, open_pair
-from tests.aggregator.fleet import assert_problem
+from tests.aggregator.fleet import Device, assert_problem
 
 pytestmark = pytest.mark.anyio
 
@@ -197,3 +200,67 @@ async def test_single_devices_cannot_be_looked_at(sqlite_pair: Pair) -> None:
 
     assert_problem(answer, "decoding-invalid", 422, "kind")
     assert "no server has the sums of one" in answer.json()["rule"]
+
+
+async def test_a_batch_whose_helper_is_gone_is_given_up(sqlite_pair: Pair) -> None:
+    pair = sqlite_pair
+    devices = await pair.enrol(4)
+    await pair.upload(*[pair.report(device) for device in devices[:3]])
+    pair.end_slot()
+    object.__setattr__(pair.server.settings, "helper_url", "http://127.0.0.1:9")
+    await pair.work()
+    batch = await pair.only()
+
+    answer = await call(pair, batch.batch_id, "give-up", reason="the helper was dissolved")
+
+    entries = (
+        await pair.server.desk.http.get("/v1/audit", headers=pair.server.desk.operator)
+    ).json()
+    assert "batch.give-up" in [entry["action"] for entry in entries["items"]]
+    assert answer.status_code == 200, answer.text
+    shown = await read(pair, f"/{batch.batch_id.hex()}")
+    assert (shown["state"], shown["reason"]) == ("void", "the helper was dissolved")
+    assert shown["reports"] == {"void": 3}
+    async with pair.server.store.begin() as transaction:
+        held = await transaction.connection.execute(
+            text("SELECT count(*) FROM sketches WHERE payload IS NOT NULL")
+        )
+        assert held.scalar_one() == 0
+    # Later reports of the slot form the next batch.
+    await pair.upload(pair.report(devices[3]))
+    assert await pair.states() == ["void", "open"]
+    assert await pair.find_faults() == []
+
+
+async def test_a_total_that_the_helper_never_got_is_given_up_and_one_that_it_has_is_not(
+    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = sqlite_pair
+    await fill(pair)
+    pair.end_slot()
+
+    async def fail(*_: object) -> None:
+        raise HelperError("was cut off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HelperClient, "acknowledge", fail)
+        await pair.work()
+    batch = await pair.only()
+    assert batch.state == "opened"
+    await call(pair, batch.batch_id, "give-up", reason="the helper was dissolved")
+    pair.wait()
+    await pair.work()
+    given_up = await pair.only()
+    assert (given_up.state, given_up.sums, given_up.n_records) == ("void", None, None)
+    assert (await pair.sum_all()).n_sketches == 0
+    assert await pair.find_faults() == []
+
+    pair.end_slot(1, grace=0)
+    devices = [Device(number, {}) for number in range(4)]
+    await pair.upload(*[pair.report(device, sequence=1, slot=1) for device in devices])
+    pair.end_slot(1)
+    await pair.work()
+    _, second = await pair.batches()
+    answer = await call(pair, second.batch_id, "give-up", reason="by mistake")
+    assert_problem(answer, "store-conflict", 409, "batch")
+    assert "set-aside" in answer.json()["fix"]

@@ -59,8 +59,12 @@ def test_a_study_whose_name_is_how_another_begins_is_not_taken_for_it() -> None:
 
 def test_of_many_candidates_a_few_are_listed() -> None:
     studies = [(f"{i:064x}", "x") for i in range(50)]
-    with pytest.raises(ConfigError, match="and 40 more, see `sfumato study list`"):
+    with pytest.raises(ConfigError, match="and more, see `sfumato study list`") as refused:
         choose_study("x", studies)
+    assert "fits more than 10 studies" in str(refused.value)
+    with pytest.raises(ConfigError, match="fits 10 studies") as refused:
+        choose_study("x", studies[:10])
+    assert "and more" not in str(refused.value)
 
 
 digits = st.text("0123456789abcdef", min_size=64, max_size=64)

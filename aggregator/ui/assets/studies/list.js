@@ -43,7 +43,7 @@ export async function showStudies(scope, signal) {
   const create = scope === "operator" ? createPanel(signal) : null;
   return [
     h("h1", { tabindex: "-1" }, "Studies"),
-    h("section", { class: "card" }, await listing("/v1/studies", { render, textOf, noun: "study", signal })),
+    h("section", { class: "card" }, await listing("/v1/studies", { render, textOf, noun: "study", nouns: "studies", signal })),
     planPanel(signal, create?.fill),
     create?.node,
   ].filter(Boolean);

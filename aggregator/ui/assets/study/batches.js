@@ -67,6 +67,13 @@ const ACTIONS = {
     done: "Its total is in no sum.",
     hasReason: true,
   },
+  "give-up": {
+    verb: "Give up",
+    fits: (batch) => batch.problem && ["open", "closing", "opened"].includes(batch.state),
+    effect: "Its reports are dropped unread, for good. Do this if its helper is gone; one that is away for some time answers later.",
+    done: "Its reports are dropped.",
+    hasReason: true,
+  },
 };
 
 /** Ask before an action; the reason is part of the record. */

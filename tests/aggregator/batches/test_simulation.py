@@ -1,0 +1,160 @@
+"""Whatever happens to two servers: each report counts once, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
+from sqlalchemy import Connection, Row, text
+
+from aggregator.services.batches.helper import HelperClient
+from aggregator.services.batches.opening import BatchOpener, Leased
+from helper.tables import write
+from shared.privacy.testing import SeededSource
+from shared.wire.summing import CommitRequest
+from tests.aggregator.batches.simulation.rules import SumMachine
+from tests.aggregator.batches.simulation.servers import Ground, MortalBatches, make_ground
+from tests.aggregator.batches.simulation.world import World
+from tests.soak import small_and_soak
+
+FEW_RULES = ("pass_a_window", "work", "back_up", "restore_leader", "send_all_again")
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    made = asyncio.run(make_ground())
+    yield made
+    shutil.rmtree(made.folder)
+
+
+def run(
+    make_world: Callable[[], World],
+    *,
+    n_examples: int,
+    rules: tuple[str, ...] | None = None,
+    first: int | None = None,
+    **changes: Any,
+) -> None:
+    """Run examples, of some rules alone if they are named."""
+    known = [name for name, value in inspect.getmembers(SumMachine) if hasattr(value, RULE_MARKER)]
+    hidden = {name: None for name in known if rules is not None and name not in rules}
+    kind: Any = type("Machine", (SumMachine,), {"make_world": staticmethod(make_world), **hidden})
+    kind = kind if first is None else seed(first)(kind)
+    chosen: dict[str, Any] = {
+        "max_examples": n_examples,
+        "stateful_step_count": 40,
+        "derandomize": True,
+        "database": None,
+        "deadline": None,
+        "suppress_health_check": list(HealthCheck),
+        # Shrinking an example of so many steps takes minutes: `make soak` does it.
+        "phases": [Phase.generate],
+    }
+    run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
+
+
+LONG = {
+    "n_examples": 500,
+    "stateful_step_count": 80,
+    "derandomize": False,
+    "phases": [Phase.generate, Phase.shrink],
+}
+"""Newly drawn each time."""
+
+
+@small_and_soak("choices", {"n_examples": 8}, LONG)
+def test_each_report_counts_once_and_nothing_waits_for_ever(
+    choices: dict[str, Any], ground: Ground
+) -> None:
+    run(lambda: World(ground), **choices)
+
+
+class ForgetsItsAnswer(MortalBatches):
+    """Gives an answer, and keeps the batch as it was before."""
+
+    def commit(self, batch_id: bytes, request: CommitRequest) -> bytes:
+        with self.database.connect() as connection:
+            held = connection.execute(
+                text("SELECT sketch_id, seed FROM reports WHERE seed IS NOT NULL")
+            ).all()
+        answer = super().commit(batch_id, request)
+        with write(self.database) as connection:
+            connection.execute(
+                text("UPDATE batches SET state = 'open' WHERE batch_id = :batch"),
+                {"batch": batch_id},
+            )
+            for row in held:
+                connection.execute(
+                    text(
+                        "UPDATE reports SET state = 'accepted', seed = :seed "
+                        "WHERE sketch_id = :sketch AND batch_id = :batch"
+                    ),
+                    {"seed": row.seed, "sketch": row.sketch_id, "batch": batch_id},
+                )
+        return answer
+
+
+class RepeatsItsNoise(MortalBatches):
+    """Draws the same noise for every batch."""
+
+    def _answer(self, connection: Connection, batch: Row[Any], request: CommitRequest) -> None:
+        self.source = SeededSource(1)
+        super()._answer(connection, batch, request)
+
+
+class ForgetsWhatIsSpent(MortalBatches):
+    """Lets a report that was answered for join another batch."""
+
+    def _answer(self, connection: Connection, batch: Row[Any], request: CommitRequest) -> None:
+        super()._answer(connection, batch, request)
+        connection.execute(text("DELETE FROM reports WHERE state = 'spent'"))
+
+
+def show_before_the_helper_has_it(opener: BatchOpener) -> None:
+    """Count a total, and give it to the helper only then."""
+
+    async def acknowledge(leased: Leased, helper: HelperClient) -> str:
+        async with opener._store.begin() as transaction:
+            batch = await transaction.get_batch(leased.batch_id)
+        assert batch is not None
+        await opener._count(leased)
+        await helper.acknowledge(leased.batch_id, batch.sums or b"")
+        return "acknowledged"
+
+    opener._acknowledge = acknowledge  # type: ignore[assignment,method-assign]
+
+
+@pytest.mark.parametrize(
+    ("faults", "found"),
+    [
+        ({"batches": ForgetsItsAnswer}, None),
+        ({"batches": RepeatsItsNoise}, "a noise is used twice"),
+        ({"batches": ForgetsWhatIsSpent}, None),
+        ({"change": show_before_the_helper_has_it}, "two totals"),
+    ],
+    ids=["answer", "noise", "spent", "shown early"],
+)
+def test_a_server_with_a_fault_is_found_out(
+    faults: dict[str, Any], found: str | None, ground: Ground
+) -> None:
+    with pytest.raises(AssertionError, match=found):
+        search(lambda: World(ground, **faults))
+
+
+def search(make_world: Callable[[], World]) -> None:
+    """Run many short explorations, for each long one begins with its smallest examples."""
+    for first in range(20):
+        run(
+            make_world,
+            n_examples=10,
+            rules=FEW_RULES,
+            first=first,
+            derandomize=False,
+            stateful_step_count=20,
+        )
