@@ -116,6 +116,24 @@ def require_same_file(connection: AsyncConnection) -> None:
     raise _unavailable() from FileNotFoundError(f"{path} was removed, or another file is there")
 
 
+async def empty_log(connection: AsyncConnection) -> bool:
+    """Move SQLite's write-ahead log into the file, and empty it.
+
+    False if somebody still reads what only the log has: nobody waits for that here.
+    """
+    raw = (await connection.get_raw_connection()).driver_connection
+    assert raw is not None
+    cursor = raw.cursor()
+    await cursor.execute("PRAGMA busy_timeout=0")
+    try:
+        await cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        is_busy, *_ = await cursor.fetchone()
+    finally:
+        await cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+        await cursor.close()
+    return not is_busy
+
+
 def _identify_file(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()

@@ -9,7 +9,12 @@ from contextlib import asynccontextmanager, nullcontext
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aggregator.storage.engine import create_engine, mapped_errors, require_same_file
+from aggregator.storage.engine import (
+    create_engine,
+    empty_log,
+    mapped_errors,
+    require_same_file,
+)
 from aggregator.storage.schema import is_empty, migrate_database, require_latest
 from aggregator.storage.statements.alarms import AlarmRows
 from aggregator.storage.statements.device_sums import DeviceSumRows
@@ -70,6 +75,8 @@ class Store:
         # Writers of one SQLite file wait by sleeping, in no order. Those of this process queue.
         is_file = engine.dialect.name == "sqlite"
         self._turn: asyncio.Lock | None = asyncio.Lock() if is_file else None
+        # From the beginning: a process that died may have left erased bytes in the log.
+        self._is_log_full = is_file
 
     @property
     def has_one_writer(self) -> bool:
@@ -79,6 +86,8 @@ class Store:
     @asynccontextmanager
     async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
         """Open a transaction: it commits at the end of the block, and not at all on an error.
+
+        What it erases is gone from SQLite's log too, as soon as nobody reads what was before.
 
         Raises
         ------
@@ -92,11 +101,32 @@ class Store:
                     sfumato_write=write, **({} if write else self._reading)
                 )
                 require_same_file(connection)
+                transaction = Transaction(connection)
                 async with connection.begin():
-                    yield Transaction(connection)
+                    yield transaction
                 if write:
                     # Again: the commit is acknowledged after this.
                     require_same_file(connection)
+                    await self._empty_log(connection, transaction.has_erased)
+
+    async def _empty_log(self, connection: AsyncConnection, has_erased: bool) -> None:
+        if not self.has_one_writer:
+            return
+        self._is_log_full = self._is_log_full or has_erased
+        if self._is_log_full:
+            self._is_log_full = not await empty_log(connection)
+
+    async def empty_log(self) -> None:
+        """Try again to remove from SQLite's log what was erased, if somebody stood in the way.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer.
+        """
+        if self._is_log_full:
+            async with self.begin(write=True):
+                pass
 
     async def require_ready(self) -> None:
         """Check that the database answers and has the schema of this release.

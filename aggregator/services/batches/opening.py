@@ -102,6 +102,8 @@ class BatchOpener(Service):
         while not stop.is_set():
             try:
                 worked = await self.run_once()
+                if not worked:
+                    await self._store.empty_log()
             except TransportError as error:
                 log.warning("batches wait for the database", reason=describe_cause(error))
                 worked = False

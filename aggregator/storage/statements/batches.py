@@ -246,7 +246,8 @@ class BatchRows(MergeRows):
             waiting = update(Sketch).where(
                 Sketch.batch_id == batch_id, Sketch.sketch_id.in_(some), Sketch.state == "waiting"
             )
-            n_marked += await self._change(waiting.values(**values))
+            run = self._change if state == "accepted" else self._erase
+            n_marked += await run(waiting.values(**values))
         if state != "accepted" and n_marked:
             await self.change_batch(batch_id, n_reports=Batch.n_reports - n_marked)
         return n_marked
@@ -345,7 +346,7 @@ class BatchRows(MergeRows):
             its = (*of_device, Sketch.batch_id == batch_id)
             counted = select(func.count(), func.sum(Sketch.n_records)).where(*its)
             n, records = (await self._connection.execute(counted)).one()
-            await self._change(update(Sketch).where(*its).values(state="excluded", payload=None))
+            await self._erase(update(Sketch).where(*its).values(state="excluded", payload=None))
             await self.change_batch(batch_id, n_reports=Batch.n_reports - n)
             n_reports, n_records = n_reports + n, n_records + int(records or 0)
         if n_reports:
@@ -409,7 +410,7 @@ class BatchRows(MergeRows):
         )
         found = list((await self._connection.execute(ordinals)).scalars())
         accepted = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state == "accepted")
-        await self._change(accepted.values(state="opened", payload=None))
+        await self._erase(accepted.values(state="opened", payload=None))
         await self.change_batch(
             batch_id,
             state="opened",
@@ -427,7 +428,7 @@ class BatchRows(MergeRows):
         live = update(Sketch).where(
             Sketch.batch_id == batch_id, Sketch.state.in_((*_LIVE, "opened"))
         )
-        n_dropped = await self._change(live.values(state="void", payload=None))
+        n_dropped = await self._erase(live.values(state="void", payload=None))
         await self.change_batch(
             batch_id,
             state="void",

@@ -183,7 +183,7 @@ class ExclusionRows(BatchRows):
             .with_for_update(of=(Sketch, Device), key_share=True, skip_locked=True)
         )
         held = update(Sketch).where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
-        return await self._change(held.values(payload=None))
+        return await self._erase(held.values(payload=None))
 
     async def withdraw_study(self, study_id: bytes) -> bool:
         """Withdraw a study for good; false if there is none or it is withdrawn already.
@@ -218,7 +218,7 @@ class ExclusionRows(BatchRows):
         key = list(table.primary_key)
         gone = select(*key).where(table.c.study_id.in_(_withdrawn())).limit(most)
         which = key[0].in_(gone) if len(key) == 1 else tuple_(*key).in_(gone)
-        return await self._change(delete(table).where(which))
+        return await self._erase(delete(table).where(which))
 
     async def _forget_devices(self) -> int:
         says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)

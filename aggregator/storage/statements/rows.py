@@ -22,6 +22,8 @@ class Rows:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
+        self.has_erased = False
+        """Whether bytes were removed that must not stay readable in a log either."""
 
     @property
     def _is_writing(self) -> bool:
@@ -74,6 +76,11 @@ class Rows:
 
     async def _exists(self, statement: Select[Any]) -> bool:
         return (await self._connection.execute(statement.limit(1))).first() is not None
+
+    async def _erase(self, statement: Any) -> int:
+        """Run a statement that removes masked sums; return the number of rows."""
+        self.has_erased = True
+        return await self._change(statement)
 
     async def _change(self, statement: Update | Delete) -> int:
         """Run an update or a delete; return the number of rows."""
