@@ -50,8 +50,8 @@ def compute_norms(scale: float) -> NDArray[np.float64]:
     radius = (t - shift + 1) * (t - shift + 2) / 2 * (1 - q) ** 3 * q ** (t - shift)
     mass = np.where(t < shift, 0.0, radius) / points
     tail = mass[::-1].cumsum()[::-1]
-    law = np.diff(points, prepend=0.0) * tail
-    return law.cumsum()
+    law: NDArray[np.float64] = (np.diff(points, prepend=0.0) * tail).cumsum()
+    return law
 
 
 def compare(noises: NDArray[np.int64], scale: float) -> float:
