@@ -42,6 +42,7 @@ _LOADED = (
     "aggregator.worker.process",
     "analyst.cli",
     "analyst.client",
+    "analyst.estimators",
     "device_agent.agent",
     "device_agent.cli.commands",
     "device_agent.server",
@@ -52,12 +53,49 @@ _LOADED = (
     "httptools",
     "psycopg",
     "shared.command",
+    "simulator.cli",
+    "sklearn.cluster",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.aiosqlite",
     "uvicorn",
     "uvloop",
 )
+_WITHOUT_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 _MOST_BYTES = 1 << 20
+_VARIABLE = "TESTS_FORKING"
+_SCRIPT = """
+import array, json, os, signal, socket, sys
+
+arguments = [{program!r}, *sys.argv[1:]]
+try:
+    control = socket.socket(fileno=int(os.environ.pop("TESTS_FORKING")))
+except (KeyError, OSError):
+    os.execv(arguments[0], arguments)
+read, write = os.pipe()
+request = dict(
+    arguments=arguments, folder=os.getcwd(), environment=dict(os.environ), session=False
+)
+rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2, write])
+handed_on = signal.SIGINT, signal.SIGTERM
+signal.pthread_sigmask(signal.SIG_BLOCK, handed_on)  # until there is a process that gets them
+control.sendmsg([json.dumps(request).encode()], [rights])
+os.close(write)
+status = os.fdopen(read)
+pid = int(status.readline())
+for number in handed_on:
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, handed_on)
+code = int(status.readline())
+if code < 0:
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""Whoever has the connection to the process that forks may send it requests."""
 
 _lock = threading.Lock()
 _control: socket.socket | None = None
@@ -95,8 +133,10 @@ class Forked(subprocess.Popen[AnyStr]):
                 *(given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite")),
                 *(given[name] for name in ("errread", "errwrite")),
             )
+        answer = self._status.readline()
+        assert answer, "the process that forks has ended"
         self._child_created = True
-        self.pid = int(self._status.readline())
+        self.pid = int(answer)
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
         if self.returncode is None:
@@ -166,6 +206,32 @@ def _start(arguments: Sequence[str | Path], **options: Any) -> subprocess.Popen[
     return kind(arguments, **options)
 
 
+def put_programs(folder: Path) -> dict[str, Any]:
+    """Put `sfumato`, `sfumato-agent` and `python` into a folder, as scripts that have them forked.
+
+    They are for shell scripts that find programs by PATH. Each hands on the signals that it gets,
+    and ends as its program ends.
+
+    Returns
+    -------
+    dict of str to Any
+        Options of ``subprocess.Popen`` for the shell, which the scripts need: without them they
+        start the programs themselves. ``env`` is the environment of this process, and PATH begins
+        with the folder.
+    """
+    for name in ("sfumato", "sfumato-agent", "python"):
+        path = folder / name
+        path.write_text(f"#!{BIN / 'python'} -IS\n{_SCRIPT.format(program=str(BIN / name))}")
+        path.chmod(0o755)
+    with _lock:
+        descriptor = _find_server().fileno()
+    places = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {
+        "env": os.environ | {"PATH": places, _VARIABLE: str(descriptor)},
+        "pass_fds": [descriptor],
+    }
+
+
 def _find_server() -> socket.socket:
     """Return the connection to the process that forks, which is started by the first caller."""
     global _control
@@ -176,7 +242,7 @@ def _find_server() -> socket.socket:
             [sys.executable, "-m", "tests.forking", str(theirs.fileno())],
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ | _WITHOUT_THREADS,
         )
         theirs.close()
         atexit.register(_end, server, _control)
@@ -268,10 +334,15 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
 
 
 def _run(program: str, arguments: Sequence[str], folder: str) -> None:
-    if program != sys.executable:
+    if Path(program).name != "python" and program != sys.executable:
         sys.argv = [program, *arguments]
         sys.path[0] = str(Path(program).parent)
         runpy.run_path(program, run_name="__main__")
+        return
+    if arguments == ["-"]:
+        sys.argv = arguments
+        sys.path[0] = folder
+        exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         return
     option, target, *rest = arguments
     sys.argv = [option, *rest]
@@ -286,7 +357,7 @@ def _run(program: str, arguments: Sequence[str], folder: str) -> None:
 def _main(descriptor: int) -> None:
     for name in _LOADED:
         importlib.import_module(name)
-    assert threading.active_count() == 1
+    assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=descriptor) as control:

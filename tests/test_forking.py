@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forking import Forked, forking_in, run_forked
+from tests.forking import Forked, forking_in, put_programs, run_forked
 
 PRINT = "import os, sys; print(os.getcwd(), sys.argv, os.environ.get('GIVEN'), input())"
 SLEEP = "import time; print('ready', flush=True); time.sleep(1e6)"
@@ -101,3 +101,26 @@ def test_a_module_may_start_forked_programs_and_others_as_before() -> None:
         assert isinstance(process, Forked)
         assert process.wait() == 0
     assert vars(cluster)["subprocess"] is before
+
+
+def test_a_shell_finds_programs_that_are_forked(tmp_path: Path) -> None:
+    script = (
+        "echo 'print(6 * 7)' | python -; exit=0\n"
+        "python -c 'import sys; sys.exit(3)' || exit=$?; echo $exit\n"
+        "python -c 'import os, signal; os.kill(os.getpid(), signal.SIGKILL)' || exit=$?; echo $exit"
+    )
+    done = subprocess.run(
+        ["sh", "-euc", script], check=True, stdout=subprocess.PIPE, **put_programs(tmp_path)
+    )
+    assert done.stdout.split() == [b"42", b"3", b"137"]
+
+
+def test_a_program_of_a_shell_gets_the_signals_of_its_script(tmp_path: Path) -> None:
+    options = put_programs(tmp_path)
+    with subprocess.Popen(
+        ["sh", "-euc", f'exec python -c "{SLEEP}"'], stdout=subprocess.PIPE, text=True, **options
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.wait() == -signal.SIGTERM

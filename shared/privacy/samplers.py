@@ -175,7 +175,7 @@ def exp_of(exponent: Fraction) -> Probability:
     return Probability(evaluate)
 
 
-def _bit_of(exponent: Fraction) -> Probability:
+def bit_of(exponent: Fraction) -> Probability:
     """Return ``1 / (1 + exp(exponent))``."""
 
     def evaluate() -> Decimal:
@@ -187,7 +187,7 @@ def _bit_of(exponent: Fraction) -> Probability:
 @cache
 def _bits() -> tuple[Probability, ...]:
     """Return the probabilities of X's binary digits in order, and last of any part above them."""
-    bits = [_bit_of(Fraction(1 << i, UNIT)) for i in range(EXPONENT_BITS)]
+    bits = [bit_of(Fraction(1 << i, UNIT)) for i in range(EXPONENT_BITS)]
     return (*bits, exp_of(Fraction(1 << EXPONENT_BITS, UNIT)))
 
 

@@ -358,7 +358,7 @@ LONG = {"n_examples": 200, "stateful_step_count": 100, "derandomize": False}
 """Newly drawn each time."""
 
 
-@small_and_soak("choices", {"n_examples": 12}, LONG)
+@small_and_soak("choices", {"n_examples": 6}, LONG)
 def test_each_sketch_is_counted_once_in_sqlite(choices: dict[str, Any]) -> None:
     run_machine(SqliteWorld, **choices)
 
@@ -370,7 +370,7 @@ def test_so_it_is_under_every_other_statistic(statistic: str, choices: dict[str,
     run_machine(SqliteWorld, rules=rules, **choices)
 
 
-@small_and_soak("choices", {"n_examples": 4}, LONG)
+@small_and_soak("choices", {"n_examples": 2}, LONG)
 def test_each_sketch_is_counted_once_in_postgres(choices: dict[str, Any]) -> None:
     require_postgres()
     run_machine(PostgresWorld, **choices)

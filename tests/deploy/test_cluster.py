@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 
 from deploy.demo.cluster import BIN
+from tests.forking import put_programs
 from tests.ports import hold_port, port_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -46,10 +48,12 @@ def shared(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(command: list[str | Path], environment: dict[str, str], log: Path) -> Iterator[None]:
+def running(
+    command: list[str | Path], log: Path, *, env: dict[str, str], **options: Any
+) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT
+            command, env=env, stdout=output, stderr=subprocess.STDOUT, **options
         )
     try:
         yield
@@ -77,9 +81,10 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
     data = shutil.copytree(DEPLOY / "demo/data", tmp_path / "data")
     held = hold_port()
     url = f"https://localhost:{port_of(held)}"
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("SFUMATO_")},
-        "PATH": f"{BIN}:{os.environ['PATH']}",
+    (programs := tmp_path / "programs").mkdir()
+    options = put_programs(programs)
+    options["env"] = {
+        **{name: value for name, value in options["env"].items() if name[:8] != "SFUMATO_"},
         "PYTHON": sys.executable,
         "SHARED": str(shared),
         "PLAN": str(DEPLOY / "demo/plan.toml"),
@@ -99,11 +104,11 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
     ]  # fmt: skip
     with (
         held,
-        running(server, environment, tmp_path / "server.log"),
-        running([CLUSTER / "station.sh"], environment, tmp_path / "station.log"),
+        running(server, tmp_path / "server.log", **options),
+        running([CLUSTER / "station.sh"], tmp_path / "station.log", **options),
     ):
         for _ in range(2):  # a container that is started again changes nothing
-            subprocess.run([CLUSTER / "operator.sh"], env=environment, check=True)
+            subprocess.run([CLUSTER / "operator.sh"], check=True, **options)
             made = {file.name: file.read_text() for file in (shared / "tokens").iterdir()}
         assert sorted(made) == ["EWR", "JFK", "study"]
         trust = ssl.create_default_context(cafile=str(shared / "authority/ca.pem"))
@@ -119,7 +124,7 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
                 sketches = answer.raise_for_status().json()["items"]
         shown = subprocess.run(
             [CLUSTER / "analyst.sh", "study", "list"],
-            env=environment, check=True, capture_output=True, text=True,
+            check=True, capture_output=True, text=True, **options,
         )  # fmt: skip
     assert "weather of a year" in shown.stdout
 
@@ -153,7 +158,7 @@ def test_helper_and_leader_know_each_other_over_https(shared: Path, tmp_path: Pa
         "            time.sleep(0.1)\n"
         "print(answer.status_code)\n"
     )
-    with held, running([CLUSTER / "helper.sh"], environment, tmp_path / "helper.log"):
+    with held, running([CLUSTER / "helper.sh"], tmp_path / "helper.log", env=environment):
         asked = subprocess.run(
             [CLUSTER / "leader.sh", sys.executable, "-c", asking],
             env=environment, check=True, capture_output=True, text=True, timeout=60,

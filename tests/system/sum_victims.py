@@ -3,7 +3,8 @@
 Each role has one process that has imported everything. It reads orders, lines of JSON, and forks a
 child for each: a helper that serves, or a leader that takes uploads and then opens what is due. A
 child numbers the places that it passes (before and after each call between the servers, in and
-after each transaction that writes, around the journal's line) and kills itself at one of them.
+after each transaction that writes, around the journal's line) and kills itself at one of them. A
+leader may also lose the answer to one of its calls.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from helper.app import _Routes, create_app
 from helper.batches import Batches
 from helper.journal import Journal
 from helper.serving import open_helper
-from shared.errors import SketchError
+from shared.errors import HelperError, HelperRestoredError, SketchError
 from shared.wire.summing import SumAnswer
 
 
@@ -60,15 +61,19 @@ def lead(order: dict[str, Any], places: Places) -> None:
         if write:
             places.pass_by("after a transaction")
 
-    send = HelperClient._send
+    send, n_calls = HelperClient._send, 0
 
     async def sent(self: HelperClient, method: str, path: str, body: bytes | None) -> Any:
-        call = path.rpartition("/")[2]
+        nonlocal n_calls
+        n_calls += 1
+        number, call = n_calls, path.rpartition("/")[2]
         places.pass_by(f"before {call}")
         answer = await send(self, method, path, body)
         if call == "commit":
             note_answer(Path(order["answers"]), answer.content, bytes.fromhex(order["identity"]))
         places.pass_by(f"after {call}")
+        if number == order["lose_at"]:
+            raise HelperError("does not answer", field="helper", fix="wait")
         return answer
 
     Store.begin = begun  # type: ignore[method-assign]
@@ -148,7 +153,12 @@ def serve(order: dict[str, Any], places: Places) -> None:
 
 
 def _require_up_to_date(batches: Batches) -> None:
-    batches.require_up_to_date()
+    """Check, and do what the operator of a helper does whose database was put back."""
+    try:
+        batches.require_up_to_date()
+    except HelperRestoredError:
+        batches.mark_restored()
+        batches.require_up_to_date()
 
 
 def _pass_by_answer(handler: Any, places: Places, name: str) -> Any:

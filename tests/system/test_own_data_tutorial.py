@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "deploy" / "demo" / "data", tmp_path / "deploy" / "demo" / "data")
     activate = tmp_path / ".venv" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{BIN}:$PATH"\nexport PATH\n')
+    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
     return tmp_path
 
 

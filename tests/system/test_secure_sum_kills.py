@@ -1,7 +1,8 @@
 """Both servers of a secure sum, killed between any two steps: one answer, one total, counted once.
 
 The leader's uploads, its closing and its opening, and the helper's side of each call, are tried at
-every place and, as a long exploration, at every pair of places.
+every place and, as a long exploration, at every pair of places; and with answers that get lost, and
+one of the databases put back from a backup in between.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from aggregator.records import Selection
 from aggregator.storage import Layout, Store, open_store
 from helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
+from tests.aggregator.batches.simulation.servers import copy_database, put_back
 from tests.aggregator.databases import create_postgres, drop_postgres, find_address
 from tests.forking import Forked
 from tests.ports import hold_port, port_of
@@ -39,6 +42,7 @@ from tests.soak import small_and_soak
 
 pytestmark = pytest.mark.anyio
 N_DEVICES = 4
+DATABASES = {"lead": "leader.db", "serve": "helper.db"}
 PAUSE_S = 400.0
 """Longer than a lease, and than the pause after a failure."""
 MOST_ROUNDS = 6
@@ -74,6 +78,26 @@ class Role:
         self._errors.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Misfortune:
+    """What befalls the servers besides kills.
+
+    Parameters
+    ----------
+    lost
+        For each of the first rounds, the call of which the answer gets lost; 0 for none.
+    restored
+        Whose database is put back: ``lead``, ``serve`` or nobody's.
+    backed_up, put_back
+        After which round the backup is made (-1 is before all), and is put back.
+    """
+
+    lost: Sequence[int] = ()
+    restored: str = ""
+    backed_up: int = -1
+    put_back: int = 0
+
+
 @dataclass(kw_only=True)
 class Ground:
     """The state that every schedule begins with: a study, enrolled devices, their messages."""
@@ -86,7 +110,9 @@ class Ground:
     helpers_name: str = ""
     counter: Iterator[int] = field(default_factory=itertools.count)
 
-    async def try_out(self, kills: Sequence[tuple[int, int]]) -> dict[str, list[str]]:
+    async def try_out(
+        self, kills: Sequence[tuple[int, int]], misfortune: Misfortune = Misfortune()
+    ) -> dict[str, list[str]]:
         """Run rounds of both servers until the batch is counted, and check what came of it.
 
         Parameters
@@ -94,6 +120,8 @@ class Ground:
         kills
             For each of the first rounds, at which place to kill the leader and the helper; 0 for
             neither. Later rounds are left alone.
+        misfortune
+            With a database that is put back, on SQLite alone.
 
         Returns
         -------
@@ -105,20 +133,34 @@ class Ground:
         store, helpers, close = await self._copy(folder)
         held = hold_port()
         totals: set[bytes] = set()
+        shown: set[bytes] = set()
         try:
+            self._back_up(folder, misfortune, -1)
             for number in range(MOST_ROUNDS):
+                lost = [*misfortune.lost, *[0] * MOST_ROUNDS][number]
                 kill = kills[number] if number < len(kills) else (0, 0)
-                await anyio.to_thread.run_sync(
-                    self._run_round, folder, number, kill, find_address(store), helpers, held
-                )
+                run = partial(self._run_round, folder, number, kill, lost=lost)
+                await anyio.to_thread.run_sync(run, find_address(store), helpers, held)
                 batch = await self._read(store)
                 if batch is not None and batch.sums is not None:
                     totals.add(batch.sums)
-                if batch is not None and batch.state == "acknowledged":
+                    if batch.state == "acknowledged":
+                        shown.add(batch.sums)
+                self._back_up(folder, misfortune, number)
+                if misfortune.restored and number == misfortune.put_back:
+                    store = await self._put_back(folder, misfortune.restored, store)
+                elif (
+                    batch is not None
+                    and batch.state == "acknowledged"
+                    and (not misfortune.restored or number > misfortune.put_back)
+                ):
                     break
             assert batch is not None
-            assert batch.state == "acknowledged", (kills, batch)
-            await self._check(store, helpers, batch, totals, folder)
+            if misfortune.restored:
+                await self._check_restored(store, batch, shown, folder, misfortune)
+            else:
+                assert batch.state == "acknowledged", (kills, batch)
+                await self._check(store, helpers, batch, totals, folder)
         finally:
             held.close()
             await close()
@@ -130,6 +172,43 @@ class Ground:
         shutil.rmtree(folder)
         return names
 
+    @staticmethod
+    def _back_up(folder: Path, misfortune: Misfortune, number: int) -> None:
+        """Make the backup that is put back later, as SQLite's own backup does."""
+        if misfortune.restored and number == misfortune.backed_up:
+            name = DATABASES[misfortune.restored]
+            copy_database(folder / name, folder / "backup.db")
+
+    @staticmethod
+    async def _put_back(folder: Path, side: str, store: Store) -> Store:
+        await store.close()
+        put_back(folder / "backup.db", folder / DATABASES[side])
+        return open_store(f"sqlite+aiosqlite:///{folder / 'leader.db'}")
+
+    async def _check_restored(
+        self,
+        store: Store,
+        batch: BatchRecord,
+        shown: set[bytes],
+        folder: Path,
+        misfortune: Misfortune,
+    ) -> None:
+        """Check that one total was ever shown, and that reports were opened or are lost by name."""
+        lines = (folder / "answers").read_text().split("\n")[:-1]
+        for state in ("answered", "acknowledged"):
+            assert len({line for line in lines if line.startswith(state)}) <= 1, misfortune
+        assert len(shown) <= 1, misfortune
+        async with store.begin() as transaction:
+            reports = await transaction.count_reports(batch.batch_id)
+        if batch.state == "acknowledged":
+            noise = self.pair.read_total(batch) - np.sum([r.sums for r in self.reports], axis=0)
+            assert 0 < np.abs(noise).max() <= 2 * self.pair.plan.mechanism.noise_bound
+            assert reports == {"opened": N_DEVICES}
+        else:
+            # A helper that forgot takes nothing of a slot that had begun.
+            assert misfortune.restored == "serve", (misfortune, batch)
+            assert reports == {"refused-burnt": N_DEVICES}, (misfortune, batch)
+
     def _run_round(
         self,
         folder: Path,
@@ -138,6 +217,8 @@ class Ground:
         database: str,
         helpers: str,
         held: socket.socket,
+        *,
+        lost: int,
     ) -> None:
         now = self.pair.clock.seconds + PAUSE_S * number
         port = port_of(held)
@@ -163,6 +244,7 @@ class Ground:
                 for each in self.reports
             ],
             kill_at=kill[0],
+            lose_at=lost,
             log=str(folder / f"lead-{number}.log"),
         )
         status = self.roles["lead"].order(wait=leader)
@@ -323,6 +405,33 @@ async def test_one_answer_and_one_total_whenever_either_server_is_killed(
 @small_and_soak("n_pairs,every", (1, 24), (300, 1))
 async def test_so_too_on_postgres(n_pairs: int, every: int, tmp_path: Path) -> None:
     await try_schedules("postgres", n_pairs, every, tmp_path)
+
+
+@small_and_soak("n_schedules", 2, 400)
+async def test_so_too_with_lost_answers_and_one_database_put_back(
+    n_schedules: int, tmp_path: Path
+) -> None:
+    rng = random.Random(n_schedules)
+    async with open_ground("sqlite", tmp_path) as ground:
+        names = await ground.try_out([])
+        places = len(names["lead"]), len(names["serve"])
+        n_calls = sum(name.startswith("before ") for name in names["lead"])
+        for number in range(n_schedules):
+            kills = [
+                (
+                    rng.choice([0, rng.randint(1, places[0])]),
+                    rng.choice([0, rng.randint(1, places[1])]),
+                )
+                for _ in range(2)
+            ]
+            backed_up = rng.randint(-1, 0)
+            misfortune = Misfortune(
+                lost=[rng.randint(0, n_calls) for _ in range(2)],
+                restored=("lead", "serve", "")[number % 3],
+                backed_up=backed_up,
+                put_back=rng.randint(backed_up + 1, 1),
+            )
+            await ground.try_out(kills, misfortune)
 
 
 async def try_schedules(kind: str, n_pairs: int | None, every: int, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from analyst import Client
 from deploy.demo.cluster import BIN
 from tests.device_agent.daemons import wait_until
+from tests.forking import put_programs
 from tests.ports import hold_port, port_of
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "deploy" / "demo", tmp_path / "deploy" / "demo")
     activate = tmp_path / ".venv" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{BIN}:$PATH"\nexport PATH\n')
+    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
     return tmp_path
 
 
@@ -63,10 +64,12 @@ def address() -> Iterator[str]:
 
 
 def run_shell(script: str, folder: Path, address: str) -> str:
-    done = subprocess.run(
+    options = put_programs(folder / ".venv" / "bin")
+    options["env"]["SFUMATO_URL"] = address
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         ["sh", "-euc", script],
+        **options,
         cwd=folder,
-        env={**os.environ, "SFUMATO_URL": address},
         capture_output=True,
         text=True,
         check=False,

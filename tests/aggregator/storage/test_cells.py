@@ -344,7 +344,7 @@ leaving = given(
     ),
 )
 _shared = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
-few = settings(max_examples=40, suppress_health_check=_shared)
+few = settings(max_examples=20, suppress_health_check=_shared)
 many = settings(max_examples=300, suppress_health_check=_shared, derandomize=False)
 
 

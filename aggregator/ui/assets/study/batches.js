@@ -111,9 +111,28 @@ function makeDialog(study, signal, reload) {
   return { dialog, open };
 }
 
+/** The devices that were in a flagged part each time, once there is one. */
+function renderSuspects(found) {
+  if (!found.n_windows) return "";
+  const heads = ["Device", "Flagged parts"];
+  const rows = found.suspects.map((each) => [identity(each.device_id), whole(each.n_windows)]);
+  const chance = found.n_innocent < 0.1 ? "less than one in ten" : String(Math.round(found.n_innocent * 10) / 10);
+  return [
+    h("h3", {}, "Suspects"),
+    h(
+      "p",
+      {},
+      `${count(found.n_suspects, "device")} sent into a flagged part in every one of ${count(found.n_windows, "window")} with one; chance alone leaves ${chance} in the mean. `,
+      found.n_innocent > 0.1 * found.n_suspects ? "Wait for more windows before you act on this." : "An operator can exclude a device under Devices.",
+    ),
+    found.suspects.length ? table("Suspects", heads, rows, { numeric: [1] }) : "",
+  ];
+}
+
 /** The card of the batches. */
 export function batchesPanel({ study, scope, signal }) {
   const place = h("div", {}, h("p", { class: "empty" }, "…"));
+  const suspects = h("div");
   const news = h("p", { class: "verdict good", role: "status", hidden: true });
   const textOf = (batch) => [`slot ${batch.slot}`, batch.batch_id, stateOf(batch), ...Object.entries(batch.labels).flat()].join(" ");
   async function load(words = null) {
@@ -122,6 +141,7 @@ export function batchesPanel({ study, scope, signal }) {
     if (words) announce(words);
     try {
       place.replaceChildren(await listing(`/v1/studies/${study.study_id}/batches`, { render: (batches) => render(batches, act), textOf, noun: "batch", nouns: "batches", signal }));
+      suspects.replaceChildren(...[renderSuspects(await request(`/v1/studies/${study.study_id}/batches/suspects`, { signal }))].flat());
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Problem)) throw error;
@@ -141,5 +161,5 @@ export function batchesPanel({ study, scope, signal }) {
           )
       : null;
   load();
-  return [h("section", { class: "card" }, h("h2", {}, "Batches"), news, place, dialog)];
+  return [h("section", { class: "card" }, h("h2", {}, "Batches"), news, place, suspects, dialog)];
 }

@@ -1,0 +1,65 @@
+"""The compiler of plans: what it verifies, what it refuses, and what a device trusts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.c.make_plan import compile_plan, main, read_study
+from shared.errors import PlanError
+from shared.plan import SketchPlan, plan_to_json
+from shared.wire import compute_study_id
+from tests.clients.c.building import list_plans
+from tests.vectors import wire_plans
+
+
+def write_answer(path: Path, plan: SketchPlan, **changes: Any) -> str:
+    """Write what a server answers; return the identity of the unchanged study."""
+    document = plan_to_json(plan)
+    path.write_text(json.dumps({"name": "weather", "plan": document | changes}))
+    return compute_study_id("weather", plan).hex()
+
+
+def test_a_study_is_compiled_from_a_file_of_the_servers_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = list_plans()["knorm"]
+    study = write_answer(tmp_path / "plan.json", wire_plans.BY_COUNT)
+    assert main([str(tmp_path / "plan.json"), study]) == 0
+    assert capsys.readouterr().out == compile_plan(wire_plans.BY_COUNT, bytes.fromhex(study))
+    assert "SFUMATO_KNORM" in compile_plan(plan, bytes(32))
+
+
+def test_a_plan_of_another_study_or_with_less_noise_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    study = write_answer(path, wire_plans.BY_COUNT)
+    with pytest.raises(PlanError, match="study"):
+        read_study(str(path), "00" * 32)
+    release = plan_to_json(wire_plans.BY_COUNT)["release"]
+    write_answer(path, wire_plans.BY_COUNT, release=release | {"scale": "1"})
+    assert main([str(path), study]) == 1
+    assert "scale" in capsys.readouterr().err
+    assert main([str(tmp_path / "none.json"), study]) == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "field"),
+    [
+        ("HISTOGRAM", "statistic.kind"),
+        ("PHASES", "release.kind"),
+        ("OF_DEVICES", "release.unit"),
+        ("SECRET_COUNT", "release.neighbouring"),
+        ("MIXED_FEATURES", "dimensions"),
+        ("SPLIT", "statistic.frequencies_per_sketch"),
+    ],
+)
+def test_a_plan_that_the_device_does_not_compute_is_refused_by_name(plan: str, field: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        compile_plan(getattr(wire_plans, plan), bytes(32))
+    assert caught.value.field == field
+    assert "Python agent" in str(caught.value)
