@@ -86,14 +86,15 @@ def run(
     return done
 
 
-def export(folder: Path, commit: str) -> int:
+def export(folder: Path, commit: str, *, repository: Path = ROOT) -> int:
     """Write the files of a commit; return its time, seconds since 1970."""
     archive = folder.with_suffix(".tar")
-    run(["git", "archive", "--output", archive, commit])
+    run(["git", "archive", "--output", archive, commit], folder=repository)
     folder.mkdir()
     shutil.unpack_archive(archive, folder, filter="data")
     archive.unlink()
-    return int(run(["git", "show", "--no-patch", "--format=%ct", commit]).stdout)
+    shown = run(["git", "show", "--no-patch", "--format=%ct", commit], folder=repository)
+    return int(shown.stdout)
 
 
 def write_compiler(folder: Path, target: Target) -> Path:
@@ -144,7 +145,16 @@ def require_running(wheel: Path, folder: Path) -> str:
     nowhere = folder / "nowhere"
     nowhere.mkdir()
     path = f"{place / 'bin'}:{nowhere}"
-    install = [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", wheel]
+    install: list[str | Path] = [
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        wheel,
+    ]
     run(install, PATH=path, CC="false")
     told = run([place / "bin/sfumato-agent", "--version"], folder=folder, PATH=path).stdout
     engine = told.strip().splitlines()[-1]
