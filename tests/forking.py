@@ -79,12 +79,15 @@ request = dict(
     arguments=arguments, folder=os.getcwd(), environment=dict(os.environ), session=False
 )
 rights = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2, write])
+handed_on = signal.SIGINT, signal.SIGTERM
+signal.pthread_sigmask(signal.SIG_BLOCK, handed_on)  # until there is a process that gets them
 control.sendmsg([json.dumps(request).encode()], [rights])
 os.close(write)
 status = os.fdopen(read)
 pid = int(status.readline())
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in handed_on:
     signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, handed_on)
 code = int(status.readline())
 if code < 0:
     if -code != signal.SIGKILL:

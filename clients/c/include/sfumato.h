@@ -24,6 +24,18 @@ enum sfumato_error {
     SFUMATO_STREAM,
     /* A value would not fit its place: the plan was not compiled by make_plan. */
     SFUMATO_PLAN,
+    /* Storage failed, or has no record, or that of another device. Start again; only a new device
+     * is formatted. */
+    SFUMATO_STORAGE,
+    /* The device was not started, or not confirmed with the server. */
+    SFUMATO_NOT_READY,
+    /* The server has sketches that this device does not know: it is a copy, or was restored. */
+    SFUMATO_CLONED,
+    /* The plan allows no further sketch of this device. */
+    SFUMATO_SPENT,
+    /* The window is full, and the message before it still waits: send that, and give the record
+     * again. */
+    SFUMATO_WAITING,
 };
 
 enum {
@@ -140,6 +152,68 @@ enum sfumato_error sfumato_encode_message(const struct sfumato_header *header,
 
 /* Return the identity of a sketch. */
 void sfumato_sketch_id(const struct sfumato_header *header, uint8_t id[SFUMATO_DIGEST]);
+
+/* Two sectors that keep what they hold without power. Each callback returns 0 on success. */
+struct sfumato_storage {
+    void *context;
+    size_t sector_size; /* bytes of each; SFUMATO_RECORD_HEAD and the largest message at least */
+    int (*read)(void *context, unsigned sector, size_t offset, void *into, size_t size);
+    int (*erase)(void *context, unsigned sector);
+    /* Bytes that were erased; the offset is a multiple of SFUMATO_RECORD_HEAD. */
+    int (*write)(void *context, unsigned sector, size_t offset, const void *data, size_t size);
+};
+
+enum { SFUMATO_RECORD_HEAD = 160 };
+
+/* A device with one stream of one study. The caller sets the first part, and keeps its buffers. */
+struct sfumato_device {
+    const struct sfumato_plan *plan;
+    const struct sfumato_platform *platform;
+    const struct sfumato_storage *storage;
+    uint8_t id[SFUMATO_DIGEST]; /* SHA-256 of the public key that was enrolled */
+    const char *stream;
+    int64_t *sums;      /* PLAN_COORDINATES */
+    uint16_t *order;    /* PLAN_MASKED_FEATURES, or NULL if that is 0 */
+    uint8_t *message;   /* PLAN_MESSAGE_MOST */
+    size_t message_most;
+
+    /* The rest belongs to the library. */
+    struct sfumato_window window;
+    uint64_t first_slot, last_slot; /* of the open window */
+    uint64_t record_number, next_sequence;
+    size_t message_size; /* of what waits; 0: nothing */
+    unsigned next_sector;
+    bool is_started, is_confirmed;
+};
+
+/* Make the storage of a new device, once. Refused where a device's record lies already. */
+enum sfumato_error sfumato_format(struct sfumato_device *device);
+
+/* Read the storage after each start; nothing is sent or released before. */
+enum sfumato_error sfumato_start(struct sfumato_device *device);
+
+/* Compare with the server before the first release: its `last_sequence` of the stream, from
+ * `GET /v1/devices/me`, or -1 if it has none. */
+enum sfumato_error sfumato_confirm(struct sfumato_device *device, int64_t last_sequence);
+
+/* Add a record of a time, in seconds since 1970-01-01 UTC; release the window before if it is due.
+ *
+ * After an error the record was not added. Windows by count do not read the time. */
+enum sfumato_error sfumato_record(struct sfumato_device *device, int64_t now,
+                                  const double *record);
+
+/* Release the window if it is due: when records are rare, call it once in a while. */
+enum sfumato_error sfumato_tick(struct sfumato_device *device, int64_t now);
+
+/* Return the message to send, or NULL, and its size; it lies in `message` until it is settled. */
+const uint8_t *sfumato_waiting(const struct sfumato_device *device, size_t *size);
+
+/* The path of the request that sends what waits, by PUT: a text. */
+enum { SFUMATO_PATH = 22 + 4 * SFUMATO_DIGEST + 1 };
+void sfumato_path(const struct sfumato_device *device, char path[SFUMATO_PATH]);
+
+/* Forget what waits: the server has stored it, or refused it for good. */
+enum sfumato_error sfumato_settle(struct sfumato_device *device);
 
 /* A request's signature headers (RFC 9421), each a text that ends with a zero byte. */
 struct sfumato_signed_request {

@@ -98,10 +98,17 @@ def spark() -> Iterator[Any]:
         pytest.skip("Spark needs Java: apt-get install default-jre-headless")
     # Two workers, and three attempts of each task.
     builder = sql.SparkSession.builder.master("local[2,3]").appName("sfumato")
+    settings = {
+        "spark.ui.enabled": "false",
+        # A few tasks only: compile little, and collect garbage in one thread.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "3",
+    }
     with pytest.MonkeyPatch.context() as patch:
         # Otherwise its workers are the first Python on the path, which may have no pyarrow.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+        session = builder.config(map=settings).getOrCreate()
         yield session
         session.stop()
 

@@ -103,7 +103,17 @@ def compile_c(folder: Path, compiler: Sequence[str], sources: Iterable[Path], na
     """Compile a program; what the compiler says is the error."""
     program = folder / name
     done = subprocess.run(
-        [*compiler, *STRICT, *INCLUDES, f"-I{folder}", *map(str, sources), "-lm", "-o", program],
+        [
+            compiler[0],
+            *STRICT,
+            *compiler[1:],
+            *INCLUDES,
+            f"-I{folder}",
+            *map(str, sources),
+            "-lm",
+            "-o",
+            program,
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,298 @@
+"""A device in C, on this machine and on ARM in an emulator, under a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from analyst import Client
+from clients.c.make_plan import main as make_plan
+from deploy.demo.cluster import Aggregator
+from shared.wire.enrolment import encode_proof_input
+from shared.wire.http_signature import sign_request
+from tests.clients.c.building import (
+    ARM,
+    EMULATOR,
+    HAS_ARM,
+    HAS_COMPILER,
+    NO_ARM,
+    NO_COMPILER,
+    SANITIZERS,
+    SOURCES,
+    compile_c,
+)
+from tests.clients.c.conftest import HERE, NATIVE, ON_ARM, require
+from tests.clients.js.devices import LENGTH, make_exact_plan
+from tests.clients.js.test_real_server import sum_up, write_csv
+from tests.system.agents import make_agent
+from tests.system.servers import start_server
+
+OK, NOT_READY, CLONED, SPENT, WAITING, STORAGE = "0", "8", "9", "10", "11", "7"
+CONTENT_TYPE = "application/vnd.sfumato.sketch+cbor"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
+    require(HAS_COMPILER, NO_COMPILER)
+    running = start_server(tmp_path_factory.mktemp("server"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(server: Aggregator) -> Iterator[Client]:
+    with Client(server.url, key=server.key) as connected:
+        yield connected
+
+
+@dataclass(kw_only=True)
+class Device:
+    """A device's process, its flash, and its secure element, which holds the key."""
+
+    folder: Path
+    command: Sequence[str]
+    url: str
+    study: str
+    key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def public_key(self) -> bytes:
+        return self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    @property
+    def device_id(self) -> bytes:
+        return hashlib.sha256(self.public_key).digest()
+
+    @property
+    def flash(self) -> Path:
+        return self.folder / "flash"
+
+    def switch_on(self) -> None:
+        if not self.flash.exists():
+            self.flash.write_bytes(b"\xff" * 65536)
+        words = [*self.command, str(self.flash), self.device_id.hex(), "points"]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def switch_off(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.communicate()
+
+    def call(self, *words: object) -> list[str]:
+        """Give a command, serve what it needs, and return its answer."""
+        self._write(" ".join(map(str, words)))
+        while True:
+            answer = self._read()
+            name, *rest = answer.split()
+            if name == "sign":
+                self._write(self.key.sign(bytes.fromhex(rest[0])).hex())
+            elif name == "random":
+                self._write(os.urandom(int(rest[0])).hex())
+            else:
+                return [name, *rest]
+
+    def _write(self, line: str) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def _read(self) -> str:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def enrol(self, token: str, labels: dict[str, str]) -> None:
+        """Enrol the public key, as a computer does that provisions devices."""
+        proof = encode_proof_input(
+            token=token, study=bytes.fromhex(self.study), public_key=self.public_key, labels=labels
+        )
+        body = {
+            "token": token,
+            "study_id": self.study,
+            "public_key": self.public_key.hex(),
+            "labels": labels,
+            "proof": self.key.sign(proof).hex(),
+        }
+        answer = httpx.post(f"{self.url}/v1/enrolments", json=body)
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["device_id"] == self.device_id.hex()
+
+    def find_last(self) -> int:
+        """Request what the server has of the stream."""
+        answer = httpx.get(f"{self.url}/v1/devices/me", headers=self._sign("/v1/devices/me"))
+        assert answer.status_code == 200, answer.text
+        streams: list[dict[str, Any]] = answer.json()["streams"]
+        return max((each["last_sequence"] for each in streams), default=-1)
+
+    def _sign(self, path: str) -> dict[str, str]:
+        return sign_request(
+            method="GET",
+            path=path,
+            body=b"",
+            device=self.device_id,
+            created=int(time.time()),
+            sign=self.key.sign,
+        )
+
+    def send(self) -> httpx.Response:
+        """Send what waits, unchanged, as a gateway does."""
+        status, path, message = self.call("waiting")
+        assert status == OK
+        headers = {"Content-Type": CONTENT_TYPE}
+        return httpx.put(self.url + path, content=bytes.fromhex(message), headers=headers)
+
+    def settle(self) -> None:
+        answer = self.send()
+        assert answer.status_code in (200, 201), answer.text
+        assert answer.json()["sketch_id"] == answer.request.url.path.split("/")[-1]
+        assert self.call("settle") == [OK]
+
+
+@pytest.fixture(params=[NATIVE, ON_ARM])
+def compiler(request: pytest.FixtureRequest) -> tuple[list[str], list[str]]:
+    """A compiler with its options, and what runs its programs."""
+    if request.param == NATIVE:
+        return ["gcc", "-O1", *SANITIZERS], []
+    require(HAS_ARM, NO_ARM)
+    return [ARM, "-Os", "-mthumb", "-static"], [EMULATOR]
+
+
+def build_device(
+    folder: Path, compiler: tuple[list[str], list[str]], server: Aggregator, study: str
+) -> Device:
+    """Compile the plan that the server shows, and the device with it."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch, (folder / "plan.h").open("w") as header:
+        patch.setattr("sys.stdout", header)
+        assert make_plan([server.url, study]) == 0
+    options, runner = compiler
+    program = compile_c(folder, options, [HERE / "device.c", *SOURCES], "device")
+    return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
+
+
+def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
+    tmp_path: Path, server: Aggregator, client: Client, compiler: tuple[list[str], list[str]]
+) -> None:
+    name = f"one sum {compiler[0][0]}"
+    plan = make_exact_plan(name, labels=[{"name": "site", "values": ["north", "south"]}])
+    study = client.create_study(name, plan).study_id
+    records = np.random.default_rng(7).normal(scale=4.0, size=(60, 2))
+    slots = np.repeat([0, 1], 30)
+    times = plan.window.origin + slots * LENGTH + np.arange(60)
+    write_csv(tmp_path / "north.csv", times[::2].tolist(), records[::2].tolist())
+    agent = make_agent(
+        tmp_path / "north",
+        data=tmp_path / "north.csv",
+        url=server.url,
+        study_id=study,
+        site="north",
+        token=client.create_token(study),
+    )
+    assert agent.once()["sent"] == 2
+    device = build_device(tmp_path / "south", compiler, server, study)
+    device.enrol(client.create_token(study), {"site": "south"})
+    device.switch_on()
+    assert device.call("check") == [OK]
+    assert device.call("format") == [OK]
+    assert device.call("start") == [OK]
+    # Nothing is released before the server was asked.
+    assert device.call("record", times[1], 0, 0) == [NOT_READY]
+    assert device.call("confirm", device.find_last()) == [OK]
+    for when, (x, y) in zip(times[1::2].tolist(), records[1::2].tolist(), strict=True):
+        assert device.call("record", when, x.hex(), y.hex()) == [OK]
+    assert device.send().status_code == 201
+    # The answer is lost with the power, and the open window with it: the same bytes go again.
+    device.switch_off()
+    device.switch_on()
+    assert device.call("format") == [STORAGE]
+    assert device.call("start") == [OK]
+    assert device.call("confirm", device.find_last()) == [OK]
+    assert device.send().status_code == 200
+    device.settle()
+    assert device.call("waiting") == [OK]
+    late = [index for index in range(1, 60, 2) if slots[index]]
+    for index in late:
+        x, y = records[index].tolist()
+        assert device.call("record", times[index], x.hex(), y.hex()) == [OK]
+    assert device.call("tick", plan.window.origin + 2 * LENGTH) == [OK]
+    device.settle()
+    device.switch_off()
+    snapshot = client.snapshot(study)
+    assert (snapshot.n_sketches, snapshot.n_devices, snapshot.n_records) == (4, 2, 60)
+    assert client.snapshot_sums(snapshot.snapshot_id).sums == sum_up(plan, records)
+    south = client.snapshot(study, labels={"site": "south"}, first_slot=1)
+    assert client.snapshot_sums(south.snapshot_id).sums == sum_up(plan, records[late])
+
+
+def test_messages_with_noise_of_either_kind_and_with_masks_are_accepted(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
+    native = ["gcc", "-O1", *SANITIZERS], list[str]()
+    plain = {"epsilon": "1", "mechanism": None, "window": {"kind": "count", "length": 4}}
+    kinds: dict[str, dict[str, Any]] = {
+        "knorm": plain,
+        "laplace": plain | {"mechanism": "discrete-laplace"},
+        "masks": plain | {"mechanism": "discrete-laplace", "measurements_per_record": 3},
+    }
+    for name, changes in kinds.items():
+        plan = make_exact_plan(f"C {name}", **changes, most_sketches_per_device=2)
+        study = client.create_study(f"C {name}", plan).study_id
+        device = build_device(tmp_path / name, native, server, study)
+        device.enrol(client.create_token(study), {})
+        device.switch_on()
+        assert device.call("format") == device.call("start") == device.call("confirm", -1) == [OK]
+        for i in range(8):
+            assert device.call("record", 0, 0.5 * i - 2, "nan" if i == 3 else i) == [OK]
+        # The first window waits: a second one that is full refuses records, and loses none.
+        assert device.call("record", 0, 1, 1) == [WAITING]
+        device.settle()
+        assert device.call("tick", 0) == [OK]
+        device.settle()
+        for _ in range(4):
+            assert device.call("record", 0, 1, 1) == [OK]
+        assert device.call("record", 0, 1, 1) == [SPENT]
+        device.switch_off()
+        sketches = sorted(client.sketches(study), key=lambda sketch: sketch.sequence)
+        assert [sketch.n_records for sketch in sketches] == [4, 4], name
+        assert_storage_is_guarded(device)
+
+
+def assert_storage_is_guarded(device: Device) -> None:
+    """Check copies, rotten sectors and records of another device."""
+    device.switch_on()
+    assert device.call("start") == [OK]
+    assert device.call("confirm", device.find_last()) == [OK]
+    # The server knows more than a copy that was made before.
+    assert device.call("confirm", 2) == [CLONED]
+    assert device.call("record", 0, 1, 1) == [NOT_READY]
+    device.switch_off()
+    whole = device.flash.read_bytes()
+    # One rotten sector costs nothing: the other holds the same ledger.
+    device.flash.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    device.switch_on()
+    assert device.call("start") == [OK]
+    assert device.call("confirm", 1) == [OK]
+    assert device.call("confirm", 2) == [CLONED]
+    device.switch_off()
+    assert device.flash.read_bytes()[100] == whole[100]
+    # The sectors of another device are not this one's.
+    other = Device(folder=device.folder, command=device.command, url=device.url, study=device.study)
+    other.switch_on()
+    assert other.call("start") == [STORAGE]
+    other.switch_off()
