@@ -69,7 +69,7 @@ async def test_one_of_many_that_come_at_once_is_refused_by_itself(desk: Desk) ->
     (listed,) = (
         await desk.http.get(f"/v1/studies/{study.hex()}/tokens", headers=desk.operator)
     ).json()["items"]
-    assert listed["uses"] == 4
+    assert listed["uses_left"] == 5
 
 
 async def test_a_token_is_used_once_however_many_come_at_once(desk: Desk) -> None:
