@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak spark check bench docs docs-serve clean FORCE
+.PHONY: help setup demo test soak spark check wheels bench docs docs-serve clean FORCE
 
 help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
@@ -47,6 +47,10 @@ check: .venv/.stamp-dev  ## check lint, format, types and the direction of impor
 	@$(VENV) -m mypy
 	@.venv/bin/lint-imports
 
+wheels: .venv/.stamp-packages  ## build wheels for Linux and the source distribution of HEAD into dist/, and check them
+	@echo 'wheels: building each twice, to compare' >&2
+	@$(VENV) -m deploy.packages.wheels $(ARGS)
+
 bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/latest.jsonl
 	@echo 'bench: running the quick benchmarks into benchmarks/results/latest.jsonl' >&2
 	@mkdir -p benchmarks/results
@@ -61,6 +65,11 @@ docs: .venv/.stamp-docs  ## build the documentation site into site/
 
 docs-serve: .venv/.stamp-docs  ## show the site at http://127.0.0.1:8000 while you write
 	@NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs serve --dev-addr 127.0.0.1:8000 $(ARGS)
+
+.venv/.stamp-packages: .venv/.stamp-dev
+	@echo 'installing what packages are built with into .venv' >&2
+	@$(VENV) -m pip install --quiet --group packages >&2
+	@touch $@
 
 clean:  ## remove .venv, caches and build leftovers
 	@echo 'clean: removing .venv, caches and build leftovers' >&2

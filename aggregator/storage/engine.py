@@ -23,6 +23,8 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+_CONNECTIONS = 15
+"""Of a process to a SQLite file, at most."""
 _FILE = "sfumato_file"
 _PRAGMAS = (
     # First: switching to WAL then waits for another process that does the same.
@@ -54,7 +56,12 @@ def create_engine(database_url: str) -> AsyncEngine:
     if database_url.startswith("sqlite"):
         _require_folder(database_url)
         engine = create_async_engine(
-            database_url, async_creator=connector_of(database_url), hide_parameters=True
+            database_url,
+            async_creator=connector_of(database_url),
+            hide_parameters=True,
+            # Kept: to open one, with its thread and its settings, costs more than most requests.
+            pool_size=_CONNECTIONS,
+            max_overflow=0,
         )
         _prepare_sqlite(engine)
         return engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aggregator.records import (
     LOCAL_ACTOR,
@@ -16,15 +17,25 @@ from aggregator.records import (
 from aggregator.services.audit import write_entry
 from aggregator.services.keys import hash_secret
 from aggregator.services.plans import require_study
-from aggregator.services.service import Service
+from aggregator.services.service import Parts, Service
+from aggregator.services.sketches.batching import Batcher
 from aggregator.storage import Transaction
-from shared.errors import AccessError, ConfigError, NotFoundError, StoreError, StudyClosedError
+from shared.errors import (
+    AccessError,
+    ConfigError,
+    NotFoundError,
+    StoreError,
+    StudyClosedError,
+    TransportError,
+)
 from shared.plan import SketchPlan
 from shared.wire import device_id_of, encode_proof_input, verify_proof
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32
 _SECONDS_A_DAY = 86_400.0
+_MOST = 64
+"""Enrolments in one transaction."""
 _REFUSALS: dict[TokenState, str] = {
     "used-up": "is used up",
     "expired": "has expired",
@@ -32,8 +43,25 @@ _REFUSALS: dict[TokenState, str] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Enrolment:
+    """A request whose proof was verified."""
+
+    token: str
+    study_id: bytes
+    public_key: bytes
+    labels: Mapping[str, str]
+
+
 class EnrolmentService(Service):
-    """Creates, lists and revokes tokens, and enrols devices."""
+    """Creates, lists and revokes tokens, and enrols devices; many at once in one transaction."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        # At most one of each key, so that no two of a batch are of one device.
+        self._batches = Batcher[_Enrolment, tuple[DeviceRecord, bool]](
+            self._enrol_batch, most=_MOST, key=lambda wanted: wanted.public_key
+        )
 
     async def create_token(
         self,
@@ -144,14 +172,46 @@ class EnrolmentService(Service):
             await require_study(transaction, study_id)
             verify_proof(proof_input, public_key=public_key, proof=proof)
             await self._find_token(transaction, token, study_id)
-        async with self._store.begin(write=True) as transaction:
-            study = await require_study(transaction, study_id)
-            known = await self._find_token(transaction, token, study_id, lock=True)
-            present = await transaction.get_device(device_id_of(public_key))
-            if present is None:
-                device = await self._add(transaction, study, known, public_key, labels)
-                return device, True
-        _require_same(present, study_id, labels)
+        return await self._batches.submit(
+            _Enrolment(token=token, study_id=study_id, public_key=public_key, labels=labels)
+        )
+
+    async def _enrol_batch(
+        self, wanted: Sequence[_Enrolment]
+    ) -> Sequence[tuple[DeviceRecord, bool] | Exception]:
+        """Enrol devices in one transaction; if one is refused, each in one of its own."""
+        try:
+            async with self._store.begin(write=True) as transaction:
+                # In one order everywhere, because studies and tokens stay locked.
+                order = sorted(
+                    range(len(wanted)), key=lambda i: (wanted[i].study_id, wanted[i].token)
+                )
+                done = {i: await self._enrol(transaction, wanted[i]) for i in order}
+            return [done[i] for i in range(len(wanted))]
+        except TransportError:
+            raise
+        except Exception:
+            if len(wanted) == 1:
+                raise
+        return [await self._enrol_alone(each) for each in wanted]
+
+    async def _enrol_alone(self, wanted: _Enrolment) -> tuple[DeviceRecord, bool] | Exception:
+        try:
+            (result,) = await self._enrol_batch([wanted])
+        except Exception as error:
+            return error
+        return result
+
+    async def _enrol(
+        self, transaction: Transaction, wanted: _Enrolment
+    ) -> tuple[DeviceRecord, bool]:
+        study = await require_study(transaction, wanted.study_id)
+        known = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
+        present = await transaction.get_device(device_id_of(wanted.public_key))
+        if present is None:
+            added = await self._add(transaction, study, known, wanted.public_key, wanted.labels)
+            return added, True
+        _require_same(present, wanted.study_id, wanted.labels)
         return present, False
 
     async def _find_token(

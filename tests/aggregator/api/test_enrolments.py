@@ -54,6 +54,24 @@ async def test_a_token_is_used_up(desk: Desk) -> None:
     assert await count_devices(desk, study) == 2
 
 
+async def test_one_of_many_that_come_at_once_is_refused_by_itself(desk: Desk) -> None:
+    """They share a transaction; the refused one uses no token, and hinders no other."""
+    study, other = await desk.publish(make_plan()), await desk.publish(make_plan(), "fans")
+    token, elsewhere = await desk.make_token(study, max_uses=9), await desk.make_token(other)
+    bodies = [Device(i).enrolment(token, study) for i in range(6)]
+    bodies[2] = Device(2, {"site": "nowhere"}).enrolment(token, study)
+    bodies[4] = Device(4).enrolment(elsewhere, other)
+
+    answers = await asyncio.gather(*(enrol(desk, body) for body in bodies))
+
+    assert [answer.status_code for answer in answers] == [201, 201, 422, 201, 201, 201]
+    assert (await count_devices(desk, study), await count_devices(desk, other)) == (4, 1)
+    (listed,) = (
+        await desk.http.get(f"/v1/studies/{study.hex()}/tokens", headers=desk.operator)
+    ).json()["items"]
+    assert listed["uses_left"] == 5
+
+
 async def test_a_token_is_used_once_however_many_come_at_once(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     token = await desk.make_token(study)

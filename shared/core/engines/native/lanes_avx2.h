@@ -1,5 +1,6 @@
 /* 256-bit lanes. */
 #include <immintrin.h>
+#include <stdint.h>
 
 typedef __m256i vector;
 #define LANES 8

@@ -1,5 +1,6 @@
 /* 512-bit lanes; with SKETCH_VNNI the multiply-add of pairs also accumulates. */
 #include <immintrin.h>
+#include <stdint.h>
 
 typedef __m512i vector;
 #define LANES 16

@@ -1,6 +1,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#include "processor.h"
 #include "target.h"
 TARGET_BEGIN("avx2")
 #include "lanes_avx2.h"
@@ -8,7 +9,7 @@ TARGET_BEGIN("avx2")
 TARGET_END
 
 static int is_supported(void) {
-    return __builtin_cpu_supports("avx2");
+    return has_leaf_7(bit_AVX2, 0, SAVES_256);
 }
 
 const struct level level_avx2 = {

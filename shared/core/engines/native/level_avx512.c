@@ -1,6 +1,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#include "processor.h"
 #include "target.h"
 TARGET_BEGIN("avx512f,avx512bw,avx512dq,avx512vl")
 #include "lanes_avx512.h"
@@ -8,10 +9,7 @@ TARGET_BEGIN("avx512f,avx512bw,avx512dq,avx512vl")
 TARGET_END
 
 static int is_supported(void) {
-    return __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+    return has_leaf_7(BITS_AVX512, 0, SAVES_512);
 }
 
 const struct level level_avx512 = {

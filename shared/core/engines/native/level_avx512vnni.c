@@ -1,6 +1,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#include "processor.h"
 #include "target.h"
 TARGET_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 #define SKETCH_VNNI
@@ -9,11 +10,7 @@ TARGET_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 TARGET_END
 
 static int is_supported(void) {
-    return __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    return has_leaf_7(BITS_AVX512, BITS_VNNI, SAVES_512);
 }
 
 const struct level level_avx512vnni = {

@@ -1,6 +1,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+#include "processor.h"
 #include "target.h"
 TARGET_BEGIN("sse4.1")
 #define SKETCH_SSE4
@@ -8,7 +9,7 @@ TARGET_BEGIN("sse4.1")
 #include "kernel.h"
 TARGET_END
 
-static int is_supported(void) { return __builtin_cpu_supports("sse4.1"); }
+static int is_supported(void) { return has_sse4(); }
 
 const struct level level_sse4 = {
     "sse4", is_supported, LEVEL_PARTS,
