@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -184,10 +184,11 @@ class MomentMixture(PrivateEstimator):
         names = list_names(found, rows.shape[1])
         require_records(rows.shape, self.relation)
         parts = self._read_parts()
-        places = _place(y, parts, len(rows))
+        # Without parts a y is ignored, as scikit-learn's pipelines pass one to all.
+        places = _place(None if self.parts is None else y, parts, len(rows))
         design = self._design(names)
         n_public = len(rows) if self.relation == "replace-one" else None
-        public = {**design.public, "parts": [str(part) for part in parts], "names": list(names)}
+        public = self._publish(design, names)
         events = self._list_events(design, public)
 
         def release() -> NDArray[np.int64]:
@@ -225,7 +226,7 @@ class MomentMixture(PrivateEstimator):
         """
         known = list(names or list_names(None, n_features))
         design = self._design(known)
-        return self._list_events(design, design.public)
+        return self._list_events(design, self._publish(design, known))
 
     def sample(
         self, n_samples: int = 1, *, parts: ArrayLike | None = None
@@ -246,7 +247,7 @@ class MomentMixture(PrivateEstimator):
         """
         self._require_fitted()
         n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
-        known = np.array(self.parts_)
+        known = _make_array(self.parts_)
         wanted = None
         if parts is not None:
             wanted = _place(parts, self.parts_, n)
@@ -279,8 +280,12 @@ class MomentMixture(PrivateEstimator):
     def _read_parts(self) -> list[Any]:
         if self.parts is None:
             return [0]
-        parts = list(np.asarray(self.parts, dtype=object).tolist())
-        if not 1 <= len(parts) <= MOST_PARTS or len({str(part) for part in parts}) < len(parts):
+        given = list(self.parts) if isinstance(self.parts, Iterable) else []
+        parts = [part.item() if isinstance(part, np.generic) else part for part in given]
+        are_labels = all(isinstance(part, Hashable) for part in parts)
+        # True and 1 are one label, and in the design 1 and "1" are.
+        n_different = min(len(set(parts)), len(set(map(str, parts)))) if are_labels else 0
+        if not 1 <= len(parts) <= MOST_PARTS or n_different < len(parts):
             raise ConfigError(
                 f"must be 1 to {MOST_PARTS} different values",
                 field="parts",
@@ -307,7 +312,7 @@ class MomentMixture(PrivateEstimator):
             most=max(len(names), _DIRECTIONS),
             fix="use some 16 to 32",
         )
-        return MomentDesign(
+        design = MomentDesign(
             lower=lower,
             upper=upper,
             origin=self.origin,
@@ -318,6 +323,13 @@ class MomentMixture(PrivateEstimator):
             epsilon=epsilon,
             delta=delta,
         )
+        # Noise that cannot be drawn is refused here, before anything is counted.
+        _ = design.basis_noise, design.parts_noise
+        return design
+
+    def _publish(self, design: MomentDesign, names: Sequence[str]) -> dict[str, Any]:
+        parts = [str(part) for part in self._read_parts()]
+        return {**design.public, "parts": parts, "names": list(names)}
 
     def _list_events(
         self, design: MomentDesign, public: Mapping[str, Any]
@@ -360,14 +372,40 @@ def _place(y: Any, parts: Sequence[Any], n_records: int) -> NDArray[np.intp]:
         if len(parts) > 1:
             raise TableError("is missing", field="y", fix="pass the part of each record")
         return np.zeros(n_records, dtype=np.intp)
-    given = np.asarray(y).ravel()
+    given = _list_labels(y)
     if len(given) != n_records:
         raise TableError(
             f"must have {n_records} values, one for each record, and has {len(given)}",
             field="y",
             fix="pass the part of each record",
         )
-    if len(parts) == 1:
-        return np.zeros(n_records, dtype=np.intp)
     places = {part: i for i, part in enumerate(parts)}
-    return np.array([places.get(each, -1) for each in given.tolist()], dtype=np.intp)
+    return np.array([_find(places, each) for each in given], dtype=np.intp)
+
+
+def _list_labels(y: Any) -> list[Any]:
+    """Return labels; without a declared type each by itself, for NumPy would choose one for all.
+
+    Then a text among numbers would turn the labels of all other records into texts.
+    """
+    if hasattr(y, "dtype") or hasattr(y, "dtypes"):
+        labels: list[Any] = np.asarray(y).ravel().tolist()
+        return labels
+    given = list(y) if isinstance(y, Iterable) else [y]
+    return [each[0] if isinstance(each, list) and len(each) == 1 else each for each in given]
+
+
+def _find(places: Mapping[Any, int], label: Any) -> int:
+    try:
+        return places.get(label, -1)
+    except TypeError:
+        # A list is no part, and no reason for an error that tells of its record.
+        return -1
+
+
+def _make_array(parts: Sequence[Any]) -> NDArray[Any]:
+    """Return parts as an array: of objects, where NumPy would change them."""
+    objects = np.empty(len(parts), dtype=object)
+    objects[:] = parts
+    is_plain = len({type(part) for part in parts}) == 1 and isinstance(parts[0], str | int | float)
+    return np.array(parts) if is_plain else objects

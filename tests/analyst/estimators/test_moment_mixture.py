@@ -58,9 +58,8 @@ def test_what_is_spent_is_known_before_the_records_and_within_what_was_asked() -
     model = make()
     planned = model.plan_events(3)
     model.fit(records.to_numpy(), of)
-    costs = [(event.epsilon, event.delta, event.rho) for event in model.events_]
-    assert costs == [(event.epsilon, event.delta, event.rho) for event in planned]
-    assert len(costs) == 2
+    assert model.events_ == planned
+    assert len(planned) == 2
     assert Fraction(99, 100) < model.guarantee_.epsilon <= 1
     assert model.guarantee_.delta <= Fraction(1, 10**6)
     with pytest.raises(PrivacyError, match="would spend it again"):
@@ -87,6 +86,42 @@ def test_pixels_are_drawn_as_zeros_and_ones() -> None:
     assert np.allclose(drawn.mean(axis=0), pixels.mean(axis=0), atol=0.1)
 
 
+class Recorder:
+    """A label that notes nothing, and cannot be looked up."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("odd", ["text", 0.5, None, [1, 2], {}, float("nan"), (0, 1), Recorder()])
+def test_a_label_changes_the_part_of_its_own_record_alone(odd: Any) -> None:
+    # The first part is too large for a double: another record's fraction must not round it.
+    parts = [(1 << 53) + 1, 2]
+    labels = [parts[0], 2] * 10_000
+    odd_one = [odd, *labels[1:]]
+    records = np.zeros((20_000, 3))
+    for y in (odd_one, pd.Series(odd_one, dtype=object), tuple(odd_one)):
+        model = make(parts=parts, epsilon="3").fit(records, y)
+        assert np.allclose(model.part_sizes_, 10_000, rtol=0.05)
+
+
+def test_one_given_part_holds_its_own_records_and_without_parts_labels_are_ignored() -> None:
+    records, of = draw()
+    one = make(parts=["wild"], epsilon="3").fit(records, of)
+    assert np.allclose(one.part_sizes_, (of == "wild").sum(), rtol=0.05)
+    with pytest.raises(ConfigError, match="must be among wild"):
+        one.sample(1, parts=["calm"])
+    whole = make(parts=None, epsilon="3").fit(records, of)
+    assert np.allclose(whole.part_sizes_, 20_000, rtol=0.05)
+
+
+def test_drawn_parts_are_of_the_types_that_were_given() -> None:
+    records, of = draw()
+    model = make(parts=[1, "wild"], epsilon="3").fit(
+        records, [1 if each == "calm" else "wild" for each in of]
+    )
+    assert model.sample(2, parts=[1, "wild"])[1].tolist() == [1, "wild"]
+
+
 def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
     records, of = draw()
     of[:100] = "unheard"
@@ -102,16 +137,21 @@ def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
 @pytest.mark.parametrize(
     ("changes", "y", "error", "message"),
     [
+        ({"epsilon": "1e-6"}, PARTS, PrivacyError, "epsilon: is so small"),
         ({"delta": "0"}, PARTS, ConfigError, "delta: must be above 0"),
         ({"bounds": None}, PARTS, ConfigError, "bounds"),
         ({"parts": []}, PARTS, ConfigError, "parts: must be 1 to"),
         ({"parts": [1, "1"]}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"parts": [1, True]}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"parts": [[1], [2]]}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"parts": 2}, PARTS, ConfigError, "parts: must be 1 to"),
         ({"binary": True}, PARTS, ConfigError, "bounds: must be"),
         ({"n_directions": 0}, PARTS, ConfigError, "n_directions"),
         ({"norm": -1.0}, PARTS, ConfigError, "norm"),
         ({"relation": "none"}, PARTS, PrivacyError, "relation"),
         ({}, None, TableError, "y: is missing"),
         ({}, PARTS[:1], TableError, "y: must have 2 values"),
+        ({}, 7, TableError, "y: must have 2 values"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(
