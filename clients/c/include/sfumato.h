@@ -139,7 +139,8 @@ void sfumato_open_window(const struct sfumato_plan *plan, const uint8_t *stream_
 bool sfumato_add(const struct sfumato_plan *plan, struct sfumato_window *window,
                  const double *record);
 
-/* Add fresh noise to sums and clamp them: in place, so the exact sums are gone. */
+/* Add fresh noise to sums and clamp them: in place, so the exact sums are gone, whatever is
+ * returned. */
 enum sfumato_error sfumato_add_noise(const struct sfumato_plan *plan,
                                      const struct sfumato_platform *platform, int64_t *sums,
                                      uint32_t n_records);

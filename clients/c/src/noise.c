@@ -1,6 +1,7 @@
 #include "noise.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* A sum and its bound are far smaller, so larger noise would be clamped to the same coordinate. */
 #define NOISE_MOST (INT64_C(1) << 62)
@@ -140,5 +141,7 @@ enum sfumato_error sfumato_add_noise(const struct sfumato_plan *plan,
     else add_laplace(plan, &source, sums);
     close_source(&source);
     clamp(plan, sums, n_records);
+    /* A sum without its noise must not be found. */
+    if (source.has_failed) memset(sums, 0, 2u * plan->n_frequencies * sizeof *sums);
     return source.has_failed ? SFUMATO_ENTROPY : SFUMATO_OK;
 }
