@@ -39,7 +39,7 @@ struct wide draw_below(struct source *source, struct wide n) {
         draw_bytes(source, bytes, sizeof bytes);
         struct wide drawn = read_wide(bytes);
         divide_wide(drawn, n, &rest);
-        /* Beyond the largest multiple of n there are fewer than n numbers, which are drawn again. */
+        /* Beyond the largest multiple of n there are fewer than n numbers: drawn again. */
         bool is_whole = !is_less(last_start, subtract_wide(drawn, rest));
         if (is_whole || source->has_failed) return rest;
     }
@@ -101,7 +101,8 @@ int64_t draw_laplace(struct source *source, uint64_t rate) {
 static void add_knorm(const struct sfumato_plan *plan, struct source *source, int64_t *sums) {
     size_t m = plan->n_frequencies;
     struct wide radius = make_wide(plan->least_radius);
-    for (size_t i = 0; i <= 2 * m; i++) radius = add_wide(radius, draw_geometric(source, plan->rate));
+    for (size_t i = 0; i <= 2 * m; i++)
+        radius = add_wide(radius, draw_geometric(source, plan->rate));
     for (size_t j = 0; j < m; j++) {
         int64_t point[2];
         draw_in_polygon(source, radius, point);
@@ -111,7 +112,8 @@ static void add_knorm(const struct sfumato_plan *plan, struct source *source, in
 }
 
 static void add_laplace(const struct sfumato_plan *plan, struct source *source, int64_t *sums) {
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++) sums[i] += draw_laplace(source, plan->rate);
+    for (size_t i = 0; i < 2u * plan->n_frequencies; i++)
+        sums[i] += draw_laplace(source, plan->rate);
 }
 
 /* Clip each coordinate to limits that depend on nothing secret. */
