@@ -280,8 +280,9 @@ class MomentMixture(PrivateEstimator):
     def _read_parts(self) -> list[Any]:
         if self.parts is None:
             return [0]
-        given = list(self.parts) if isinstance(self.parts, Iterable) else []
-        parts = [part.item() if isinstance(part, np.generic) else part for part in given]
+        given: Any = self.parts
+        listed = list(given) if isinstance(given, Iterable) else []
+        parts = [part.item() if isinstance(part, np.generic) else part for part in listed]
         are_labels = all(isinstance(part, Hashable) for part in parts)
         # True and 1 are one label, and in the design 1 and "1" are.
         n_different = min(len(set(parts)), len(set(map(str, parts)))) if are_labels else 0

@@ -119,7 +119,8 @@ def test_drawn_parts_are_of_the_types_that_were_given() -> None:
     model = make(parts=[1, "wild"], epsilon="3").fit(
         records, [1 if each == "calm" else "wild" for each in of]
     )
-    assert model.sample(2, parts=[1, "wild"])[1].tolist() == [1, "wild"]
+    wanted: Any = [1, "wild"]
+    assert model.sample(2, parts=wanted)[1].tolist() == wanted
 
 
 def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
