@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
+import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from shared.wire.enrolment import encode_proof_input
 from shared.wire.http_signature import sign_request
 from tests.clients.c.building import (
     ARM,
+    DEVICE,
     EMULATOR,
     HAS_ARM,
     HAS_COMPILER,
@@ -174,7 +178,11 @@ def compiler(request: pytest.FixtureRequest) -> tuple[list[str], list[str]]:
 
 
 def build_device(
-    folder: Path, compiler: tuple[list[str], list[str]], server: Aggregator, study: str
+    folder: Path,
+    compiler: tuple[list[str], list[str]],
+    server: Aggregator,
+    study: str,
+    main: Path = HERE / "device.c",
 ) -> Device:
     """Compile the plan that the server shows, and the device with it."""
     folder.mkdir()
@@ -182,7 +190,7 @@ def build_device(
         patch.setattr("sys.stdout", header)
         assert make_plan([server.url, study]) == 0
     options, runner = compiler
-    program = compile_c(folder, options, [HERE / "device.c", *SOURCES], "device")
+    program = compile_c(folder, options, [main, *SOURCES], "device")
     return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
 
 
@@ -271,6 +279,102 @@ def test_messages_with_noise_of_either_kind_and_with_masks_are_accepted(
         sketches = sorted(client.sketches(study), key=lambda sketch: sketch.sequence)
         assert [sketch.n_records for sketch in sketches] == [4, 4], name
         assert_storage_is_guarded(device)
+
+
+@dataclass(kw_only=True)
+class Line:
+    """Serves connections one after the other, in a thread, until it is closed."""
+
+    listening: socket.socket
+    serve: Callable[[socket.socket], None]
+
+    def __enter__(self) -> Line:
+        self.listening.listen()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self.listening.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                line, _ = self.listening.accept()
+            except OSError:
+                return
+            with line:
+                self.serve(line)
+
+
+def open_element(path: Path, key: Ed25519PrivateKey) -> Line:
+    """A secure element, which holds the key of the example."""
+
+    def serve(line: socket.socket) -> None:
+        with line.makefile("rwb") as stream:
+            size = int.from_bytes(stream.read(2), "big")
+            stream.write(key.sign(stream.read(size)))
+
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    return Line(listening=listening, serve=serve)
+
+
+def open_gateway(url: str, statuses: list[int]) -> Line:
+    """A gateway, which passes requests on unchanged; the answer to the first sketch gets lost."""
+
+    def serve(line: socket.socket) -> None:
+        with line.makefile("rwb") as stream:
+            first = stream.readline().decode()
+            headers = dict(
+                header.decode().strip().split(": ", 1) for header in iter(stream.readline, b"\r\n")
+            )
+            method, path, _ = first.split()
+            body = stream.read(int(headers.get("Content-Length", 0)))
+            answer = httpx.request(method, url + path, content=body, headers=headers)
+            if method == "PUT":
+                statuses.append(answer.status_code)
+            if method == "PUT" and len(statuses) == 1:
+                return
+            kind = answer.headers["content-type"]
+            head = f"HTTP/1.1 {answer.status_code} -\r\nContent-Type: {kind}\r\n\r\n"
+            stream.write(head.encode() + answer.content)
+
+    return Line(listening=socket.create_server(("127.0.0.1", 0)), serve=serve)
+
+
+def test_the_example_sends_through_a_gateway_and_sends_again_what_no_answer_came_for(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
+    plan = make_exact_plan("C example")
+    study = client.create_study("C example", plan).study_id
+    compiler = ["gcc", "-O1", *SANITIZERS], list[str]()
+    main = DEVICE / "examples/gateway_sensor.c"
+    device = build_device(tmp_path / "example", compiler, server, study, main)
+    device.enrol(client.create_token(study), {})
+    records = np.random.default_rng(8).normal(scale=4.0, size=(20, 2))
+    times = plan.window.origin + np.repeat([0, 1], 10) * LENGTH + np.arange(20)
+    lines = [f"{t} {x} {y}\n" for t, (x, y) in zip(times, records.tolist(), strict=True)]
+    statuses: list[int] = []
+    # The address of a socket has some hundred characters at most.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "element"
+        with open_element(path, device.key), open_gateway(server.url, statuses) as gateway:
+            port = gateway.listening.getsockname()[1]
+            words = ["127.0.0.1", str(port), device.device_id.hex(), str(path), str(device.flash)]
+            for part in (lines[:10], lines[10:]):
+                run_example([*device.command, *words], "".join(part))
+    assert statuses == [201, 200, 201]
+    snapshot = client.snapshot(study)
+    assert (snapshot.n_sketches, snapshot.n_records) == (2, 20)
+    assert client.snapshot_sums(snapshot.snapshot_id).sums == sum_up(plan, records)
+
+
+def run_example(words: list[str], records: str) -> None:
+    done = subprocess.run(words, input=records, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def assert_storage_is_guarded(device: Device) -> None:
