@@ -26,6 +26,8 @@ from shared.wire import compute_study_id
 
 MOST_DIMENSIONS = 32
 MOST_FREQUENCIES = 32767
+MOST_RECORDS = 2**31 - 1
+_MOST_32 = 2**32 - 1
 _TWO_PI = 6.283185307179586
 _FIX = "use the Python agent on a gateway for this study"
 
@@ -48,6 +50,7 @@ def require_supported(plan: SketchPlan) -> None:
             "release.mechanism",
             "must be discrete-knorm or discrete-laplace",
         ),
+        (plan.most_records <= MOST_RECORDS, "most_records", f"must be {MOST_RECORDS} at most"),
         (plan.n_dimensions <= MOST_DIMENSIONS, "dimensions", f"must be {MOST_DIMENSIONS} at most"),
         (
             all(
@@ -118,7 +121,7 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
         "noise_bound": f"INT64_C({mechanism.noise_bound})",
         "least_records": plan.least_records,
         "most_records": plan.most_records,
-        "most_sketches": plan.most_sketches_per_device,
+        "most_sketches": min(plan.most_sketches_per_device, _MOST_32),
         "by_time": str(window.kind == "time").lower(),
         "has_end": str(window.end is not None).lower(),
         "leaves_out_outside": str(plan.late_rule == "leave-out-outside").lower(),

@@ -16,7 +16,7 @@ enum sfumato_error {
     SFUMATO_ENTROPY,
     /* The signing callback failed. Nothing was released. */
     SFUMATO_SIGNING,
-    /* The frequencies of this processor are not those of the plan: its arithmetic is not IEEE 754. */
+    /* This processor draws other frequencies than the plan's: its arithmetic is not IEEE 754. */
     SFUMATO_FREQUENCIES,
     /* A buffer is too small: use the sizes of the compiled plan. */
     SFUMATO_CAPACITY,
@@ -126,7 +126,7 @@ struct sfumato_window {
     uint64_t ordered_block;
 };
 
-/* Check that this processor draws the plan's frequencies, bit for bit. Takes d times a record. */
+/* Check that this processor draws the plan's frequencies, bit for bit: d times all of them. */
 enum sfumato_error sfumato_check_frequencies(const struct sfumato_plan *plan);
 
 /* Prepare sums; `stream_id` (device id, '/', stream name) decides masks. */
@@ -139,7 +139,8 @@ void sfumato_open_window(const struct sfumato_plan *plan, const uint8_t *stream_
 bool sfumato_add(const struct sfumato_plan *plan, struct sfumato_window *window,
                  const double *record);
 
-/* Add fresh noise to sums and clamp them: in place, so the exact sums are gone. */
+/* Add fresh noise to sums and clamp them: in place, so the exact sums are gone, whatever is
+ * returned. */
 enum sfumato_error sfumato_add_noise(const struct sfumato_plan *plan,
                                      const struct sfumato_platform *platform, int64_t *sums,
                                      uint32_t n_records);

@@ -6,7 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum cbor_major { CBOR_UNSIGNED, CBOR_NEGATIVE, CBOR_BYTES, CBOR_TEXT, CBOR_ARRAY, CBOR_MAP, CBOR_TAG };
+enum cbor_major {
+    CBOR_UNSIGNED,
+    CBOR_NEGATIVE,
+    CBOR_BYTES,
+    CBOR_TEXT,
+    CBOR_ARRAY,
+    CBOR_MAP,
+    CBOR_TAG,
+};
 
 struct writer {
     uint8_t *bytes;

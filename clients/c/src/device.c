@@ -100,8 +100,8 @@ static enum sfumato_error make_message(struct sfumato_device *device) {
     return error;
 }
 
-/* Ledger and message are stored together before anything is sent. After a failure the records of the
- * window are lost: their sums may have met noise, which is never drawn twice. */
+/* Ledger and message are stored together before anything is sent. After a failure the records of
+ * the window are lost: their sums may have met noise, which is never drawn twice. */
 static enum sfumato_error release(struct sfumato_device *device) {
     enum sfumato_error error = make_message(device);
     if (!error) {

@@ -1,6 +1,6 @@
 /* An exponential variate by its binary digits, which are independent: digit i is one with
- * probability 1 / (1 + exp(2^(i - 52))), and what lies above digit 57 is geometric. Every X takes 59
- * words, more with probability below 2^-57. */
+ * probability 1 / (1 + exp(2^(i - 52))), and what lies above digit 57 is geometric. Every X takes
+ * 59 words, more with probability below 2^-57. */
 #include "noise.h"
 
 static uint64_t read_word(const uint8_t bytes[8]) {

@@ -1,6 +1,7 @@
 #include "noise.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* A sum and its bound are far smaller, so larger noise would be clamped to the same coordinate. */
 #define NOISE_MOST (INT64_C(1) << 62)
@@ -38,7 +39,7 @@ struct wide draw_below(struct source *source, struct wide n) {
         draw_bytes(source, bytes, sizeof bytes);
         struct wide drawn = read_wide(bytes);
         divide_wide(drawn, n, &rest);
-        /* Beyond the largest multiple of n there are fewer than n numbers, which are drawn again. */
+        /* Beyond the largest multiple of n there are fewer than n numbers: drawn again. */
         bool is_whole = !is_less(last_start, subtract_wide(drawn, rest));
         if (is_whole || source->has_failed) return rest;
     }
@@ -100,7 +101,8 @@ int64_t draw_laplace(struct source *source, uint64_t rate) {
 static void add_knorm(const struct sfumato_plan *plan, struct source *source, int64_t *sums) {
     size_t m = plan->n_frequencies;
     struct wide radius = make_wide(plan->least_radius);
-    for (size_t i = 0; i <= 2 * m; i++) radius = add_wide(radius, draw_geometric(source, plan->rate));
+    for (size_t i = 0; i <= 2 * m; i++)
+        radius = add_wide(radius, draw_geometric(source, plan->rate));
     for (size_t j = 0; j < m; j++) {
         int64_t point[2];
         draw_in_polygon(source, radius, point);
@@ -110,7 +112,8 @@ static void add_knorm(const struct sfumato_plan *plan, struct source *source, in
 }
 
 static void add_laplace(const struct sfumato_plan *plan, struct source *source, int64_t *sums) {
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++) sums[i] += draw_laplace(source, plan->rate);
+    for (size_t i = 0; i < 2u * plan->n_frequencies; i++)
+        sums[i] += draw_laplace(source, plan->rate);
 }
 
 /* Clip each coordinate to limits that depend on nothing secret. */
@@ -140,5 +143,7 @@ enum sfumato_error sfumato_add_noise(const struct sfumato_plan *plan,
     else add_laplace(plan, &source, sums);
     close_source(&source);
     clamp(plan, sums, n_records);
+    /* A sum without its noise must not be found. */
+    if (source.has_failed) memset(sums, 0, 2u * plan->n_frequencies * sizeof *sums);
     return source.has_failed ? SFUMATO_ENTROPY : SFUMATO_OK;
 }

@@ -76,7 +76,8 @@ static bool write_sector(const struct sfumato_device *device, unsigned sector,
     const struct sfumato_storage *storage = device->storage;
     size_t size = device->message_size;
     if (storage->erase(storage->context, sector)) return false;
-    if (size && storage->write(storage->context, sector, SFUMATO_RECORD_HEAD, device->message, size))
+    if (size &&
+        storage->write(storage->context, sector, SFUMATO_RECORD_HEAD, device->message, size))
         return false;
     if (storage->write(storage->context, sector, 0, head, SFUMATO_RECORD_HEAD)) return false;
     return is_written(storage, sector, 0, head, SFUMATO_RECORD_HEAD) &&

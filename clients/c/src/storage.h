@@ -1,8 +1,8 @@
 /* Ledger and outbox of a device: one record, in two sectors.
  *
  * A record holds the number of released sketches and the message that waits. Both sectors are
- * written in turn before anything is sent: whenever the power fails, at most one of them is torn, and
- * after a message has left, no sector holds an older ledger. */
+ * written in turn before anything is sent: whenever the power fails, at most one of them is torn,
+ * and after a message has left, no sector holds an older ledger. */
 #ifndef SFUMATO_STORAGE_H
 #define SFUMATO_STORAGE_H
 

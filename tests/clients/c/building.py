@@ -23,8 +23,10 @@ SOURCES = sorted((DEVICE / "src").glob("*.c"))
 VECTORS = ROOT / "tests/vectors"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 INCLUDES = [f"-I{DEVICE / 'include'}", f"-I{DEVICE / 'src'}"]
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 ARM = "arm-linux-gnueabihf-gcc"
+ON_MACHINE = ("gcc", "-O1")
+SANITISED = (*ON_MACHINE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+ON_ARM = (ARM, "-Os", "-mthumb", "-static")
 EMULATOR = "qemu-arm"
 HAS_ARM = all(map(shutil.which, (ARM, EMULATOR)))
 HAS_COMPILER = shutil.which("gcc") is not None
@@ -122,12 +124,14 @@ def compile_c(folder: Path, compiler: Sequence[str], sources: Iterable[Path], na
     return program
 
 
-def compile_object(folder: Path, source: Path) -> Path:
-    """Compile one source into a folder."""
-    compiled = folder / f"{source.stem}.o"
-    options = [*STRICT, "-O1", *INCLUDES, f"-I{folder}"]
-    subprocess.run(["gcc", *options, "-c", source, "-o", compiled], check=True)
-    return compiled
+def compile_objects(folder: Path, compiler: Sequence[str], sources: Iterable[Path]) -> list[Path]:
+    """Compile sources into objects of a folder."""
+    command = [compiler[0], *STRICT, *compiler[1:], *INCLUDES, f"-I{folder}", "-c"]
+    done = subprocess.run(
+        [*command, *map(str, sources)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return sorted(folder.glob("*.o"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,22 +9,28 @@ from pathlib import Path
 import pytest
 
 from tests.clients.c.building import (
-    ARM,
     EMULATOR,
     HAS_ARM,
     HAS_COMPILER,
     IN_CI,
     NO_ARM,
     NO_COMPILER,
-    SANITIZERS,
+    ON_ARM,
+    ON_MACHINE,
+    SANITISED,
     SOURCES,
     Driver,
     compile_c,
+    compile_objects,
     render_plans,
 )
 
 HERE = Path(__file__).parent
-NATIVE, SANITISED, ON_ARM = "this machine", "sanitizers", "ARM in an emulator"
+COMPILERS = {
+    "this machine": ON_MACHINE,
+    "sanitizers": SANITISED,
+    "ARM in an emulator": ON_ARM,
+}
 
 
 def require(has_tool: bool, reason: str) -> None:
@@ -35,36 +41,45 @@ def require(has_tool: bool, reason: str) -> None:
     pytest.skip(reason)
 
 
-Build = Callable[[str], Driver]
+Compile = Callable[[tuple[str, ...]], list[Path]]
+Build = Callable[[tuple[str, ...]], Driver]
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Build the driver of a kind, once."""
+def library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compile all sources by a compiler with its options, once; return the objects."""
 
     @cache
-    def build_kind(kind: str) -> Driver:
+    def compile_all(compiler: tuple[str, ...]) -> list[Path]:
         require(HAS_COMPILER, NO_COMPILER)
-        folder = tmp_path_factory.mktemp("driver")
-        is_sanitised = kind == SANITISED
-        (folder / "plans.h").write_text(render_plans(from_seed=is_sanitised))
-        compiler, runner = ["gcc", "-O1", *(SANITIZERS if is_sanitised else [])], []
-        if kind == ON_ARM:
-            require(HAS_ARM, NO_ARM)
-            compiler, runner = [ARM, "-Os", "-mthumb", "-static"], [EMULATOR]
-        program = compile_c(folder, compiler, [HERE / "driver.c", *SOURCES], "driver")
-        return Driver((*runner, str(program)))
+        require(compiler != ON_ARM or HAS_ARM, NO_ARM)
+        return compile_objects(tmp_path_factory.mktemp("library"), compiler, SOURCES)
 
-    return build_kind
+    return compile_all
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory, library: Compile) -> Build:
+    """Build the driver by a compiler, once; sanitised it draws frequencies from the seed."""
+
+    @cache
+    def build_driver(compiler: tuple[str, ...]) -> Driver:
+        objects = library(compiler)
+        folder = tmp_path_factory.mktemp("driver")
+        (folder / "plans.h").write_text(render_plans(from_seed=compiler == SANITISED))
+        program = compile_c(folder, compiler, [HERE / "driver.c", *objects], "driver")
+        return Driver((*([EMULATOR] if compiler == ON_ARM else []), str(program)))
+
+    return build_driver
 
 
 @pytest.fixture(scope="session")
 def native(build: Build) -> Driver:
     """The driver on this machine, with frequencies in flash."""
-    return build(NATIVE)
+    return build(ON_MACHINE)
 
 
-@pytest.fixture(scope="session", params=[NATIVE, SANITISED, ON_ARM])
+@pytest.fixture(scope="session", params=[*COMPILERS.values()], ids=[*COMPILERS])
 def driver(request: pytest.FixtureRequest, build: Build) -> Driver:
     """The driver: with frequencies in flash, sanitised and from the seed, and on ARM."""
     return build(request.param)

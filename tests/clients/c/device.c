@@ -1,6 +1,6 @@
-/* A whole device as a process: commands on standard input, its sectors in a file, its key elsewhere.
+/* A whole device as a process: commands on standard input, sectors in a file, its key elsewhere.
  *
- * "sign HEX" and "random N" are requests to whoever started it; each other line answers a command. */
+ * "sign HEX" and "random N" are requests to whoever started it; other lines answer commands. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

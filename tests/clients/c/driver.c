@@ -354,7 +354,8 @@ static const struct {
     {"shake", run_shake},         {"sha256", run_sha256},   {"head", run_head},
     {"divide", run_divide},       {"table", run_table},     {"log", run_log},
     {"turns", run_turns},         {"sum", run_sum},         {"exponents", run_exponents},
-    {"drawn", run_drawn},         {"below", run_below},         {"laplace", run_laplace}, {"polygon", run_polygon},
+    {"drawn", run_drawn},         {"below", run_below},     {"laplace", run_laplace},
+    {"polygon", run_polygon},
     {"noise", run_noise},         {"message", run_message}, {"request", run_request},
 };
 

@@ -13,13 +13,13 @@ from tests.clients.c.building import (
     DEVICE,
     HAS_COMPILER,
     NO_COMPILER,
-    SOURCES,
+    ON_MACHINE,
     Driver,
     compile_c,
-    compile_object,
+    compile_objects,
     render_plans,
 )
-from tests.clients.c.conftest import HERE, require
+from tests.clients.c.conftest import HERE, Compile, require
 
 MASKED = partial(
     test_vectors.test_sums_and_steps_of_records_are_those_of_the_vectors, name="masked"
@@ -126,29 +126,29 @@ FAULTS: list[tuple[str, str, str, Check]] = [
 
 
 @pytest.fixture(scope="session")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an object of every source."""
+def driver_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's own part, compiled."""
     require(HAS_COMPILER, NO_COMPILER)
-    folder = tmp_path_factory.mktemp("objects")
+    folder = tmp_path_factory.mktemp("driver")
     (folder / "plans.h").write_text(render_plans(from_seed=False))
-    for source in [*SOURCES, HERE / "driver.c"]:
-        compile_object(folder, source)
-    return folder
+    (compiled,) = compile_objects(folder, ON_MACHINE, [HERE / "driver.c"])
+    return compiled
 
 
 @pytest.mark.parametrize(
     "fault", FAULTS, ids=lambda fault: f"{fault[0]}: {fault[2].split(chr(10))[0]}"
 )
 def test_a_fault_is_caught(
-    tmp_path: Path, objects: Path, fault: tuple[str, str, str, Check]
+    tmp_path: Path, library: Compile, driver_object: Path, fault: tuple[str, str, str, Check]
 ) -> None:
     name, right, wrong, check = fault
     text = (DEVICE / "src" / name).read_text("utf-8")
     assert text.count(right) == 1
     (tmp_path / name).write_text(text.replace(right, wrong))
-    changed = compile_object(tmp_path, tmp_path / name)
-    others = [path for path in sorted(objects.glob("*.o")) if path.name != changed.name]
-    mutant = Driver((str(compile_c(tmp_path, ["gcc"], [changed, *others], "mutant")),))
+    (changed,) = compile_objects(tmp_path, ON_MACHINE, [tmp_path / name])
+    others = [each for each in library(ON_MACHINE) if each.name != changed.name]
+    objects = [changed, driver_object, *others]
+    mutant = Driver((str(compile_c(tmp_path, ON_MACHINE, objects, "mutant")),))
     # A program that crashes is caught too.
     with pytest.raises(AssertionError):
         check(mutant)

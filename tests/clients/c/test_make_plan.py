@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from clients.c.make_plan import compile_plan, main, read_study
+from clients.c.make_plan import MOST_DIMENSIONS, compile_plan, main, read_study
 from shared.errors import PlanError
 from shared.plan import SketchPlan, plan_to_json
 from shared.wire import compute_study_id
-from tests.clients.c.building import list_plans
+from tests.clients.c.building import DEVICE, list_plans
 from tests.vectors import wire_plans
 
 
@@ -63,3 +63,8 @@ def test_a_plan_that_the_device_does_not_compute_is_refused_by_name(plan: str, f
         compile_plan(getattr(wire_plans, plan), bytes(32))
     assert caught.value.field == field
     assert "Python agent" in str(caught.value)
+
+
+def test_the_header_has_room_for_the_dimensions_that_are_compiled() -> None:
+    header = (DEVICE / "include/sfumato.h").read_text("utf-8")
+    assert f"SFUMATO_DIMENSIONS_MOST = {MOST_DIMENSIONS}," in header

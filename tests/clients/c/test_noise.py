@@ -99,7 +99,8 @@ def test_noise_is_added_to_the_sum_of_its_own_coordinate(driver: Driver) -> None
 
 @pytest.mark.parametrize("plan", ["knorm", "laplace"])
 def test_a_generator_that_fails_or_stands_still_is_an_error(driver: Driver, plan: str) -> None:
-    zeros = " 0" * list_plans()[plan].n_features
+    n = list_plans()[plan].n_features
     for how in ("fails", "same", "repeats"):
-        (answer,) = driver.run(f"noise {number_of(plan)} 8 1 {how}{zeros}")
-        assert answer.split()[0] == "1", how
+        (answer,) = driver.run(f"noise {number_of(plan)} 8 1 {how}{' 1000' * n}")
+        # The exact sums are gone.
+        assert answer.split() == ["1", *(["0"] * n)], how

@@ -10,15 +10,14 @@ import pytest
 
 from tests.clients.c.building import (
     DEVICE,
-    HAS_COMPILER,
-    NO_COMPILER,
-    SANITIZERS,
-    SOURCES,
+    ON_MACHINE,
+    SANITISED,
     compile_c,
+    compile_objects,
     number_of,
     render_plans,
 )
-from tests.clients.c.conftest import HERE, require
+from tests.clients.c.conftest import HERE, Compile
 
 KINDS = {"nothing done": 0, "half done": 1, "done": 2, "scrambled": 3}
 OPERATIONS = 25
@@ -45,11 +44,11 @@ FAULTS = {
 
 
 @pytest.fixture(scope="session")
-def power(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    require(HAS_COMPILER, NO_COMPILER)
+def power(tmp_path_factory: pytest.TempPathFactory, library: Compile) -> Path:
+    objects = library(SANITISED)
     folder = tmp_path_factory.mktemp("power")
     (folder / "plans.h").write_text(render_plans(from_seed=False))
-    return compile_c(folder, ["gcc", "-O1", *SANITIZERS], [HERE / "power.c", *SOURCES], "power")
+    return compile_c(folder, SANITISED, [HERE / "power.c", *objects], "power")
 
 
 def run_all(program: Path, kind: int, first: int, second: int) -> Iterator[tuple[str, Run]]:
@@ -91,16 +90,17 @@ def test_cuts_reach_every_operation_of_a_run(power: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_ledger_is_caught(tmp_path: Path, fault: str) -> None:
-    require(HAS_COMPILER, NO_COMPILER)
+def test_a_fault_of_the_ledger_is_caught(tmp_path: Path, library: Compile, fault: str) -> None:
     name, right, wrong = FAULTS[fault]
+    objects = library(ON_MACHINE)
     text = (DEVICE / "src" / name).read_text("utf-8")
     assert text.count(right) == 1
     (tmp_path / name).write_text(text.replace(right, wrong))
     (tmp_path / "plans.h").write_text(render_plans(from_seed=False))
-    sources = [tmp_path / name, *(each for each in SOURCES if each.name != name)]
-    options = ["gcc", "-O1", "-Wno-unused-variable"]
-    program = compile_c(tmp_path, options, [HERE / "power.c", *sources], "power")
+    compiler = (*ON_MACHINE, "-Wno-unused-variable")
+    (changed,) = compile_objects(tmp_path, compiler, [tmp_path / name])
+    others = [each for each in objects if each.name != changed.name]
+    program = compile_c(tmp_path, ON_MACHINE, [HERE / "power.c", changed, *others], "power")
     with pytest.raises(AssertionError):
         check_all(program)
 

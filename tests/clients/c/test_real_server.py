@@ -26,18 +26,15 @@ from deploy.demo.cluster import Aggregator
 from shared.wire.enrolment import encode_proof_input
 from shared.wire.http_signature import sign_request
 from tests.clients.c.building import (
-    ARM,
     DEVICE,
     EMULATOR,
-    HAS_ARM,
     HAS_COMPILER,
-    NO_ARM,
     NO_COMPILER,
-    SANITIZERS,
-    SOURCES,
+    ON_ARM,
+    SANITISED,
     compile_c,
 )
-from tests.clients.c.conftest import HERE, NATIVE, ON_ARM, require
+from tests.clients.c.conftest import HERE, Compile, require
 from tests.clients.js.devices import LENGTH, make_exact_plan
 from tests.clients.js.test_real_server import sum_up, write_csv
 from tests.system.agents import make_agent
@@ -168,36 +165,33 @@ class Device:
         assert self.call("settle") == [OK]
 
 
-@pytest.fixture(params=[NATIVE, ON_ARM])
-def compiler(request: pytest.FixtureRequest) -> tuple[list[str], list[str]]:
-    """A compiler with its options, and what runs its programs."""
-    if request.param == NATIVE:
-        return ["gcc", "-O1", *SANITIZERS], []
-    require(HAS_ARM, NO_ARM)
-    return [ARM, "-Os", "-mthumb", "-static"], [EMULATOR]
-
-
 def build_device(
     folder: Path,
-    compiler: tuple[list[str], list[str]],
+    library: Compile,
+    compiler: tuple[str, ...],
     server: Aggregator,
     study: str,
     main: Path = HERE / "device.c",
 ) -> Device:
-    """Compile the plan that the server shows, and the device with it."""
+    """Compile the plan that the server shows, and link the device with it."""
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, (folder / "plan.h").open("w") as header:
         patch.setattr("sys.stdout", header)
         assert make_plan([server.url, study]) == 0
-    options, runner = compiler
-    program = compile_c(folder, options, [main, *SOURCES], "device")
+    program = compile_c(folder, compiler, [main, *library(compiler)], "device")
+    runner = [EMULATOR] if compiler == ON_ARM else []
     return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
 
 
+@pytest.mark.parametrize("compiler", [SANITISED, ON_ARM], ids=["this machine", "ARM"])
 def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
-    tmp_path: Path, server: Aggregator, client: Client, compiler: tuple[list[str], list[str]]
+    tmp_path: Path,
+    library: Compile,
+    server: Aggregator,
+    client: Client,
+    compiler: tuple[str, ...],
 ) -> None:
-    name = f"one sum {compiler[0][0]}"
+    name = f"one sum {compiler[0]}"
     plan = make_exact_plan(name, labels=[{"name": "site", "values": ["north", "south"]}])
     study = client.create_study(name, plan).study_id
     records = np.random.default_rng(7).normal(scale=4.0, size=(60, 2))
@@ -213,7 +207,7 @@ def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
         token=client.create_token(study),
     )
     assert agent.once()["sent"] == 2
-    device = build_device(tmp_path / "south", compiler, server, study)
+    device = build_device(tmp_path / "south", library, compiler, server, study)
     device.enrol(client.create_token(study), {"site": "south"})
     device.switch_on()
     assert device.call("check") == [OK]
@@ -249,9 +243,8 @@ def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
 
 
 def test_messages_with_noise_of_either_kind_and_with_masks_are_accepted(
-    tmp_path: Path, server: Aggregator, client: Client
+    tmp_path: Path, library: Compile, server: Aggregator, client: Client
 ) -> None:
-    native = ["gcc", "-O1", *SANITIZERS], list[str]()
     plain = {"epsilon": "1", "mechanism": None, "window": {"kind": "count", "length": 4}}
     kinds: dict[str, dict[str, Any]] = {
         "knorm": plain,
@@ -261,7 +254,7 @@ def test_messages_with_noise_of_either_kind_and_with_masks_are_accepted(
     for name, changes in kinds.items():
         plan = make_exact_plan(f"C {name}", **changes, most_sketches_per_device=2)
         study = client.create_study(f"C {name}", plan).study_id
-        device = build_device(tmp_path / name, native, server, study)
+        device = build_device(tmp_path / name, library, SANITISED, server, study)
         device.enrol(client.create_token(study), {})
         device.switch_on()
         assert device.call("format") == device.call("start") == device.call("confirm", -1) == [OK]
@@ -346,13 +339,12 @@ def open_gateway(url: str, statuses: list[int]) -> Line:
 
 
 def test_the_example_sends_through_a_gateway_and_sends_again_what_no_answer_came_for(
-    tmp_path: Path, server: Aggregator, client: Client
+    tmp_path: Path, library: Compile, server: Aggregator, client: Client
 ) -> None:
     plan = make_exact_plan("C example")
     study = client.create_study("C example", plan).study_id
-    compiler = ["gcc", "-O1", *SANITIZERS], list[str]()
     main = DEVICE / "examples/gateway_sensor.c"
-    device = build_device(tmp_path / "example", compiler, server, study, main)
+    device = build_device(tmp_path / "example", library, SANITISED, server, study, main)
     device.enrol(client.create_token(study), {})
     records = np.random.default_rng(8).normal(scale=4.0, size=(20, 2))
     times = plan.window.origin + np.repeat([0, 1], 10) * LENGTH + np.arange(20)

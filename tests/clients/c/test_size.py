@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from clients.c.make_plan import compile_plan
-from tests.clients.c.building import ARM, INCLUDES, NO_ARM, SOURCES, STRICT, list_plans
+from tests.clients.c.building import (
+    ARM,
+    HAS_ARM,
+    NO_ARM,
+    SOURCES,
+    compile_objects,
+    list_plans,
+)
 from tests.clients.c.conftest import require
 
 CORTEX_M4 = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
 MOST_CODE = 32 * 1024
 MOST_RAM = 8 * 1024
-
-
-def compile_objects(folder: Path) -> list[Path]:
-    """Compile each source for a Cortex-M4, with its calls and the stack of each function."""
-    require(shutil.which(ARM) is not None, NO_ARM)
-    subprocess.run(
-        [ARM, *STRICT, *INCLUDES, *CORTEX_M4, "-Os", "-fcallgraph-info=su", "-c", *SOURCES],
-        cwd=folder,
-        check=True,
-    )
-    return sorted(folder.glob("*.o"))
 
 
 def measure_sections(objects: list[Path]) -> tuple[int, int]:
@@ -72,15 +67,28 @@ def list_public(stacks: dict[str, int]) -> Iterator[str]:
     return (name for name in stacks if name.startswith("sfumato_"))
 
 
+BUFFERS = """\
+#include "plan.h"
+int64_t sums[PLAN_COORDINATES];
+uint8_t message[PLAN_MESSAGE_MOST];
+struct sfumato_device device = {.plan = &PLAN};
+"""
+
+
 # Without the soft-float routines of the C library, some 4 KB of code.
 def test_code_and_ram_at_200_features_fit(tmp_path: Path) -> None:
-    code, variables = measure_sections(compile_objects(tmp_path))
+    require(HAS_ARM, NO_ARM)
+    # With the calls and the stack of each function.
+    compiler = [ARM, *CORTEX_M4, "-Os", "-fcallgraph-info=su"]
+    code, variables = measure_sections(compile_objects(tmp_path, compiler, SOURCES))
     stacks, calls = read_calls(tmp_path)
     stack = max(find_deepest(stacks, calls, name) for name in list_public(stacks))
-    plan = list_plans()["m 200"]
-    sums = 8 * plan.n_features
-    message = plan.n_features * plan.payload_width + 512
-    ram = variables + sums + message + stack
-    assert "PLAN_COORDINATES = 400" in compile_plan(plan, bytes(32))
+    folder = tmp_path / "buffers"
+    folder.mkdir()
+    (folder / "plan.h").write_text(compile_plan(list_plans()["m 200"], bytes(32)))
+    (folder / "buffers.c").write_text(BUFFERS)
+    _, buffers = measure_sections(compile_objects(folder, compiler, [folder / "buffers.c"]))
+    ram = variables + buffers + stack
+    assert buffers > 2 * 200 * 8
     assert 8 * 1024 < code < MOST_CODE
-    assert 4 * 1024 < ram < MOST_RAM, (variables, sums, message, stack)
+    assert 4 * 1024 < ram < MOST_RAM, (variables, buffers, stack)
