@@ -38,6 +38,7 @@ _folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")
 os.environ["SSL_CERT_FILE"] = str(Authority(Path(_folder.name)).path)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return half as many again as there are cores: tests wait for servers, files and clocks."""
     return -(-3 * len(os.sched_getaffinity(0)) // 2)

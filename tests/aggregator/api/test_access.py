@@ -38,6 +38,7 @@ ANALYST_CALLS = [
     ("GET", "/v1/studies"),
     ("GET", f"/v1/studies/{STUDY}"),
     ("POST", "/v1/advice"),
+    ("GET", "/v1/references"),
     ("GET", f"/v1/studies/{STUDY}/devices"),
     ("GET", "/v1/devices"),
     ("GET", f"/v1/devices/{STUDY}"),

@@ -26,7 +26,10 @@ INCLUDES = [f"-I{DEVICE / 'include'}", f"-I{DEVICE / 'src'}"]
 ARM = "arm-linux-gnueabihf-gcc"
 ON_MACHINE = ("gcc", "-O1")
 SANITISED = (*ON_MACHINE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-ON_ARM = (ARM, "-Os", "-mthumb", "-static")
+CORTEX_M4 = (ARM, "-Os", "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
+"""Doubles are computed by routines of the compiler's library, as on most small processors."""
+ON_ARM = (ARM, "-Os", "-mthumb", "-static", "-Wl,--no-warn-mismatch")
+"""A program for Linux, which code for a Cortex-M4 is linked into: an emulator runs both."""
 EMULATOR = "qemu-arm"
 HAS_ARM = all(map(shutil.which, (ARM, EMULATOR)))
 HAS_COMPILER = shutil.which("gcc") is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.c.building import (
+    CORTEX_M4,
     EMULATOR,
     HAS_ARM,
     HAS_COMPILER,
@@ -29,7 +30,7 @@ HERE = Path(__file__).parent
 COMPILERS = {
     "this machine": ON_MACHINE,
     "sanitizers": SANITISED,
-    "ARM in an emulator": ON_ARM,
+    "a Cortex-M4 in an emulator": ON_ARM,
 }
 
 
@@ -53,7 +54,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     def compile_all(compiler: tuple[str, ...]) -> list[Path]:
         require(HAS_COMPILER, NO_COMPILER)
         require(compiler != ON_ARM or HAS_ARM, NO_ARM)
-        return compile_objects(tmp_path_factory.mktemp("library"), compiler, SOURCES)
+        options = CORTEX_M4 if compiler == ON_ARM else compiler
+        return compile_objects(tmp_path_factory.mktemp("library"), options, SOURCES)
 
     return compile_all
 
@@ -81,5 +83,5 @@ def native(build: Build) -> Driver:
 
 @pytest.fixture(scope="session", params=[*COMPILERS.values()], ids=[*COMPILERS])
 def driver(request: pytest.FixtureRequest, build: Build) -> Driver:
-    """The driver: with frequencies in flash, sanitised and from the seed, and on ARM."""
+    """The driver: with frequencies in flash, sanitised and from the seed, and for a Cortex-M4."""
     return build(request.param)

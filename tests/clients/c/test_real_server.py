@@ -183,7 +183,7 @@ def build_device(
     return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
 
 
-@pytest.mark.parametrize("compiler", [SANITISED, ON_ARM], ids=["this machine", "ARM"])
+@pytest.mark.parametrize("compiler", [SANITISED, ON_ARM], ids=["this machine", "a Cortex-M4"])
 def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
     tmp_path: Path,
     library: Compile,

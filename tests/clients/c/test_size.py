@@ -11,6 +11,7 @@ from pathlib import Path
 from clients.c.make_plan import compile_plan
 from tests.clients.c.building import (
     ARM,
+    CORTEX_M4,
     HAS_ARM,
     NO_ARM,
     SOURCES,
@@ -19,7 +20,6 @@ from tests.clients.c.building import (
 )
 from tests.clients.c.conftest import require
 
-CORTEX_M4 = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
 MOST_CODE = 32 * 1024
 MOST_RAM = 8 * 1024
 
@@ -79,7 +79,7 @@ struct sfumato_device device = {.plan = &PLAN};
 def test_code_and_ram_at_200_features_fit(tmp_path: Path) -> None:
     require(HAS_ARM, NO_ARM)
     # With the calls and the stack of each function.
-    compiler = [ARM, *CORTEX_M4, "-Os", "-fcallgraph-info=su"]
+    compiler = [*CORTEX_M4, "-fcallgraph-info=su"]
     code, variables = measure_sections(compile_objects(tmp_path, compiler, SOURCES))
     stacks, calls = read_calls(tmp_path)
     stack = max(find_deepest(stacks, calls, name) for name in list_public(stacks))
