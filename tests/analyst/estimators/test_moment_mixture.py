@@ -79,7 +79,8 @@ def test_a_ledger_counts_both_releases_and_a_second_fit_is_refused(tmp_path: Pat
 def test_pixels_are_drawn_as_zeros_and_ones() -> None:
     rng = np.random.default_rng(2)
     pixels = (rng.random((5000, 6)) < [0.9, 0.9, 0.9, 0.1, 0.1, 0.1]).astype(float)
-    model = make(parts=None, bounds=(0, 1), origin="lower", norm=2.0, binary=True)
+    # At epsilon 1 the fresh noise moved a mean by more than 0.1 in 8 % of runs.
+    model = make(parts=None, epsilon="10", bounds=(0, 1), origin="lower", norm=2.0, binary=True)
     drawn, parts = model.fit(pixels).sample(4000)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     assert set(parts) == {0}
