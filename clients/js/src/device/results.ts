@@ -6,7 +6,7 @@ import { makeIntervals, type Plan, type Record } from "../plan/plan.ts";
 import { decodePublished, encodeEndorsement, type Published, type SignedResult } from "../wire/published.ts";
 import type { Platform } from "./platform.ts";
 import { isRefusal, type Server } from "./server.ts";
-import { resultKey, type Store } from "./store.ts";
+import { type DeviceState, resultKey, stateKey, type Store, type Values } from "./store.ts";
 
 /** One in a thousand draws of a normal variable lies above so many standard deviations. */
 const FAR_DEVIATIONS = 3.09;
@@ -96,8 +96,12 @@ export async function pull(settings: PullSettings, server: Server, study: Bytes,
   if (!pinned) throw server.unanswered("it has no key that signs results");
   const publicKey = await follow(pinned, signed, server, platform);
   await requireGenuine(signed, publicKey, study, plan, platform);
-  await store.update([own], (values) => {
+  await store.update([own, stateKey(settings.name)], (values) => {
+    // What was forgotten while the server answered stays forgotten: another study is next, perhaps.
+    require(isOf(settings, server, values), "config", "device", "has left the study meanwhile", "enrol it again");
     const before = values[own] as StoredResult | undefined;
+    const isKeptKey = !before || [pinned, publicKey].some((key) => equalBytes(key, before.publicKey));
+    require(isKeptKey, "refused", "signature", "is of a key that another tab has replaced meanwhile", "pull the result again");
     const isOld = before?.document && !equalBytes(before.document, document) && signed.result.sequence <= before.sequence;
     const rule = `has number ${signed.result.sequence}, and this device has ${before?.sequence} already`;
     require(!isOld, "ledger", "published result", rule, "ask the study's operator to publish again");
@@ -120,7 +124,15 @@ export async function pin(settings: PullSettings, server: Server): Promise<void>
   const own = resultKey(settings.name);
   const publicKey = (await fetchKeys(server)).at(-1)?.publicKey;
   if (!publicKey) return;
-  await settings.store.update([own], (values) => (values[own] ? {} : { [own]: { publicKey, sequence: -1 } }));
+  await settings.store.update([own, stateKey(settings.name)], (values) =>
+    values[own] || !isOf(settings, server, values) ? {} : { [own]: { publicKey, sequence: -1 } },
+  );
+}
+
+/** Whether the stored device is the one that asks the server. */
+function isOf({ name }: PullSettings, server: Server, values: Values): boolean {
+  const state = values[stateKey(name)] as DeviceState | undefined;
+  return !!state && toHex(state.device) === server.id;
 }
 
 async function read(store: Store, key: string): Promise<StoredResult | undefined> {
@@ -140,10 +152,10 @@ interface Key {
 async function fetchKeys(server: Server): Promise<Key[]> {
   const { keys } = server.read(await server.request({ method: "GET", path: "/v1/identity", headers: {} }));
   if (!Array.isArray(keys)) throw server.unanswered("its answer has no keys");
-  return keys.map(({ public_key, endorsement }) => {
-    const publicKey = fromHex(String(public_key));
+  return keys.map((key: { [name: string]: unknown } | null) => {
+    const publicKey = fromHex(String(key?.public_key));
     if (publicKey?.length !== 32) throw server.unanswered("its answer has no keys");
-    return { publicKey, endorsement: fromHex(String(endorsement)) };
+    return { publicKey, endorsement: fromHex(String(key?.endorsement)) };
   });
 }
 
@@ -178,8 +190,12 @@ async function requireGenuine(
   require(isSigned, "refused", "signature", "of the published result does not verify with the server's key", fix);
   const isOurs = equalBytes(result.study, study) && equalBytes(result.planDigest, plan.digest);
   require(isOurs, "plan", "published result", "is of another study or plan than this device's", fix);
-  const axes = plan.fields.dimensions.flatMap(({ name, levels }) => levels?.map((level) => `${name}=${level}`) ?? [name]);
-  const areAxes = axes.length === result.dimensions.length && axes.every((name, i) => name === result.dimensions[i]!.name);
+  const axes = plan.fields.dimensions.flatMap(({ name, unit, levels }) =>
+    (levels?.map((level) => `${name}=${level}`) ?? [name]).map((axis) => ({ name: axis, unit })),
+  );
+  const stated = result.dimensions;
+  const isAxis = ({ name, unit }: (typeof axes)[number], i: number): boolean => name === stated[i]!.name && unit === stated[i]!.unit;
+  const areAxes = axes.length === stated.length && axes.every(isAxis);
   require(areAxes, "plan", "published result", "has other dimensions than the plan of this device", fix);
 }
 

@@ -6,6 +6,11 @@ import { decode } from "./decoding.ts";
 
 const TYPE = "application/vnd.sfumato.result+cbor";
 const ENDORSEMENT = "sfumato/v1/result-key";
+const MOST_NAME = 200;
+const MOST_SENTENCE = 2000;
+/** Controls, ends of lines, marks of direction, and what no font shows. */
+const UNSEEN =
+  /[\0-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
 const VERDICTS = ["sound", "rough", "doubtful", "do not use"];
 
 /** The signed part of a published result. */
@@ -78,11 +83,11 @@ function readResult(document: Value): Published {
   need(isBytes(decodeId, 32), "decode", "must be 32 bytes");
   need(isCount(sequence), "sequence", "must be an integer, 0 or more");
   need(isCount(created), "created", "must be an integer, 0 or more");
-  need(isText(name), "name", "must be text");
+  need(isText(name, MOST_NAME), "name", "must be short text of visible characters");
   need(Array.isArray(axes) && axes.length > 0, "dimensions", "must be a list");
   const dimensions = axes.map((axis) => {
     const [axisName, unit] = Array.isArray(axis) && axis.length === 2 ? axis : [];
-    need(isText(axisName) && isText(unit), "dimensions", "must be pairs of a name and a unit");
+    need(isText(axisName, MOST_NAME) && isText(unit, MOST_NAME), "dimensions", "must be pairs of a name and a unit");
     return { name: axisName, unit };
   });
   const shares = readRow(weights, "weights");
@@ -91,6 +96,8 @@ function readResult(document: Value): Published {
     need(rows.length > 0, field, "must have one row for each weight");
     return rows.map((row) => readRow(row, field, dimensions.length));
   };
+  const deviations = spreads === null ? null : readRows(spreads, "spreads");
+  need(deviations?.flat().every((spread) => spread >= 0) ?? true, "spreads", "must be 0 or more");
   return {
     study,
     planDigest,
@@ -101,16 +108,16 @@ function readResult(document: Value): Published {
     dimensions,
     centroids: readRows(centroids, "centroids"),
     weights: shares,
-    spreads: spreads === null ? null : readRows(spreads, "spreads"),
+    spreads: deviations,
   };
 }
 
 function readVerdict(value: Value | undefined): Published["verdict"] {
   if (value === null) return null;
   const [word, sentence] = Array.isArray(value) && value.length === 2 ? value : [];
-  const isVerdict = isText(word) && VERDICTS.includes(word) && isText(sentence);
+  const isVerdict = VERDICTS.includes(word as string) && isText(sentence, MOST_SENTENCE);
   need(isVerdict, "verdict", `must be null, or one of ${VERDICTS.join(", ")} and a sentence`);
-  return { word, sentence };
+  return { word: word as string, sentence };
 }
 
 function readRow(value: Value | undefined, field: string, length?: number): number[] {
@@ -132,6 +139,6 @@ function isCount(value: Value | undefined): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-function isText(value: Value | undefined): value is string {
-  return typeof value === "string" && !/[\p{C}\p{Zl}\p{Zp}]/u.test(value);
+function isText(value: Value | undefined, most: number): value is string {
+  return typeof value === "string" && Array.from(value).length <= most && !UNSEEN.test(value);
 }

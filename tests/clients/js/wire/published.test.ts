@@ -43,6 +43,24 @@ test("a document that is cut, longer or changed anywhere is refused or does not 
   assert.throws(() => decodePublished(Buffer.concat([bytes, Buffer.of(0)])), /result: /);
 });
 
+test("spreads below zero, and names that cannot be seen whole, are refused by name", () => {
+  const { document, spreads } = results[0];
+  const change = (old: Uint8Array, now: Uint8Array): (() => unknown) => {
+    const bytes = Buffer.from(hex(document));
+    const at = bytes.indexOf(old);
+    assert.ok(at > 0 && now.length === old.length);
+    bytes.set(now, at);
+    return () => decodePublished(bytes);
+  };
+  // An eighth, in half precision.
+  assert.equal(spreads[0][1], 1 / 8);
+  assert.throws(change(hex("f93000"), hex("f9b000")), /spreads: must be 0 or more/);
+  const { sentence } = decodePublished(hex(document)).result.verdict!;
+  const [from, hidden, private_] = [sentence.slice(0, 3), "\u202e", "\ue000"].map((text) => Buffer.from(text));
+  assert.throws(change(from!, hidden!), /verdict: /);
+  assert.doesNotThrow(change(from!, private_!), "as the agent takes it");
+});
+
 test("a key names its successor by the bytes of the vectors", async () => {
   const [first, second] = keys as [Json, Json];
   const input = encodeEndorsement(await sha256(hex(first.public_key)), hex(second.public_key));
