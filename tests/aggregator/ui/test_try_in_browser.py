@@ -227,6 +227,18 @@ def test_a_study_of_choices_alone_has_a_device_without_a_plane(visit: Visit) -> 
     page.wait_for("#code")
 
 
+def test_a_page_whose_device_was_erased_in_another_tab_goes_back_to_its_door(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving", problem=True)
+    press(page, "Start recording")
+    other = "new m.Device({ name: 'try', store: m.openIndexedDb() })"
+    page.evaluate(f"import('/ui/device/sfumato-device.js').then((m) => {other}.forget())")
+    page.wait_for("#code", problem=True)
+    assert "has left the study" in page.text(".problem")
+    assert "paste a code" in page.text(".problem")
+
+
 def test_a_secret_number_of_readings_is_no_wave(scene: Scene) -> None:
     page = scene.page
     page.open(f"{scene.aggregator.url}/try/", until="h1")

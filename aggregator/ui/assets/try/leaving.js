@@ -101,7 +101,7 @@ export function leavingPanel(plan) {
       factList([
         ["Readings since you opened the page", `${whole(nReadings)} (sent as they are: none)`],
         ["Sketches sent", status.waiting ? `${whole(status.sent)}, and ${whole(status.waiting)} wait for the network` : whole(status.sent)],
-        ["Bytes sent", whole(nBytes)],
+        ["Bytes sent by this page", whole(nBytes)],
         ["Questions asked", `${whole(nQuestions)}: is the study open, is there a result? They name this device, and hold no reading`],
         status.released > 0 && ["Epsilon spent", describeSpent(plan.fields, status.released)],
       ].filter(Boolean)),

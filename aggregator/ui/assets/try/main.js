@@ -211,6 +211,12 @@ async function showDevice(problems = []) {
     told.replaceChildren(...(shown.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, shown.map((text) => h("li", {}, text)))] : []));
   };
   let isBusy = false;
+  const depart = (problem) => {
+    stopAll();
+    note = keep;
+    sent = [];
+    showDoor(problem);
+  };
   const flush = async () => {
     // One at a time: on a slow network the next would wait behind this one, and the one after it too.
     if (isBusy) return;
@@ -218,6 +224,7 @@ async function showDevice(problems = []) {
     try {
       tell((await device.flush()).problems);
     } catch (error) {
+      if (!(await device.status()).isEnrolled) return depart(new SketchError("config", "device", "has left the study, perhaps in another tab", "paste a code to take part again"));
       show(told, error);
     } finally {
       isBusy = false;
@@ -248,9 +255,7 @@ async function showDevice(problems = []) {
     } catch (error) {
       return show(told, error);
     }
-    note = keep;
-    sent = [];
-    showDoor();
+    depart();
   };
   const spent = h(
     "section",
