@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import pytest
 
 from analyst import Client
 from deploy.demo.trying import make_plan
+from shared.plan import plan_from_spec
 from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from tests.aggregator.ui.browser import MISSING, PROGRAM, Page
 from tests.aggregator.ui.scene import Scene
@@ -45,7 +47,7 @@ def take_part(page: Page) -> None:
     page.wait("document.querySelector('.leaving, .problem')", problem=True)
     if page.evaluate("document.querySelector('.problem') !== null"):
         assert "This browser was a device of another study" in page.text(".problem")
-        press(page, "Take part, up to epsilon 2")
+        page.evaluate("document.querySelector('.problem button').click()")
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,10 @@ def test_a_browser_takes_part_and_sees_what_leaves_it_and_what_comes_back(visit:
     assert stored
     assert stored <= kept
     page.wait("document.querySelector('.leaving').innerText.includes('Epsilon spent')")
-    assert "(sent: none)" in page.text(".leaving")
+    leaving = page.text(".leaving")
+    assert "(sent as they are: none)" in leaving
+    assert "enrolment: a public key, and your choices" in leaving, "it was sent before the list"
+    assert "1 for a reading, which is in one sketch" in leaving
     decode = visit.client.decode(visit.study, n_clusters=2)
     decode.wait(allow_unusable=True)
     visit.client.publish(decode.decode_id, allow_unusable=True)
@@ -141,15 +146,97 @@ def test_a_table_that_is_dropped_is_added_here_and_one_without_the_columns_is_re
     page.wait_for("#code")
 
 
-def test_a_wrong_code_is_refused_with_the_fix_and_one_of_elsewhere_is_sent_there(
-    scene: Scene,
-) -> None:
+@pytest.mark.parametrize("text", ["SFUMATO:NOTACODE", "%E0%A4"])
+def test_a_wrong_code_is_refused_with_the_fix(scene: Scene, text: str) -> None:
     page, url = scene.page, scene.aggregator.url
-    page.open(f"{url}/try/#SFUMATO:NOTACODE", until=None)
+    page.open("about:blank", until=None)
+    page.open(f"{url}/try/#{text}", until=None)
     page.wait_for(".problem", problem=True)
     assert "copy or scan the whole line" in page.text(".problem").lower()
     page.open(f"{url}/try/", until="#code")
     assert page.text(".door h1") == "Make this browser a device"
+
+
+def test_a_code_of_another_server_leads_there_and_nothing_is_asked_of_it(scene: Scene) -> None:
+    page, url = scene.page, scene.aggregator.url
+    elsewhere = "https://elsewhere.example"
+    code = EnrolmentCode(server=elsewhere, study=bytes(32), token="secret")
+    page.open("about:blank", until=None)
+    page.requests.clear()
+    page.open(f"{url}/try/#{encode_enrolment_code(code)}", until="main a")
+    assert page.text("h1") == "This code is of another server"
+    link = page.evaluate("document.querySelector('main a').href")
+    assert link.startswith(f"{elsewhere}/try/#SFUMATO")
+    assert not any(each["url"].startswith(elsewhere) for each in page.requests)
+
+
+@contextmanager
+def running_first(page: Page, script: str) -> Iterator[None]:
+    """Run a script in each document before its own."""
+    made = page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+    try:
+        yield
+    finally:
+        page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+
+def test_a_page_that_may_store_nothing_says_so_however_often_it_is_asked(visit: Visit) -> None:
+    page = visit.page
+    refuse = "IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError') }"
+    with running_first(page, refuse):
+        page.open("about:blank", until=None)
+        page.open(make_page_address(visit.code), until=None)
+        for _ in range(2):
+            page.wait_for(".problem", problem=True)
+            assert "allow this site to store data" in page.text(".problem")
+            page.evaluate("document.querySelector('.problem').remove()")
+            page.evaluate(f"document.querySelector('#code').value = {str(visit.code.token)!r}")
+            press(page, "Look at the study")
+
+
+def test_a_page_that_came_by_plain_http_says_what_it_needs(visit: Visit) -> None:
+    page = visit.page
+    with running_first(page, "Object.defineProperty(window, 'isSecureContext', {value: false})"):
+        page.open("about:blank", until=None)
+        page.open(make_page_address(visit.code), until="h1")
+        assert page.text("h1") == "This page needs https"
+        assert page.evaluate("location.hash") == ""
+
+
+def test_a_study_of_choices_alone_has_a_device_without_a_plane(visit: Visit) -> None:
+    page = visit.page
+    plan = plan_from_spec(
+        {
+            "dimensions": [{"name": "colour", "unit": "1", "levels": ["red", "green"]}],
+            **{"n_frequencies": 20, "seed": "choices", "epsilon": "1"},
+            **{"mechanism": "discrete-knorm", "most_records": 1000},
+            "window": {"kind": "count", "length": 50},
+        }
+    )
+    made = visit.client.create_study(f"choices {time.time_ns()}", plan, allow_same_plan=True)
+    token = visit.client.create_token(made.study_id, max_uses=1)
+    study = bytes.fromhex(made.study_id)
+    code = EnrolmentCode(server=visit.scene.aggregator.url, study=study, token=token)
+    page.open("about:blank", until=None)
+    page.open(make_page_address(code), until="h1")
+    assert "colour (red, green)" in page.text()
+    take_part(page)
+    page.wait_for(".leaving", problem=True)
+    assert page.evaluate("document.querySelector('.back-comes svg')") is None
+    press(page, "Leave the study and erase its data here")
+    page.wait_for("#code")
+
+
+def test_a_secret_number_of_readings_is_no_wave(scene: Scene) -> None:
+    page = scene.page
+    page.open(f"{scene.aggregator.url}/try/", until="h1")
+    call = """import('/ui/try/leaving.js').then((m) => ['replace-one', 'add-remove-one'].map(
+      (neighbouring) => m.readPayload(Uint8Array.of(9, 9, 1, 0, 255, 255, 7, 0), {
+        payload_width: 2,
+        statistic: { kind: 'fourier', frequencies_per_sketch: 1 },
+        release: { kind: 'local.v1', neighbouring },
+      })))"""
+    assert page.evaluate(call) == [[-1, 7], [1, -1]]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import { factList, h, picture, s, table } from "../base/dom.js";
 import { frame, reach, scale } from "../chart/chart.js";
-import { rounded, whole } from "../base/words.js";
+import { count, rounded, whole } from "../base/words.js";
 
 const SHOWN = 8;
 const HEIGHT = 120;
@@ -12,16 +12,24 @@ export function watchFetch(note) {
   return async (url, init) => {
     const { pathname } = new URL(url);
     const size = init.body ? (init.body.byteLength ?? new TextEncoder().encode(init.body).length) : 0;
-    const response = await fetch(url, init);
-    note({ time: new Date(), method: init.method, path: pathname, size, status: response.status, body: init.method === "PUT" ? init.body : null });
-    return response;
+    const request = { time: new Date(), method: init.method, path: pathname, size, status: null, body: init.method === "PUT" ? init.body : null };
+    try {
+      const response = await fetch(url, init);
+      request.status = response.status;
+      return response;
+    } finally {
+      // What had no answer may have arrived all the same.
+      note(request);
+    }
   };
 }
 
-/** Read the integers at the end of a message: `width` bytes each, the least first. */
-export function readPayload(message, { payload_width: width, statistic }) {
-  const n = statistic.kind === "fourier" ? 2 * statistic.frequencies_per_sketch : 0;
-  const at = message.length - n * width;
+/** Read the sums of waves at the end of a message: `width` bytes each, the least first; none of other sketches. */
+export function readPayload(message, { payload_width: width, statistic, release }) {
+  const n = statistic.kind === "fourier" && release.kind === "local.v1" ? 2 * statistic.frequencies_per_sketch : 0;
+  // A secret number of readings comes after them, with noise.
+  const nCounts = release.neighbouring === "add-remove-one" ? 1 : 0;
+  const at = message.length - (n + nCounts) * width;
   if (!n || at < 0) return [];
   return Array.from({ length: n }, (_, i) => {
     const bytes = message.subarray(at + i * width, at + (i + 1) * width);
@@ -31,7 +39,23 @@ export function readPayload(message, { payload_width: width, statistic }) {
   });
 }
 
-const WORDS = { POST: "enrolment: a public key", PUT: "a sketch" };
+const WORDS = { POST: "enrolment: a public key, and your choices", PUT: "a sketch" };
+
+/** What a sketch holds, and what limits that it tells of one reading. */
+function describeSketch({ release, statistic }) {
+  if (release.kind === "phase.v1") return "The last sketch: an answer about the one reading of a window, changed by chance before it was stored. Epsilon limits what it tells of the reading.";
+  const what = statistic.kind === "fourier" ? "waves" : "counts of values";
+  if (release.unit === "device") return `The last sketch: the mean of ${what} over all readings of a window, with random noise added before it was stored. Epsilon limits what it tells of them.`;
+  return `The last sketch: sums of ${what} over all readings of a window, with random noise added before it was stored. Epsilon limits what it tells of any one reading.`;
+}
+
+/** What the sketches so far tell together. */
+function describeSpent({ release }, nReleased) {
+  const each = Number(release.epsilon[0]) / Number(release.epsilon[1]);
+  const all = rounded(each * nReleased);
+  if (release.unit === "device") return `${rounded(each)} for all readings of one window; ${all} for those of all ${count(nReleased, "window")}`;
+  return `${rounded(each)} for a reading, which is in one sketch; ${all} for ${count(nReleased, "reading")}, one in each sketch; more for more of them`;
+}
 
 /** The panel; `note` takes a request, `show` the state of the device. */
 export function leavingPanel(plan) {
@@ -52,8 +76,8 @@ export function leavingPanel(plan) {
   const sketch = h(
     "figure",
     { hidden: true },
-    bars.canvas,
-    h("figcaption", {}, "The last sketch: sums of waves over all readings of a window, each with random noise added before it was stored. No reading can be read from it."),
+    plan.fields.statistic.kind === "fourier" && plan.fields.release.kind === "local.v1" && bars.canvas,
+    h("figcaption", {}, describeSketch(plan.fields)),
     h("details", {}, h("summary", {}, "Its bytes, as they were sent"), bytes),
   );
   function note(request) {
@@ -63,25 +87,23 @@ export function leavingPanel(plan) {
     }
     requests.unshift(request);
     nBytes += request.size;
-    if (request.body && request.status < 300) {
+    if (request.body && request.status && request.status < 300) {
       last = request.body;
       bytes.textContent = Array.from(last, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
       sketch.hidden = false;
       bars.redraw();
     }
-    const rows = requests.slice(0, SHOWN).map((one) => [one.time.toLocaleTimeString("en", { hour12: false }), WORDS[one.method] ?? one.method, whole(one.size), String(one.status)]);
+    const rows = requests.slice(0, SHOWN).map((one) => [one.time.toLocaleTimeString("en", { hour12: false }), WORDS[one.method] ?? one.method, whole(one.size), one.status ? String(one.status) : "none"]);
     list.replaceChildren(table("What was sent, newest first", ["Time", "What", "Bytes", "Answer"], rows, { numeric: [2, 3] }));
   }
   function show({ status, nReadings }) {
-    const { epsilon } = plan.fields.release;
-    const each = Number(epsilon[0]) / Number(epsilon[1]);
     facts.replaceChildren(
       factList([
-        ["Readings on this device", `${whole(nReadings)} (sent: none)`],
+        ["Readings since you opened the page", `${whole(nReadings)} (sent as they are: none)`],
         ["Sketches sent", status.waiting ? `${whole(status.sent)}, and ${whole(status.waiting)} wait for the network` : whole(status.sent)],
         ["Bytes sent", whole(nBytes)],
-        ["Questions asked", `${whole(nQuestions)}: is the study open, is there a result? They carry nothing of yours`],
-        status.released > 0 && ["Epsilon spent", `${rounded(each)} for a reading, which is in one sketch; ${rounded(each * status.released)} for whoever is in all ${whole(status.released)}`],
+        ["Questions asked", `${whole(nQuestions)}: is the study open, is there a result? They name this device, and hold no reading`],
+        status.released > 0 && ["Epsilon spent", describeSpent(plan.fields, status.released)],
       ].filter(Boolean)),
     );
   }

@@ -13,7 +13,10 @@ const PULL_MS = 15_000;
 const LIMIT = "try/limit";
 
 const main = document.getElementById("main");
-let note = () => {};
+/** All that was sent since the page was opened, also before there is a list of it. */
+let sent = [];
+const keep = (request) => sent.push(request);
+let note = keep;
 let store;
 let device;
 let stopAll = () => {};
@@ -29,17 +32,28 @@ async function openDevice(perRecord) {
   device = new Device({ name: "try", store, limits: limit ? { perRecord: limit } : {}, fetch: watchFetch((request) => note(request)) });
 }
 
+/** Problems whose remedy is a programmer's, in words for whoever visits the page. */
+const FOR_VISITORS = {
+  secureSum: { field: "study", rule: "leaves the noise to two servers, and this page takes part only where it adds noise itself", fix: "take part with sfumato-agent" },
+};
+
 /** Show what went wrong, with the fix; other errors are faults of this page. */
 function show(place, error) {
   if (!(error instanceof SketchError)) throw error;
-  place.replaceChildren(problemBox({ title: "That did not work", field: error.field, rule: error.rule, fix: error.fix }));
+  const { field, rule, fix } = FOR_VISITORS[error.field] ?? error;
+  place.replaceChildren(problemBox({ title: "That did not work", field, rule, fix }));
 }
 
 /** The code after the #; it is taken out of the address, for it lets a device in. */
 function takeCode() {
-  const code = decodeURIComponent(location.hash.slice(1));
-  if (code) history.replaceState(null, "", location.pathname);
-  return code;
+  const text = location.hash.slice(1);
+  if (text) history.replaceState(null, "", location.pathname);
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    // It is no code, as reading it will say.
+    return text;
+  }
 }
 
 const epsilonOf = ({ release }) => Number(release.epsilon[0]) / Number(release.epsilon[1]);
@@ -51,9 +65,10 @@ function describePlan({ fields }) {
   return factList([
     ["It asks for", dimensions.map((dimension) => (dimension.levels ? `${dimension.name} (${dimension.levels.join(", ")})` : `${withUnit(dimension)}, ${dimension.lower} to ${dimension.upper}`)).join("; ")],
     ["A sketch leaves", rule.kind === "time" ? `every ${duration(rule.length_s)} with readings` : `after ${count(rule.length, "reading")}`],
-    ["It protects", `${UNITS_PROTECTED[release.unit]}: it ${NEIGHBOURS[release.neighbouring]}`],
-    ["Epsilon", `${rounded(epsilon)} a sketch, by ${MECHANISMS[release.mechanism] ?? release.mechanism}. Whoever sees everything that is sent can change the odds of any guess about one of them by a factor of ${odds} at most.`],
+    ["It protects", release.unit === "device" ? `${UNITS_PROTECTED.device}: it hides their values; their number is public` : `${UNITS_PROTECTED.record}: it ${NEIGHBOURS[release.neighbouring]}`],
+    ["Epsilon", `${rounded(epsilon)} a sketch, by ${MECHANISMS[release.mechanism] ?? release.mechanism}. Whoever sees everything that is sent can change the odds of any guess about ${release.unit === "device" ? "the readings of one window" : "one of them"} by a factor of ${odds} at most.`],
     release.unit === "record" && ["What that is not", "A hiding of all your readings together: where many of them say the same, their sketches say it too."],
+    release.unit === "device" && ["What that is not", "A hiding of all your windows together: where many of them say the same, their sketches say it too."],
   ].filter(Boolean));
 }
 
@@ -69,9 +84,9 @@ function showDoor(problem = null) {
       "section",
       { class: "card door" },
       h("h1", { tabindex: "-1" }, "Make this browser a device"),
-      h("p", {}, "Your readings stay here. The page adds them up, adds noise, and sends the sum: you see every byte that leaves."),
+      h("p", {}, "Your readings stay here. The page adds them up, adds noise, and sends the sum: you see what leaves."),
       h("form", { onsubmit: submit }, h("label", { for: "code" }, h("span", {}, "Enrolment code")), h("div", { class: "buttons" }, input, h("button", { type: "submit", class: "main" }, "Look at the study"))),
-      h("p", { class: "note" }, "Scan the QR code of the study's operator, or paste the line below it. Nothing is sent before you have seen what the study asks."),
+      h("p", { class: "note" }, "Scan the QR code of the study's operator, or paste the line below it. Nothing is sent about you before you have seen what the study asks."),
       place,
     ),
   );
@@ -80,23 +95,50 @@ function showDoor(problem = null) {
   input.focus();
 }
 
+function showElsewhere(server, code) {
+  const isWeb = /^https?:\/\/[^/]/.test(server);
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card door" },
+      h("h1", { tabindex: "-1" }, "This code is of another server"),
+      h("p", {}, isWeb ? "Nothing was sent there. Take part at its own page, if you trust it: " : "Its address is not one of the web: "),
+      h("p", {}, isWeb ? h("a", { href: `${server}/try/#${encodeURIComponent(code)}` }, `${server}/try/`) : h("code", {}, server)),
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => showDoor() }, "Use another code")),
+    ),
+  );
+  main.querySelector("h1").focus();
+}
+
+/** Browsers compute signatures, and keep devices, on secure pages only. */
+function showInsecure() {
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card door" },
+      h("h1", { tabindex: "-1" }, "This page needs https"),
+      h("p", {}, `A browser signs and stores a device only on a secure page, and this one came by plain http from ${location.host}. Nothing was sent.`),
+      h("p", {}, "Ask the study's operator for an address that begins with https://, or take part with sfumato-agent."),
+    ),
+  );
+  main.querySelector("h1").focus();
+}
+
 /** Show what a study asks, before anything is stored or sent about this device. */
 async function showStudy(code) {
   let study;
   try {
+    if (!device) await openDevice();
+    // This page may talk to its own server alone.
+    const server = await device.findServer(code);
+    if (server !== location.origin) return showElsewhere(server, code);
     study = await device.inspect(code);
   } catch (error) {
     if (error instanceof SketchError) showDoor(error);
     else throw error;
     return;
   }
-  const { server, name, plan } = study;
-  if (server !== location.origin) {
-    main.replaceChildren(
-      h("section", { class: "card door" }, h("h1", {}, "This code is of another server"), h("p", {}, "Take part there: "), h("p", {}, h("a", { href: `${server}/try/#${code}` }, `${server}/try/`))),
-    );
-    return;
-  }
+  const { name, plan } = study;
   const place = h("div");
   const choices = plan.fields.labels.map(({ name: label, values }) => [label, h("select", {}, values.map((value) => h("option", { value }, value)))]);
   const enrol = async () => {
@@ -147,9 +189,16 @@ async function showDevice(problems = []) {
   const { plan } = device;
   const leaving = leavingPanel(plan);
   const plane = planePanel(plan, () => pull());
-  note = leaving.note;
+  note = (request) => {
+    keep(request);
+    leaving.note(request);
+  };
+  sent.forEach(leaving.note);
   let nReadings = 0;
   const told = h("div");
+  // Apart from what sending says, which is renewed every few seconds.
+  const untrusted = h("div");
+  let refusal = "";
   const add = (records) => {
     for (const record of records) device.add(record);
     nReadings += records.length;
@@ -178,9 +227,13 @@ async function showDevice(problems = []) {
   const pull = async () => {
     try {
       if (plane.take(await device.pullResult())) announce("A new result has come.");
+      refusal = "";
+      untrusted.replaceChildren();
     } catch (error) {
-      // The network comes back, and the last result goes on being shown.
-      if (!(error instanceof SketchError && error.kind === "transport")) show(told, error);
+      // The network comes back, and the last result goes on being shown. The same words are said once.
+      if ((error instanceof SketchError && error.kind === "transport") || error.message === refusal) return;
+      show(untrusted, error);
+      refusal = error.message;
     }
   };
   const timers = [setInterval(flush, FLUSH_MS), setInterval(pull, PULL_MS)];
@@ -190,7 +243,13 @@ async function showDevice(problems = []) {
   };
   const leave = async () => {
     stopAll();
-    await device.forget();
+    try {
+      await device.forget();
+    } catch (error) {
+      return show(told, error);
+    }
+    note = keep;
+    sent = [];
     showDoor();
   };
   const spent = h(
@@ -204,6 +263,7 @@ async function showDevice(problems = []) {
   main.replaceChildren(
     h("h1", { tabindex: "-1" }, "This browser is a device"),
     told,
+    untrusted,
     h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "What stays here"), source.node, fileDrop(plan.fields.dimensions, add)), plane.node),
     h("div", { class: "pair" }, leaving.node, spent),
   );
@@ -216,7 +276,9 @@ async function showDevice(problems = []) {
 
 async function begin() {
   stopAll();
+  note = keep;
   const code = takeCode();
+  if (!isSecureContext) return showInsecure();
   try {
     await openDevice();
     const { isEnrolled } = await device.status();

@@ -26,7 +26,8 @@ export function matchClusters(before, now) {
 /** The panel; `take` a result, `add` the readings of this device; `look` asks for a result. */
 export function planePanel(plan, look) {
   const numbers = plan.fields.dimensions.filter(({ levels }) => !levels);
-  const axes = [numbers[0], numbers[1] ?? numbers[0]];
+  // A study of choices alone has clusters, and no plane.
+  const axes = numbers.length ? [numbers[0], numbers[1] ?? numbers[0]] : [];
   const recent = [];
   const history = [];
   let result = null;
@@ -82,7 +83,7 @@ export function planePanel(plan, look) {
 
   function keep() {
     const { centroids, weights } = result.published;
-    const places = axes.map(placeOf);
+    const places = axes.length ? axes.map(placeOf) : centroids[0].map((_, i) => i);
     const centres = centroids.map((centroid) => places.map((place) => centroid[place]));
     const before = history.at(-1) ?? [];
     const numbersNow = matchClusters(before.map(({ centre }) => centre), centres).map((place) => before[place]?.number ?? place);
@@ -128,7 +129,7 @@ export function planePanel(plan, look) {
     said,
     h("div", { class: "buttons" }, h("button", { type: "button", class: "small", onclick: look }, "Look for a new result")),
     numbers.length > 2 && h("div", { class: "axes" }, h("label", {}, h("span", {}, "Across"), choose(0)), h("label", {}, h("span", {}, "Up"), choose(1))),
-    h("figure", {}, drawing.canvas, h("figcaption", {}, "Numbered: the clusters of all devices, with the way that they came. Grey: readings of this device, drawn by this page; the server never gets them.")),
+    axes.length > 0 && h("figure", {}, drawing.canvas, h("figcaption", {}, "Numbered: the clusters of all devices, with the way that they came. Grey: readings of this device, drawn by this page; the server never gets them.")),
     where,
     list,
   );

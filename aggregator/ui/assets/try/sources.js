@@ -53,7 +53,7 @@ export function controls(dimensions) {
       const select = h("select", { onchange: () => (values[name] = select.value) }, levels.map((level) => h("option", { value: level }, level)));
       return h("label", {}, h("span", {}, name), select);
     }
-    const shown = h("output", {});
+    const shown = h("output", { "aria-live": "off" });
     const input = h("input", { type: "range", min: lower, max: upper, step: (upper - lower) / 1000, oninput: () => ((values[name] = Number(input.value)), changed()) });
     draws.push(() => {
       input.value = values[name];
@@ -122,7 +122,7 @@ export function recorder(dimensions, add) {
   const node = h(
     "div",
     {},
-    h("p", {}, "Drag the dot, or move the sliders. While you record, a reading is taken twenty times a second."),
+    h("p", {}, dimensions.filter(({ levels }) => !levels).length > 1 ? "Drag the dot, or move the sliders." : "Set a reading.", " While you record, a reading is taken twenty times a second."),
     panel.node,
     h("div", { class: "buttons" }, start, sensor && h("button", { type: "button", onclick: useSensor }, `Use ${sensor.name}`)),
     told,

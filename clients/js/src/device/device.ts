@@ -147,6 +147,12 @@ export class Device {
     return this.#loaded?.plan;
   }
 
+  /** Return the address of the server that a code names; nobody is asked. */
+  async findServer(code: string): Promise<string> {
+    const { readCode } = await import("./enrolling.ts");
+    return readCode(code).server;
+  }
+
   /** Return the study of a code, verified, for its owner to look at first; nothing is stored. */
   async inspect(code: string): Promise<StudyInfo> {
     const { inspect } = await import("./enrolling.ts");

@@ -15,6 +15,8 @@ import type { SecureSum } from "./sketching.ts";
 import { type DeviceState, FORMAT, LEDGER, type LedgerEntry, stateKey, type Store } from "./store.ts";
 import { OLDER_THAN_THIS } from "./windows.ts";
 
+export { readCode };
+
 const NOT_KEPT =
   "storage: the browser does not promise to keep this site's data, and private browsing never does. If it deletes " +
   "them, this device is gone with its ledger: allow the site to store data for good, or install it";
