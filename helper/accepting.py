@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import Connection, Engine, Row
+from sqlalchemy import Connection, Engine, Row, select
 
 from helper.keys import KeyFolder
-from helper.tables import batches, plans, reports, write
-from shared.errors import PlanNotAcceptedError
+from helper.tables import batches, leader_keys, plans, reports, write
+from shared.errors import ConfigError, ForbiddenError, PlanNotAcceptedError
 from shared.plan import Helper, SketchPlan, compute_plan_digest, decode_plan, encode_plan, endorse
 
 
@@ -28,13 +28,18 @@ class Plans:
     database: Engine
     keys: KeyFolder
 
-    def accept(self, draft: SketchPlan, *, name: str, now: float) -> SketchPlan:
+    def accept(
+        self, draft: SketchPlan, *, name: str, now: float, leader: str | None = None
+    ) -> SketchPlan:
         """Accept the draft of a plan: make its key, sign the plan, and note it.
 
         Parameters
         ----------
         name
             The organisation that runs this helper, as owners will read it.
+        leader
+            The organisation that runs the other server: only its keys reach the plan's batches.
+            None for any.
 
         Raises
         ------
@@ -56,13 +61,56 @@ class Plans:
         # The key first: a plan without its key would be worse than a key without a plan.
         self.keys.save_plan_key(digest, key)
         with write(self.database) as connection:
-            connection.execute(plans.insert().values(digest=digest, plan=encoded, accepted=now))
+            connection.execute(
+                plans.insert().values(digest=digest, plan=encoded, accepted=now, leader=leader)
+            )
         return plan
 
     def list(self) -> Sequence[Row[Any]]:
         """Return the accepted plans, oldest first."""
         with self.database.connect() as connection:
             return connection.execute(plans.select().order_by(plans.c.accepted)).all()
+
+    def choose_leader(self, name: str | None) -> str:
+        """Return the name of a leader that has a key: the given one, or the only one.
+
+        Raises
+        ------
+        ConfigError
+            It has no key, or there are several to choose from.
+        """
+        with self.database.connect() as connection:
+            known = select(leader_keys.c.name).where(leader_keys.c.revoked.is_(None)).distinct()
+            names: list[str] = sorted(connection.execute(known).scalars())
+        if name is not None and name in names:
+            return name
+        if name is None and len(names) == 1:
+            return names[0]
+        raise ConfigError(
+            f"must be one of {', '.join(names)}" if names else "has no key yet",
+            field="--leader",
+            fix="name the organisation that runs the other server"
+            if names
+            else "make one with `sfumato helper key --name ORGANISATION` first",
+        )
+
+    def require_leader(self, plan_digest: bytes, leader: str) -> None:
+        """Refuse the batches of a plan that another leader runs; an unknown plan is nobody's.
+
+        Raises
+        ------
+        ForbiddenError
+            It is of another leader.
+        """
+        with self.database.connect() as connection:
+            row = _find(connection, plan_digest)
+        if row is not None and row.leader not in (None, leader):
+            raise ForbiddenError(
+                "is that of another organisation than the one whose plan this is",
+                field="Authorization",
+                fix="use the key of the plan's leader, or let the helper's operator accept a draft "
+                "for this one with `sfumato helper accept --leader`",
+            )
 
     def require(self, plan_digest: bytes) -> SketchPlan:
         """Return an accepted plan.

@@ -51,11 +51,13 @@ class _Routes:
     async def read_reports(self, request: Request) -> Response:
         batch_id, body = _read_batch_id(request), await _read_body(request)
         asked = ReportsRequest.decode(body)
+        leader = request.state.leader
+        await run_in_threadpool(self.batches.plans.require_leader, asked.batch.plan_digest, leader)
         verdicts = await run_in_threadpool(self.batches.check, batch_id, asked)
         return _answer(encode_deterministic(verdicts))
 
     async def commit(self, request: Request) -> Response:
-        batch_id, body = _read_batch_id(request), await _read_body(request)
+        batch_id, body = await self._read_own(request), await _read_body(request)
         begun = time.monotonic()
         asked = CommitRequest.decode(body)
         answer = await run_in_threadpool(self.batches.commit, batch_id, asked)
@@ -66,17 +68,24 @@ class _Routes:
         return _answer(answer)
 
     async def acknowledge(self, request: Request) -> Response:
-        batch_id, body = _read_batch_id(request), await _read_body(request)
+        batch_id, body = await self._read_own(request), await _read_body(request)
         await run_in_threadpool(self.batches.acknowledge, batch_id, body)
         return Response(status_code=204)
 
     async def show_batch(self, request: Request) -> Response:
-        state, count, members = await run_in_threadpool(self.batches.show, _read_batch_id(request))
+        batch_id = await self._read_own(request)
+        state, count, members = await run_in_threadpool(self.batches.show, batch_id)
         return JSONResponse({"state": state, "count": count, "members": members.hex()})
 
     async def list_held(self, request: Request) -> Response:
-        held = await run_in_threadpool(self.batches.list_held, _read_batch_id(request))
+        held = await run_in_threadpool(self.batches.list_held, await self._read_own(request))
         return _answer(encode_deterministic(held))
+
+    async def _read_own(self, request: Request) -> bytes:
+        """Return the batch of a request, unless another leader's plan is behind it."""
+        batch_id = _read_batch_id(request)
+        await run_in_threadpool(self.batches.require_leader, batch_id, request.state.leader)
+        return batch_id
 
     async def show_helper(self, _: Request) -> Response:
         rows = await run_in_threadpool(self.batches.plans.list)
@@ -100,22 +109,25 @@ class _Routes:
         self, handler: Callable[[Request], Awaitable[Response]], request: Request
     ) -> Response:
         stated = request.headers.get("Authorization", "")
-        if not stated.startswith(_KEY_PREFIX) or not await run_in_threadpool(
-            self._is_leader, stated.removeprefix(_KEY_PREFIX)
-        ):
+        leader = None
+        if stated.startswith(_KEY_PREFIX):
+            leader = await run_in_threadpool(self._find_leader, stated.removeprefix(_KEY_PREFIX))
+        if leader is None:
             raise AccessError(
                 "must be a key of this helper",
                 field="Authorization",
                 fix="let the helper's operator make one with `sfumato helper key`",
             )
+        request.state.leader = leader
         return await handler(request)
 
-    def _is_leader(self, secret: str) -> bool:
+    def _find_leader(self, secret: str) -> str | None:
+        """Return the name of the leader whose key this is; None for nobody's."""
         with self.database.connect() as connection:
             row = connection.execute(
                 leader_keys.select().where(leader_keys.c.key_hash == hash_key(secret))
             ).first()
-        return row is not None and row.revoked is None
+        return None if row is None or row.revoked is not None else str(row.name)
 
 
 def create_app(

@@ -429,6 +429,19 @@ class Batches:
         # must not give the answer again.
         self._write_journal(batch)
 
+    def require_leader(self, batch_id: bytes, leader: str) -> None:
+        """Refuse a batch whose plan another leader runs; an unknown batch is nobody's.
+
+        Raises
+        ------
+        ForbiddenError
+            It is of another leader.
+        """
+        with self.database.connect() as connection:
+            found = _find(connection, batch_id)
+        if found is not None:
+            self.plans.require_leader(found.plan_digest, leader)
+
     def list_held(self, batch_id: bytes) -> list[bytes]:
         """Return the sketches of the reports that would be answered for now, in ascending order.
 

@@ -101,6 +101,14 @@ def accept(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The accepted plan, JSON.")],
     database: Database = _DATABASE,
     keys: Keys = _KEYS,
+    leader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Whose keys reach its batches, as in `sfumato helper key`; may be left out for "
+            "the only one.",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Read what a plan promises in this organisation's name, then accept it under a key of its own.
@@ -124,16 +132,16 @@ def accept(
     if out.exists():
         raise ConfigError("exists already", field="out", fix="choose another file")
     plan = draft_from_json(document)
+    plans_of_helper = Plans(database=open_database(database), keys=KeyFolder(keys))
+    chosen = plans_of_helper.choose_leader(leader)
     typer.echo(describe_trust(plan, helper=name), err=True)
     if not yes and not typer.confirm("Accept this plan?", err=True):
         raise typer.Exit(2)
-    accepted = Plans(database=open_database(database), keys=KeyFolder(keys)).accept(
-        plan, name=name, now=time.time()
-    )
+    accepted = plans_of_helper.accept(plan, name=name, now=time.time(), leader=chosen)
     out.write_text(json.dumps(plan_to_json(accepted), indent=1) + "\n", encoding="utf-8")
     typer.echo(
-        f"accepted {compute_plan_digest(accepted).hex()}: send {out} to the operator of the other "
-        "server, who runs `sfumato study create`",
+        f"accepted {compute_plan_digest(accepted).hex()} for {chosen}: send {out} to the operator "
+        "of the other server, who runs `sfumato study create`",
         err=True,
     )
 
@@ -147,14 +155,20 @@ def plans(database: Database = _DATABASE, as_json: Json = False) -> None:
 
     rows = Plans(database=open_database(database), keys=KeyFolder(_KEYS)).list()
     listed = [
-        {"digest": row.digest.hex(), "accepted": row.accepted, "retired": row.retired}
+        {
+            "digest": row.digest.hex(),
+            "leader": row.leader,
+            "accepted": row.accepted,
+            "retired": row.retired,
+        }
         for row in rows
     ]
     if as_json:
         print(json.dumps(listed))
         return
     for each in listed:
-        print(each["digest"], "retired" if each["retired"] else "accepted")
+        state = "retired" if each["retired"] else "accepted"
+        print(each["digest"], state, each["leader"] or "any leader")
     if not listed:
         print("no plan yet: accept one with `sfumato helper accept`")
 

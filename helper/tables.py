@@ -36,10 +36,12 @@ plans = Table(
     Column("plan", LargeBinary, nullable=False),
     Column("accepted", Float, nullable=False),
     Column("retired", Float),
+    Column("leader", String(64)),
     Column("closed_before", BigInteger, nullable=False, server_default="0"),
 )
-"""Plans that this helper has accepted; no other exists for it. The rows of slots that begin before
-``closed_before`` were removed: their reports are late for ever, also where a clock goes back."""
+"""Plans that this helper has accepted; no other exists for it. Only keys with the name of
+``leader`` reach its batches; null is any. The rows of slots that begin before ``closed_before``
+were removed: their reports are late for ever, also where a clock goes back."""
 
 batches = Table(
     "batches",

@@ -12,12 +12,15 @@ import pytest
 
 from helper.app import create_app, hash_key
 from helper.tables import leader_keys, write
+from shared.errors import ConfigError, NotFoundError
+from shared.plan import compute_plan_digest
 from shared.privacy import RandomSource
 from shared.sharing.batches import compute_members, compute_report
 from shared.sharing.masks import expand_mask
 from shared.system import SystemSource
-from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest
+from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 from tests.helper.conftest import World
+from tests.shared.sharing.samples import make_draft
 
 
 class WatchedSource(RandomSource):
@@ -107,3 +110,48 @@ def test_no_key_is_in_the_database(tmp_path: Path) -> None:
     assert len(keys) == 2
     assert all(len(key) == 32 for key in keys)
     assert not any(key in held for key in keys)
+
+
+def test_a_leader_reaches_the_batches_of_its_own_plan_alone(tmp_path: Path) -> None:
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
+    assert world.database is not None
+    with write(world.database) as connection:
+        for name in ("Ours", "Theirs"):
+            row = {"key_hash": hash_key(name), "name": name, "created": 0.0}
+            connection.execute(leader_keys.insert().values(**row))
+    plans = world.batches.plans
+    assert plans.choose_leader("Ours") == "Ours"
+    for unknown in (None, "Others"):
+        with pytest.raises(ConfigError, match="must be one of Ours, Theirs"):
+            plans.choose_leader(unknown)
+    world.plan = plans.accept(make_draft(most_records=7), name="Us", now=0.0, leader="Ours")
+    world.digest = compute_plan_digest(world.plan)
+    reports = world.reports(2)
+    asked = ReportsRequest(batch=world.key(), headers=tuple(each.data for each in reports))
+    members = compute_members(compute_report(each.data) for each in reports)
+    path = f"/v1/batches/{world.key().batch_id.hex()}"
+    calls = (
+        ("PUT", f"{path}/reports", asked.encode()),
+        ("GET", path, None),
+        ("GET", f"{path}/reports", None),
+        ("POST", f"{path}/commit", CommitRequest(members=members, count=2).encode()),
+        ("POST", f"{path}/acknowledgement", b"rubbish"),
+    )
+    app = create_app(world.database, world.batches, version="1", step_s=0.001)
+
+    async def ask(secret: str, method: str, url: str, body: bytes | None) -> int:
+        transport = httpx.ASGITransport(app=app)
+        headers = {"Authorization": f"Bearer {secret}", "Content-Type": SUM_MEDIA_TYPE}
+        async with httpx.AsyncClient(transport=transport, base_url="http://helper") as http:
+            answer = await http.request(method, url, content=body, headers=headers)
+        return answer.status_code
+
+    for method, url, body in calls:
+        assert asyncio.run(ask("Theirs", method, url, body)) == 403, url
+        if body == asked.encode():
+            with pytest.raises(NotFoundError):
+                world.batches.show(world.key().batch_id)
+        status = asyncio.run(ask("Ours", method, url, body))
+        assert status in ((200, 204) if body != b"rubbish" else (400,)), (url, status)
+    assert world.batches.show(world.key().batch_id)[0] == "answered"
+    world.close()

@@ -232,6 +232,13 @@ def _read_problem(answer: httpx.Response, url: str) -> SketchError:
             field="helper_api_key",
             fix="let the helper's operator make one with `sfumato helper key`",
         )
+    if answer.status_code == httpx.codes.FORBIDDEN:
+        return HelperError(
+            f"at {url} has accepted this plan for another organisation than that of this key",
+            field="helper_api_key",
+            fix="use the key that the helper's operator made for this organisation, or let them "
+            "accept the draft with `sfumato helper accept --leader`",
+        )
     if not isinstance(document, dict) or answer.is_server_error:
         return HelperError(
             f"at {url} answered with status {answer.status_code}",
