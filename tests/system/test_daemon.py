@@ -99,6 +99,8 @@ def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     pause = random.Random(5)
     with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:
         study_id = client.create_study("killed", plan_from_spec(spec)).study_id
+        # A device looks at its first records when it enrols.
+        wait_until(lambda: records.exists() and records.stat().st_size > 0)
         agent = make_agent(
             tmp_path / "agent",
             data=records,

@@ -44,7 +44,7 @@ class UploadRules(Harness):
         try:
             answer = await replica.desk.http.post("/v1/enrolments", json=body)
             assert answer.status_code == wanted, answer.text
-        except Killed:
+        except (Killed, asyncio.CancelledError):  # the latter is who waited for a batch
             await self.restart(number)
             if wanted != 201 or fate == "before commit":
                 return
