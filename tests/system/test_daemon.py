@@ -100,7 +100,7 @@ def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     with Client(aggregator.url, key=aggregator.key) as client, Load(records) as load:
         study_id = client.create_study("killed", plan_from_spec(spec)).study_id
         # A device looks at its first records when it enrols.
-        wait_until(lambda: records.exists() and records.stat().st_size > 0)
+        wait_until(lambda: records.read_bytes().count(b"\n") > 10)
         agent = make_agent(
             tmp_path / "agent",
             data=records,

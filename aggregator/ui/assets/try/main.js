@@ -118,7 +118,7 @@ function showInsecure() {
       { class: "card door" },
       h("h1", { tabindex: "-1" }, "This page needs https"),
       h("p", {}, `A browser signs and stores a device only on a secure page, and this one came by plain http from ${location.host}. Nothing was sent.`),
-      h("p", {}, "Ask the study's operator for an address that begins with https://, or take part with sfumato-agent."),
+      h("p", {}, "Ask the study's operator for an address that begins with https, or take part with sfumato-agent."),
     ),
   );
   main.querySelector("h1").focus();
