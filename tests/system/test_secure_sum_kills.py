@@ -163,6 +163,8 @@ class Ground:
                 await self._check(store, helpers, batch, totals, folder)
         finally:
             held.close()
+            # It may be another than the one that was copied.
+            await store.close()
             await close()
         names = {
             role: (folder / f"{role}-0.log").read_text().split("\n")[:-1]
