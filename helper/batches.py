@@ -194,7 +194,7 @@ class Batches:
         return [each if isinstance(each, str) else stored[each.report] for each in judged]
 
     def _recall(self, batch_id: bytes, request: ReportsRequest) -> list[Verdict]:
-        """Tell which reports were answered for, of a plan whose key is destroyed.
+        """Find the reports that were answered for, of a plan whose key is destroyed.
 
         A server that was restored asks; it gets the answer again, and must know what is in it.
         """

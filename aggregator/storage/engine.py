@@ -24,7 +24,7 @@ _KEEPALIVE = {
     "tcp_user_timeout": 10_000,
 }
 _CONNECTIONS = 15
-"""Of a process to a SQLite file, at most."""
+"""The most connections of a process to a SQLite file."""
 _FILE = "sfumato_file"
 _PRAGMAS = (
     # First: switching to WAL then waits for another process that does the same.

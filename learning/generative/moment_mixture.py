@@ -36,7 +36,7 @@ Integers = NDArray[np.int64]
 BASIS_STEPS: Final = 1 << 15
 """Length of a direction after rounding; ``784 * 2047 * 2^15 < 2^53``."""
 SHARE_OF_BASIS: Final = Fraction(3, 10)
-"""Of rho, for the basis; the rest is for the parts."""
+"""The share of rho that the basis gets; the parts get the rest."""
 MOST_PARTS: Final = 1000
 _DIAGONAL: Final = 5
 _FLOOR: Final = 0.012
@@ -125,7 +125,7 @@ class MomentDesign:
 
     @cached_property
     def rounds(self) -> tuple[Round, Round]:
-        """What the releases cost at most: the basis, and the parts."""
+        """The two planned releases, basis and parts, with the most that each may cost."""
         shares = {"basis": SHARE_OF_BASIS, "parts": 1 - SHARE_OF_BASIS}
         basis, parts = divide_by_shares(self.epsilon, self.delta, shares)
         return basis, parts
@@ -177,7 +177,7 @@ class MomentDesign:
     def release(
         self, records: Floats, parts: NDArray[np.intp], curator: Curator
     ) -> tuple[Answer, Answer]:
-        """Ask both questions about some records, with noise.
+        """Release the moments of some records, then those of their parts.
 
         Parameters
         ----------

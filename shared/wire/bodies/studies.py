@@ -97,7 +97,7 @@ class StudyBody:
 
 @body
 class ReferenceBody:
-    """What a name or first digits refer to."""
+    """The only object that a name or first digits refer to."""
 
     kind: str = member("What it is.", "study")
     identity: str = member("Its id.", SAMPLE_ID)

@@ -92,7 +92,7 @@ async def test_neither_order_nor_silence_changes_the_sum_of_the_rest(tmp_path: P
 
 
 async def test_parts_and_labels_are_batches_that_add_up(tmp_path: Path) -> None:
-    """Of 30 random keys fewer than two are in a part with a probability of 1e-7."""
+    """Devices enrolled: of 30 random keys, fewer than two are in a part with probability 1e-7."""
     labels = (Label(name="site", values=("north", "south")),)
     async with open_pair(tmp_path, labels=labels, parts=2, least_reports=2) as pair:
         north = await pair.enrol(30, site="north")

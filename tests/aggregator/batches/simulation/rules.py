@@ -1,4 +1,4 @@
-"""What may happen to two servers of a secure sum, in any order."""
+"""Rules of a state machine: every event of the two servers of a secure sum, in any order."""
 
 from __future__ import annotations
 
