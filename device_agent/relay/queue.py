@@ -380,4 +380,5 @@ def _naming_queue() -> Iterator[None]:
     except StoreError as error:
         if error.field == QUEUE_NAME:
             raise
-        raise StoreError(error.rule, field=QUEUE_NAME, fix=_FIX) from error
+        # What is damaged must be looked at; until then nothing is taken, and nothing is refused.
+        raise DiskError(error.rule, field=QUEUE_NAME, fix=_FIX) from error

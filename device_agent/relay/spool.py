@@ -14,7 +14,7 @@ from device_agent.relay.answers import answer_problem
 from device_agent.relay.intake import MOST_REQUEST_BYTES, Intake
 from device_agent.relay.queue import Queue
 from device_agent.store.disk import naming_file, replace_file, sync_folder
-from shared.errors import SketchError, TransportError
+from shared.errors import DiskError, SketchError, TransportError
 
 MESSAGE, REQUEST, ANSWER = ".sketch", ".request", ".answer"
 _FOLDERS = ("in", "out", "refused")
@@ -79,6 +79,8 @@ class Spool:
             # The file stays, and is tried again at every step.
             self._report(path, f"stays where it is: {error}")
             return
+        except DiskError:
+            raise
         except SketchError as error:
             self._report(path, f"was refused and moved to refused/: {error}")
             self._write(path.stem, answer_problem(error).to_http())

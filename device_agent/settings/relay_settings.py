@@ -20,6 +20,10 @@ def _is_listening_address(text: str) -> bool:
     return bool(parts.hostname) and bool(parts.port) and not parts.path and "@" not in text
 
 
+def _is_one_topic(text: str) -> bool:
+    return is_topic(text) and not {"+", "#"} & {*text}
+
+
 @declared
 class SpoolTable:
     """A folder that other programs bring messages in, and take answers from."""
@@ -71,7 +75,7 @@ class MqttTable(BrokerSettings):
     answers: Annotated[
         Text,
         Rule(
-            lambda text: is_topic(text) and "+" not in text and "#" not in text,
+            _is_one_topic,
             "must be a topic of MQTT without wildcards",
             'write "sfumato/down"',
         ),
