@@ -19,12 +19,10 @@ from deploy.demo.cluster import Aggregator
 from shared import __version__
 from shared.core import SketchAccumulator
 from tests.clients.js.devices import EPSILON, LIMITS, make_code, make_exact_plan
-from tests.clients.js.node import MISSING, NODE, NPM
+from tests.clients.js.node import MISSING, NO_TOOLS, NODE, NPM, PACKAGE, TOOLS
 
 ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "clients/js"
 BUNDLE = ROOT / "aggregator/ui/assets/device/sfumato-device.js"
-TOOLS = PACKAGE / "node_modules"
 MOST_COMPRESSED = 16_384
 """Bytes that a page loads at every visit, by Brotli; enrolment and results load when needed."""
 MEASURE = """
@@ -49,7 +47,7 @@ console.log(JSON.stringify({ size, inputs }));
 
 pytestmark = pytest.mark.skipif(
     NODE is None or not TOOLS.is_dir(),
-    reason=MISSING if NODE is None else "no tools for TypeScript here (`make setup` installs them)",
+    reason=MISSING if NODE is None else NO_TOOLS,
 )
 
 # A program of a user: it enrols, adds records, and prints what came of it.
