@@ -49,8 +49,7 @@ class SquaredScores(MwemDesign):
 
     def score(self, counts: Integers, shares: NDArray[np.float64], n_records: float) -> Integers:
         errors: Integers = super().score(counts, shares, n_records)
-        squares: Integers = errors * errors
-        return squares
+        return errors * errors
 
 
 class ExactTotal(MwemDesign):
@@ -69,7 +68,8 @@ class OwnBounds(Bins):
             return np.zeros((0, self.n_dimensions), dtype=np.int64)
         width = np.ptp(whole, axis=0) + 1.0
         found = (whole - whole.min(axis=0)) * np.array(self.n_bins) // width
-        return found.astype(np.int64)
+        bins: Integers = found.astype(np.int64)
+        return bins
 
 
 def find_moves(design: MwemDesign) -> tuple[int, int]:

@@ -168,7 +168,7 @@ def make_audited(kind: type[PairTreeDesign]) -> PairTreeDesign:
     return make_design(kind, bins=make_bins((2, 2)), relation="replace-one")
 
 
-@small_and_soak("n_runs, least", (N_RUNS, 0.0), (SOAK_RUNS, 0.2))
+@small_and_soak("n_runs, least", (N_RUNS, 0.0), (SOAK_RUNS, 0.05))
 def test_no_event_of_whole_runs_shows_more_than_epsilon(n_runs: int, least: float) -> None:
     # Two thirds of epsilon are spent on tables; the only pair is no choice.
     assert least <= audit(make_audited(PairTreeDesign), n_runs) <= 1.0
