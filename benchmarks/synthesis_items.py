@@ -265,7 +265,7 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
     runs = _QUICK_RUNS if quick else _RUNS
     for name, load in {"sparse": draw_sparse, "mnist": load_mnist}.items():
-        # The quick form needs no package, and chooses no tree.
+        # The quick form needs no package.
         for epsilon in _EPSILONS:
             if (quick and not case and name == "mnist") or not set(case.split()) <= {
                 name,
