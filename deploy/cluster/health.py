@@ -1,10 +1,5 @@
 #!/opt/sfumato/bin/python
-"""Ask a server of this container whether it can serve; exit with 1 if not.
-
-    health.py http://127.0.0.1:8750/readyz
-    health.py http://aggregator:8750/readyz --workers 1
-    health.py https://localhost:8760/v1/helper --authority /run/sfumato/helper/ca.pem
-"""
+"""Read an address of a server, such as `/readyz`; exit with 1 unless it answers as it should."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ _PATIENCE_S = 5.0
 
 def main() -> int:
     """Return 0 if the server answers as it should."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="address to read")
     parser.add_argument("--authority", help="PEM file that the server's certificate comes from")
     parser.add_argument("--workers", type=int, default=0, help="workers that must be at work")

@@ -16,4 +16,4 @@ if [ ! -s "$data/PG_VERSION" ]; then
     rmdir "$data/new"
     echo "$version" > "$data/PG_VERSION"
 fi
-exec postgres -D "$data" -c listen_addresses='*' -c unix_socket_directories=/run/postgresql
+exec postgres -D "$data" -c listen_addresses='*' -c unix_socket_directories=
