@@ -26,6 +26,8 @@ from shared.wire import SketchHeader
 QUEUE_NAME = "relay.sqlite"
 KEEP_ANSWERS = 50_000
 """Answers that are kept, the newest; who sends again after that has the server answer again."""
+ANSWER_LASTS_S = 60.0
+"""After this long the same bytes go to the server again: it may have been restored meanwhile."""
 LONGEST_HOLD_S = 86400.0
 """A server cannot keep a message waiting for longer by one answer."""
 
@@ -181,6 +183,9 @@ class Queue:
     ) -> bytes:
         """Keep a message and return its digest; it is on the disk when this returns.
 
+        One that the server answered long ago waits for it again: a device that sends again then
+        has learned that the server, put back to a backup, does not have it.
+
         Parameters
         ----------
         source
@@ -197,10 +202,23 @@ class Queue:
         """
         digest = hashlib.sha256(message).digest()
         with self._changing() as connection:
-            known = connection.execute(
-                "UPDATE messages SET source = ? WHERE digest = ?", (source, digest)
-            ).rowcount
-            if not known:
+            row = connection.execute(
+                "SELECT answered_at FROM messages WHERE digest = ?", (digest,)
+            ).fetchone()
+            answered_at = None if row is None else row["answered_at"]
+            if answered_at is not None and not 0.0 <= now - answered_at <= ANSWER_LASTS_S:
+                self._require_room(connection, len(message))
+                connection.execute(
+                    "UPDATE messages SET message = ?, received_at = ?, attempts = 0,"
+                    " not_before = 0, problem = '', answered_at = NULL, status = NULL,"
+                    " headers = NULL, body = NULL WHERE digest = ?",
+                    (message, now, digest),
+                )
+            if row is not None:
+                connection.execute(
+                    "UPDATE messages SET source = ? WHERE digest = ?", (source, digest)
+                )
+            else:
                 self._require_room(connection, len(message))
                 connection.execute(
                     "INSERT INTO messages (digest, study, device, sketch_id, n_bytes, message,"
