@@ -88,7 +88,10 @@ _OF_NOISE = (
 )
 _ONE_SUM = "tests/interop/test_one_sum.py::test_four_devices_make_one_sum_that_is_exact"
 _IN_NODE = "tests/clients/js/test_real_server.py::"
-_EVERY_PLAN = _IN_NODE + "test_a_device_under_every_kind_of_plan_is_taken_by_the_server"
+_EVERY_PLAN = (
+    "tests/interop/test_every_plan.py::"
+    "test_a_device_under_every_kind_of_plan_is_taken_by_the_server"
+)
 _OVER_STORAGES = (
     "tests/clients/js/test_react_native.py::"
     "test_records_count_once_and_exactly_over_either_shape_of_storage"
@@ -240,8 +243,7 @@ _ROWS: tuple[Row, ...] = (
     Row(
         name="Laplace and K-norm noise, windows by count",
         cells=_shown(_OF_NOISE, "python")
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium", "react_native")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _shown(
             _C_SERVER + "test_messages_with_noise_of_either_kind_and_with_masks_are_accepted", "c"
         )
@@ -253,8 +255,7 @@ _ROWS: tuple[Row, ...] = (
             _PILOTS + "test_the_histogram_of_a_study_of_some_slots_and_of_a_snapshot_is_shown",
             "python",
         )
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium", "react_native")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
@@ -270,8 +271,7 @@ _ROWS: tuple[Row, ...] = (
             "test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public",
             "python",
         )
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium", "react_native")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
