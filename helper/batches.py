@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import Column, Connection, Engine, Row, Select, func, select
+from sqlalchemy import Column, Connection, Row, Select, func, select
 
-from helper.accepting import Plans
-from helper.journal import Entry, Journal
+from helper.answers import CLOCK_SKEW_S, JournalledAnswers, cut, find_batch
 from helper.tables import batches, plans, reports, server, write
 from shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
     BatchTooSmallError,
-    HelperRestoredError,
     MalformedMessageError,
     NotFoundError,
     PlanNotAcceptedError,
@@ -42,10 +38,6 @@ from shared.sharing.seals import open_seal
 from shared.wire import PayloadForm, SketchHeader, decode_header
 from shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer, Verdict
 
-_CLOCK_SKEW_S = 300
-_AT_ONCE = 500
-"""Rows of one statement: databases bound the number of its parameters."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
@@ -59,115 +51,22 @@ class _Opened:
 
 
 @dataclass(kw_only=True)
-class Batches:
+class Batches(JournalledAnswers):
     """The batches of a helper.
 
     Parameters
     ----------
-    database, plans, journal
-        What it keeps.
+    database, plans, journal, now
+        What it keeps, and its clock.
     identity
         Signs its answers.
     source
         The generator of its noise.
-    now
-        The clock, seconds since 1970-01-01 UTC.
     """
 
-    database: Engine
-    plans: Plans
-    journal: Journal
     identity: Ed25519PrivateKey
     source: RandomSource
-    now: Callable[[], float]
     _private: dict[bytes, X25519PrivateKey] = field(default_factory=dict)
-    _journal_lock: Lock = field(default_factory=Lock)
-
-    def require_up_to_date(self) -> None:
-        """Compare the journal with the database, and write lines that a crash kept out of it.
-
-        Raises
-        ------
-        HelperRestoredError
-            The journal has answers that the database does not know: a backup was restored.
-        """
-        generation, written = 0, list[Entry]()
-        for entry in self.journal.entries:
-            if entry.kind == "restored":
-                generation, written = int(entry.values[0]), []
-            else:
-                written.append(entry)
-        with self.database.connect() as connection:
-            known = {
-                row.batch_id.hex(): row
-                for row in connection.execute(batches.select().where(batches.c.state != "open"))
-            }
-            own = connection.execute(select(server.c.generation)).scalar_one()
-        if own != generation or not all(
-            _is_known(entry, known.get(entry.values[0])) for entry in written
-        ):
-            raise _is_behind()
-        for row in known.values():
-            self._write_journal(row)
-
-    def _require_last_answer(self, connection: Connection) -> None:
-        """Check that the database knows the journal's last line: it may be put back meanwhile."""
-        last = self.journal.entries[-1] if self.journal.entries else None
-        if last is None:
-            return
-        if last.kind == "restored":
-            own = connection.execute(select(server.c.generation)).scalar_one()
-            is_known = own == int(last.values[0])
-        else:
-            is_known = _is_known(last, _find(connection, bytes.fromhex(last.values[0])))
-        if not is_known:
-            raise _is_behind()
-
-    def mark_restored(self) -> int:
-        """Give up every report without an answer; return how many. The journal goes on.
-
-        No report of a slot that has begun by now is taken any more: the database may have forgotten
-        that it was answered. Of batches whose total it has forgotten, it gives no answer again: the
-        other server would add a second noise of its own.
-        """
-        past = [entry for entry in self.journal.entries if entry.kind == "restored"]
-        generation = int(past[-1].values[0]) + 1 if past else 1
-        # The clock may be behind: no slot that was answered counts as one to come.
-        answered = [
-            int(entry.values[3]) for entry in self.journal.entries if entry.kind == "answer"
-        ]
-        opened = [
-            bytes.fromhex(entry.values[0])
-            for entry in self.journal.entries
-            if entry.kind == "total"
-        ]
-        with write(self.database) as connection:
-            own = connection.execute(select(server.c.generation)).scalar_one()
-            generation = max(generation, own + 1)
-            dropped = connection.execute(
-                reports.update()
-                .where(reports.c.state == "accepted")
-                .values(state="dropped", seed=None)
-            ).rowcount
-            connection.execute(batches.delete().where(batches.c.state == "open"))
-            for some in _cut(opened):
-                connection.execute(
-                    batches.delete().where(
-                        batches.c.state == "answered", batches.c.batch_id.in_(some)
-                    )
-                )
-            connection.execute(
-                server.update().values(
-                    generation=generation,
-                    # Batches of slots that begin so soon may have been answered already.
-                    burnt_before=max(
-                        [self.now() + _CLOCK_SKEW_S, *(each + 1 for each in answered)]
-                    ),
-                )
-            )
-        with self._journal_lock:
-            self.journal.append(Entry(kind="restored", values=(str(generation),)))
-        return dropped
 
     def check(self, batch_id: bytes, request: ReportsRequest) -> list[Verdict]:
         """Judge reports, and keep the seeds of those that are accepted.
@@ -201,10 +100,10 @@ class Batches:
         wanted = [compute_report(data) for data in request.headers]
         spent: set[bytes] = set()
         with self.database.connect() as connection:
-            batch = _find(connection, batch_id)
+            batch = find_batch(connection, batch_id)
             if batch is None or batch.state == "open":
                 self.plans.require(request.batch.plan_digest)
-            for some in _cut(wanted):
+            for some in cut(wanted):
                 found = select(reports.c.report).where(
                     reports.c.batch_id == batch_id,
                     reports.c.state == "spent",
@@ -222,7 +121,7 @@ class Batches:
         if release is None or not _is_of_batch(plan, key, header):
             return "header"
         start, end = plan.window.slot_bounds(key.slot)
-        if start > self.now() + _CLOCK_SKEW_S:
+        if start > self.now() + CLOCK_SKEW_S:
             return "early"
         if self.now() > end + release.late_s:
             return "late"
@@ -249,12 +148,12 @@ class Batches:
     ) -> Mapping[bytes, Verdict]:
         """Store new reports of an open batch; return the verdict on each, by its digest."""
         batch_id = key.batch_id
-        self._require_last_answer(connection)
+        self.require_last_answer(connection)
         refused = _find_refusal(connection, plan, key)
         if refused is not None:
             return {each.report: refused for each in opened}
         # Locked, so that no report joins a batch while it is answered.
-        batch = _find(connection, batch_id, lock=True)
+        batch = find_batch(connection, batch_id, lock=True)
         if batch is None:
             connection.execute(
                 batches.insert().values(
@@ -264,7 +163,7 @@ class Batches:
         is_open = batch is None or batch.state == "open"
         known = {
             row.sketch_id: row
-            for some in _cut([each.sketch_id for each in opened])
+            for some in cut([each.sketch_id for each in opened])
             for row in connection.execute(reports.select().where(reports.c.sketch_id.in_(some)))
         }
         verdicts: dict[bytes, Verdict] = {}
@@ -309,7 +208,7 @@ class Batches:
             The database was put back while this process served.
         """
         with write(self.database) as connection:
-            self._require_last_answer(connection)
+            self.require_last_answer(connection)
             batch = _require(connection, batch_id, lock=True)
             if batch.state == "open":
                 self._answer(connection, batch, request)
@@ -321,7 +220,7 @@ class Batches:
                     fix="ask for those of the answer: read the batch",
                 )
         # Before anybody sees the answer, and again if it failed then.
-        self._write_journal(batch)
+        self.write_journal(batch)
         return SumAnswer(
             batch_id=batch_id,
             members=batch.members,
@@ -335,7 +234,7 @@ class Batches:
         plan = self.plans.require(batch.plan_digest)
         release, ring, n_words = plan.sum_release, plan.ring, plan.n_coordinates
         accepted = reports.c.batch_id == batch.batch_id, reports.c.state == "accepted"
-        for some in _cut(request.without):
+        for some in cut(request.without):
             connection.execute(
                 reports.update()
                 .where(*accepted, reports.c.sketch_id.in_(some))
@@ -402,8 +301,8 @@ class Batches:
             The database was put back while this process served.
         """
         with write(self.database) as connection:
-            self._require_last_answer(connection)
-            found = _find(connection, batch_id, lock=True)
+            self.require_last_answer(connection)
+            found = find_batch(connection, batch_id, lock=True)
             if found is None and self.journal.has_answer(batch_id.hex()):
                 return
             batch = _require(connection, batch_id)
@@ -427,7 +326,7 @@ class Batches:
             batch = _require(connection, batch_id)
         # Before the other server shows it to anybody: a database that is put back to before this
         # must not give the answer again.
-        self._write_journal(batch)
+        self.write_journal(batch)
 
     def require_leader(self, batch_id: bytes, leader: str) -> None:
         """Refuse a batch whose plan another leader runs; an unknown batch is nobody's.
@@ -438,7 +337,7 @@ class Batches:
             It is of another leader.
         """
         with self.database.connect() as connection:
-            found = _find(connection, batch_id)
+            found = find_batch(connection, batch_id)
         if found is not None:
             self.plans.require_leader(found.plan_digest, leader)
 
@@ -496,7 +395,7 @@ class Batches:
             release = plan.sum_release
             if release is None:
                 continue
-            late = self.now() - release.late_s - _CLOCK_SKEW_S
+            late = self.now() - release.late_s - CLOCK_SKEW_S
             last = math.floor((late - plan.window.origin) / plan.window.length_s) - 1
             if last < 0:
                 continue
@@ -514,16 +413,6 @@ class Batches:
                     )
                 ).rowcount
         return removed
-
-    def _write_journal(self, batch: Row[Any]) -> None:
-        name, body = batch.batch_id.hex(), hashlib.sha256(batch.body).hexdigest()
-        with self._journal_lock:
-            if not self.journal.has_answer(name):
-                start, _ = self.plans.read(batch.plan_digest).window.slot_bounds(batch.slot)
-                values = (name, batch.members.hex(), body, str(start))
-                self.journal.append(Entry(kind="answer", values=values))
-            if batch.state == "acknowledged" and not self.journal.has_total(name):
-                self.journal.append(Entry(kind="total", values=(name, body)))
 
 
 def _require_batch(plan: SketchPlan, key: BatchKey, batch_id: bytes) -> None:
@@ -567,26 +456,6 @@ def _find_refusal(connection: Connection, plan: SketchPlan, key: BatchKey) -> Ve
     return "late" if start < row.closed_before else None
 
 
-def _is_known(entry: Entry, batch: Row[Any] | None) -> bool:
-    """Return whether a batch, as the database has it, is as far as a line of the journal."""
-    if batch is None or batch.state == "open":
-        return False
-    if entry.kind == "answer":
-        return bool(batch.members.hex() == entry.values[1])
-    return bool(
-        batch.state == "acknowledged" and hashlib.sha256(batch.body).hexdigest() == entry.values[1]
-    )
-
-
-def _is_behind() -> HelperRestoredError:
-    return HelperRestoredError(
-        "is older than the journal of answers: a backup was restored",
-        field="database",
-        fix="stop the helper, and run `sfumato helper restored`: reports that were not answered "
-        "are given up, so that none gets a second noise",
-    )
-
-
 def _is_of_batch(plan: SketchPlan, key: BatchKey, header: SketchHeader) -> bool:
     release = plan.sum_release
     if release is None or header.n_public == plan.releases_count:
@@ -602,13 +471,8 @@ def _is_of_batch(plan: SketchPlan, key: BatchKey, header: SketchHeader) -> bool:
     )
 
 
-def _find(connection: Connection, batch_id: bytes, *, lock: bool = False) -> Row[Any] | None:
-    query = batches.select().where(batches.c.batch_id == batch_id)
-    return connection.execute(query.with_for_update() if lock else query).first()
-
-
 def _require(connection: Connection, batch_id: bytes, *, lock: bool = False) -> Row[Any]:
-    found = _find(connection, batch_id, lock=lock)
+    found = find_batch(connection, batch_id, lock=lock)
     if found is None:
         raise NotFoundError("does not exist", field="batch", fix="send its reports first")
     return found
@@ -616,10 +480,6 @@ def _require(connection: Connection, batch_id: bytes, *, lock: bool = False) -> 
 
 def _stream(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     yield from connection.execute(query, execution_options={"yield_per": 1000})
-
-
-def _cut(values: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    return (values[i : i + _AT_ONCE] for i in range(0, len(values), _AT_ONCE))
 
 
 def _count(connection: Connection, column: Column[str]) -> Mapping[str, int]:

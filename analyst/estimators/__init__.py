@@ -7,6 +7,7 @@ from analyst.estimators.auto import AutoKMeans
 from analyst.estimators.candidates import CandidateKMeans
 from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
+from analyst.estimators.kernel import KernelKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
@@ -23,6 +24,7 @@ __all__ = [
     "CompressiveMixture",
     "CoverKMeans",
     "GridKMeans",
+    "KernelKMeans",
     "LloydKMeans",
     "MomentMixture",
     "NetworkMixture",

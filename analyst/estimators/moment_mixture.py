@@ -262,7 +262,8 @@ class MomentMixture(PrivateEstimator):
             raise DecodingError(
                 "has no part that its noise does not hide",
                 field="epsilon",
-                fix="use a larger epsilon, fewer parts, or more records",
+                fix="use a larger epsilon, fewer parts, or more records, and columns of numbers "
+                "alone: a text is a missing value",
             )
         rng = read_rng(self.random_state)
         records, places = self.model_.draw(

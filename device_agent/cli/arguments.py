@@ -18,6 +18,7 @@ Examples:
   sfumato-agent run                                        the same, until it is stopped
   sfumato-agent budget                                     what was spent
   sfumato-agent cluster --csv records.csv                  which cluster each record is in
+  sfumato-agent relay --config relay.toml                  forward messages of other devices
 
 Exit status:
   0   done
@@ -85,6 +86,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     options = create_parser().parse_args(arguments)
     if options.command == "init":
         _require_consistent(options)
+    if options.command == "relay" and options.json and not (options.once or options.status):
+        raise UsageError("--json is only for --once and --status")
     return options
 
 
@@ -113,6 +116,7 @@ def create_parser() -> argparse.ArgumentParser:
             _add_value_counts(command)
     _add_results(commands)
     _add_maintenance(commands)
+    _add_relay(commands)
     return parser
 
 
@@ -375,6 +379,41 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--records-may-be-released-again",
         action="store_true",
         help="confirms what --also-the-ledger means",
+    )
+
+
+def _add_relay(commands: argparse._SubParsersAction[_Parser]) -> None:
+    relay = _add(
+        commands,
+        "relay",
+        "forward signed messages of other devices, such as microcontrollers, to the server",
+        "Examples:\n  sfumato-agent relay --config relay.toml\n"
+        "  sfumato-agent relay --config relay.toml --once\n"
+        "  sfumato-agent relay --config relay.toml --status --json\n\n"
+        "A message is on this disk before it is acknowledged, and is forwarded as it is until the\n"
+        "server has answered. The relay has no key: it can delay or lose a message, never change\n"
+        "it. SIGTERM or Ctrl-C stops it.",
+        config=False,
+    )
+    relay.add_argument(
+        "--config",
+        type=Path,
+        default=Path("relay.toml"),
+        metavar="FILE",
+        help="the configuration of the relay (default: relay.toml)",
+    )
+    which = relay.add_mutually_exclusive_group()
+    which.add_argument(
+        "--once",
+        action="store_true",
+        help="take what lies in the spool, send what waits, write the answers, and end; status 75 "
+        "if messages wait on",
+    )
+    which.add_argument("--status", action="store_true", help="show the queue, and change nothing")
+    relay.add_argument(
+        "--json",
+        action="store_true",
+        help="with --once or --status: print JSON and nothing else",
     )
 
 

@@ -27,6 +27,8 @@ def run(options: SimpleNamespace) -> int:
         return _print_config(options) if options.print_config else _init(options)
     if options.command == "run":
         return _run(options)
+    if options.command == "relay":
+        return _relay(options)
     commands = {
         "check": _check,
         "once": _once,
@@ -183,6 +185,20 @@ def _run(options: SimpleNamespace) -> int:
     loads = [partial(load_settings, path) for path in options.config or [Path("agent.toml")]]
     run_daemon(loads, clock=time.time)
     return 0
+
+
+def _relay(options: SimpleNamespace) -> int:
+    from device_agent.cli.tables import show_relay
+    from device_agent.relay.run import relay_once, report_relay, run_relay
+    from device_agent.settings.relay_settings import load_relay_settings
+
+    settings = load_relay_settings(options.config)
+    if not (options.once or options.status):
+        run_relay(settings, clock=time.time)
+        return 0
+    report = relay_once(settings, clock=time.time) if options.once else report_relay(settings)
+    print(json.dumps(report.to_json()) if options.json else show_relay(report))
+    return EXIT_WAITING if options.once and report.counts.waiting else 0
 
 
 def _export(settings: Settings, options: SimpleNamespace) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from device_agent.agent.once import OnceReport
     from device_agent.agent.reading.windows import StreamSummary
     from device_agent.agent.report import BudgetReport, StatusReport
+    from device_agent.relay.run import RelayReport
     from shared.privacy import Budget, PrivacyLoss
 
 
@@ -59,6 +60,20 @@ def _counts(stream: StreamSummary, value_counts: bool) -> str:
         f"{counts.records_read} record(s) read, {counts.unsketchable} could not be sketched, "
         f"{counts.out_of_bounds} out of bounds"
     )
+
+
+def show_relay(report: RelayReport) -> str:
+    """Write the state of a relay's queue."""
+    counts = report.counts
+    since = "" if counts.oldest is None else f", the oldest since {format_time(counts.oldest)}"
+    lines = [
+        f"{counts.waiting} message(s) of {counts.waiting_bytes} bytes wait{since}; "
+        f"the limit is {report.most_bytes} bytes",
+        f"{counts.stored} message(s) were stored by the server",
+    ]
+    lines += [f"{n} refused: {problem}" for problem, n in counts.refused.items()]
+    lines += [f"{n} to be sent again: {problem}" for problem, n in counts.held.items()]
+    return "\n".join(lines)
 
 
 def show_status(report: StatusReport) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx
 
-from device_agent.server.connection import Deadline
+from device_agent.server.http_connection import HttpConnection, NoAnswerError
 from device_agent.server.messages import (
     ANSWERS,
     DeviceAnswer,
@@ -28,8 +28,7 @@ from device_agent.server.messages import (
     read_identity,
     read_study,
 )
-from shared import __version__
-from shared.errors import SignatureError, SketchError, TransportError
+from shared.errors import SignatureError, SketchError
 from shared.wire import (
     CLOCK_LEEWAY_S,
     PROBLEM_MEDIA_TYPE,
@@ -52,15 +51,7 @@ from shared.wire.bodies.devices import (
     StoredBody,
 )
 
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_WHOLE_S = 120.0
-_MAX_ANSWER_BYTES = 4 << 20
-_OF_THE_BYTES = (b"content-encoding", b"content-length", b"transfer-encoding")
 _DEVICE_PATH = "/v1/devices/me"
-
-
-class NoAnswerError(TransportError):
-    """The server could not be reached at all; there is no use in trying the next sketch now."""
 
 
 class ServerClient:
@@ -92,14 +83,7 @@ class ServerClient:
         self._clock = clock
         # Where this machine's clock is wrong, the server's: it takes no signature of another time.
         self._skew_s = 0.0
-        self._deadline = Deadline()
-        self._http = httpx.Client(
-            base_url=address,
-            timeout=_TIMEOUT,
-            # A few bytes of what is compressed may fill the memory.
-            headers={"User-Agent": f"sfumato-agent/{__version__}", "Accept-Encoding": "identity"},
-            verify=True if context is None else context,
-        )
+        self._http = HttpConnection(address, clock=clock, context=context)
 
     def __enter__(self) -> Self:
         return self
@@ -233,28 +217,12 @@ class ServerClient:
         path = f"/v1/studies/{study.hex()}/sketches/{sketch_id.hex()}"
         headers = {"Content-Type": SKETCH_MEDIA_TYPE}
         try:
-            response = self._send("PUT", path, headers=headers, content=message)
+            response = self._http.send("PUT", path, headers=headers, content=message)
         except NoAnswerError as error:
             return UploadOutcome(
                 action=DeviceAction.RETRY, problem="no-answer", detail=str(error), answered=False
             )
-        try:
-            stored = ANSWERS.read(StoredBody, _require_success(response).content)
-            # A captive portal answers 200 too.
-            if stored.sketch_id != sketch_id.hex():
-                raise ANSWERS.refuse("sketch_id")
-        except SketchError as error:
-            kind = problem_type_of(type(error))
-            return UploadOutcome(
-                action=kind.action,
-                problem=kind.slug,
-                detail=str(error),
-                retry_after_s=read_retry_after(
-                    response.headers.get("Retry-After", ""), now=self._clock()
-                )
-                or 0.0,
-            )
-        return UploadOutcome(action=None)
+        return read_upload(response, sketch_id=sketch_id, now=self._clock())
 
     def _send_body(self, method: str, path: str, body: Any) -> httpx.Response:
         data = json.dumps(asdict(body)).encode()
@@ -277,46 +245,28 @@ class ServerClient:
             created=math.floor(self._clock() + self._skew_s),
             sign=self._sign,
         )
-        return self._send(method, path, headers={**signed, **(headers or {})}, content=body)
+        return self._http.send(method, path, headers={**signed, **(headers or {})}, content=body)
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return _require_success(self._send(method, path, **options))
+        return _require_success(self._http.send(method, path, **options))
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        ends_at = time.monotonic() + _WHOLE_S
-        extensions = {"trace": self._deadline.trace}
-        try:
-            # Whatever answers may go on for ever: neither memory nor the others wait for it.
-            with (
-                self._deadline.within(_WHOLE_S),
-                self._http.stream(method, path, extensions=extensions, **options) as answer,
-            ):
-                if answer.headers.get("Content-Encoding", "identity") != "identity":
-                    raise self._unanswered("its answer is compressed, which was not asked for")
-                body = bytearray()
-                for chunk in answer.iter_raw():
-                    body += chunk
-                    if len(body) > _MAX_ANSWER_BYTES:
-                        raise self._unanswered("its answer has no end")
-                headers = [(k, v) for k, v in answer.headers.raw if k.lower() not in _OF_THE_BYTES]
-                # Where the length is not stated, being cut off looks like the end.
-                if time.monotonic() < ends_at:
-                    return httpx.Response(answer.status_code, headers=headers, content=bytes(body))
-        except httpx.HTTPError as error:
-            if time.monotonic() < ends_at:
-                raise self._unanswered(f"{type(error).__name__}: {error}") from error
-        raise self._unanswered("its answer has no end")
 
-    def _unanswered(self, why: str) -> NoAnswerError:
-        fix = "check the address and the network"
-        if "not yet valid" in why or "has expired" in why:
-            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
-            fix = (
-                f"set this machine's clock if it is wrong (it says {now}), or renew the certificate"
-            )
-        return NoAnswerError(
-            f"{self._http.base_url} did not answer ({why})", field="server", fix=fix
+def read_upload(response: httpx.Response, *, sketch_id: bytes, now: float) -> UploadOutcome:
+    """Read the answer to an upload; never raises for what it may be."""
+    try:
+        stored = ANSWERS.read(StoredBody, _require_success(response).content)
+        # A captive portal answers 200 too.
+        if stored.sketch_id != sketch_id.hex():
+            raise ANSWERS.refuse("sketch_id")
+    except SketchError as error:
+        kind = problem_type_of(type(error))
+        return UploadOutcome(
+            action=kind.action,
+            problem=kind.slug,
+            detail=str(error),
+            retry_after_s=read_retry_after(response.headers.get("Retry-After", ""), now=now) or 0.0,
         )
+    return UploadOutcome(action=None)
 
 
 def _error_of(response: httpx.Response) -> SketchError | None:

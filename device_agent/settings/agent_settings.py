@@ -41,6 +41,17 @@ def _is_address(text: str) -> bool:
     return known and not parts.query and not parts.fragment and not any(map(str.isspace, text))
 
 
+ServerAddress = Annotated[
+    Text,
+    Rule(
+        _is_address,
+        "must be an address that begins with https:// or http://",
+        'write it as "https://sketches.example.org"',
+    ),
+    lambda text: text.rstrip("/"),
+]
+
+
 @declared
 class Settings:
     """The whole configuration of an agent.
@@ -51,15 +62,7 @@ class Settings:
     state_dir: Path = member(
         "The folder of key, ledger and outbox. Studies that share it share one ledger."
     )
-    server: Annotated[
-        Text,
-        Rule(
-            _is_address,
-            "must be an address that begins with https:// or http://",
-            'write it as "https://sketches.example.org"',
-        ),
-        lambda text: text.rstrip("/"),
-    ] = member("The address of the aggregator.")
+    server: ServerAddress = member("The address of the aggregator.")
     study: Digest = member("The study's id, 64 hexadecimal digits.")
     labels: Mapping[str, Text] = member(
         "The device's labels, fixed when it enrols.", default_factory=dict

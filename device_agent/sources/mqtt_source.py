@@ -7,17 +7,15 @@ are retained ones, which come again at every subscription.
 from __future__ import annotations
 
 import random
-import ssl
 import time
-from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
 
-from device_agent.sources.addresses import address_rule, normalise_host, read_secret
+from device_agent.sources.addresses import normalise_host
 from device_agent.sources.growing_ids import GrowingIds
 from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from device_agent.sources.mqtt_client import BrokerSettings, is_topic, make_client
 from device_agent.sources.settings import TextSettings
 from shared.errors import ConfigError, RecordError
 from shared.privacy import Origin
@@ -26,7 +24,6 @@ from shared.structure import Rule, Text, declared, member
 
 try:
     import paho.mqtt.client as mqtt
-    from paho.mqtt.enums import CallbackAPIVersion
 except ModuleNotFoundError as error:
     raise ConfigError('needs the extra "mqtt"', fix="pip install 'sfumato[agent,mqtt]'") from error
 
@@ -34,43 +31,25 @@ BATCH_MESSAGES = 4096
 _QUIET_S = 0.2
 _CONNECT_S = 10.0
 _LONGEST_PAUSE_S = 300.0
-_MAX_TOPIC_BYTES = 65535
-
-
-def _is_topic(topic: str) -> bool:
-    *before, last = topic.split("/")
-    is_wrong = any("#" in level or (len(level) > 1 and "+" in level) for level in before)
-    is_wrong |= len(last) > 1 and ("#" in last or "+" in last)
-    return not is_wrong and len(topic.encode()) <= _MAX_TOPIC_BYTES and topic.isprintable()
 
 
 @declared
-class MqttSettings(TextSettings):
+class MqttSettings(TextSettings, BrokerSettings):
     """Settings of the messages of a topic: QoS 1 and a persistent session."""
 
     format: Literal["json", "csv"] = member(
         "`json`, one object a message, or `csv`, one line a message.", default="json"
     )
-    url: Annotated[str, address_rule("mqtt", "mqtts", example="mqtt://localhost:1883")] = member(
-        "The address of the broker, `mqtt://` or `mqtts://`."
-    )
     topic: Annotated[
         Text,
         Rule(
-            _is_topic,
+            is_topic,
             "must be a topic of MQTT, where + stands for one level and # for all that follow",
             'write "plant/meter", "plant/+/meter" or "plant/#"',
         ),
     ] = member("The topic or topic filter.")
-    client_id: Text = member("The name of the session at the broker. Never share it.")
     id: Text | None = member(
         "A field with a whole number that grows from message to message.", default=None
-    )
-    username: Text | None = member("The user at the broker.", default=None)
-    password_file: Path | None = member("A file with the user's password.", default=None)
-    ca_file: Path | None = member(
-        "The authorities that the broker's certificate must come from. Default: the system's.",
-        default=None,
     )
 
     def __post_init__(self) -> None:
@@ -88,21 +67,6 @@ class MqttSettings(TextSettings):
                 field="id",
                 fix="remove it, or use one stream for each topic",
             )
-
-    @property
-    def host(self) -> str:
-        """The broker's host."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def tls(self) -> bool:
-        """Whether the connection is encrypted."""
-        return urlsplit(self.url).scheme == "mqtts"
-
-    @property
-    def port(self) -> int:
-        """The broker's port."""
-        return urlsplit(self.url).port or (8883 if self.tls else 1883)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -229,15 +193,7 @@ class MqttSource(RecordSource):
 
     def _connect(self) -> bool:
         settings = self._settings
-        client = mqtt.Client(
-            CallbackAPIVersion.VERSION2, client_id=settings.client_id, clean_session=False
-        )
-        if settings.username is not None:
-            path = settings.password_file
-            password = None if path is None else read_secret(path, encoding="utf-8")
-            client.username_pw_set(settings.username, password)
-        if settings.tls:
-            client.tls_set_context(self._make_context())
+        client = make_client(settings)
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_message = self._on_message
@@ -250,17 +206,6 @@ class MqttSource(RecordSource):
             return False
         self._client = client
         return True
-
-    def _make_context(self) -> ssl.SSLContext:
-        path = self._settings.ca_file
-        try:
-            return ssl.create_default_context(cafile=path)
-        except OSError as error:  # what OpenSSL complains about is one too
-            raise RecordError(
-                f"cannot be used ({error.strerror or type(error).__name__})",
-                field=str(path),
-                fix="name a file in PEM with the authority of the broker",
-            ) from error
 
     def _fail(self, reason: str = "the connection was lost") -> None:
         self._n_failures += 1

@@ -211,10 +211,18 @@ def truncate_log(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def connect(path: Path) -> Connection:
-    """Open an SQLite file with the agent's settings."""
+def connect(path: Path, *, has_threads: bool = False) -> Connection:
+    """Open an SQLite file with the agent's settings.
+
+    Parameters
+    ----------
+    has_threads
+        Whether several threads use the connection, one at a time.
+    """
     with translating(path.parent):
-        connection = sqlite3.connect(path, isolation_level=None, factory=Connection)
+        connection = sqlite3.connect(
+            path, isolation_level=None, factory=Connection, check_same_thread=not has_threads
+        )
         connection.folder = path.parent
         with _closing_on_error(connection):
             connection.row_factory = sqlite3.Row

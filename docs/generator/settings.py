@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 from aggregator.settings import Settings
 from device_agent.settings.agent_settings import ENVIRONMENT_PREFIX, OVERRIDABLE
 from device_agent.settings.agent_settings import Settings as AgentSettings
+from device_agent.settings.relay_settings import RelaySettings
 from device_agent.sources.settings import KINDS, Column, SourceSettings, StreamSettings, find_source
 from docs.generator.markdown import (
     join_parts,
@@ -27,6 +28,8 @@ from shared.plan import Dimension, Label, WindowRule
 from shared.plan.spec import PlanSpec
 
 _SCALARS = ("state_dir", "server", "study", "labels")
+_OF_RELAY = ("spool", "http", "mqtt")
+_SHARED = ("log", "tls")
 _TABLES = ("budget", "policy", "check", "outbox", "log", "metrics", "tls")
 
 
@@ -41,6 +44,7 @@ def render_settings() -> str:
             "and no guarantee.",
             *_render_server(),
             *_render_agent(),
+            *_render_relay(),
             *_render_plan(),
         ]
     )
@@ -103,6 +107,21 @@ def _render_agent() -> list[str]:
     for declared, kinds in by_class.items():
         own = [field.name for field in fields(declared) if field.name not in common]
         parts += [f"#### {' or '.join(kinds)}", read_summary(declared), _write_keys(declared, own)]
+    return parts
+
+
+def _render_relay() -> list[str]:
+    hints = get_type_hints(RelaySettings)
+    scalars = [f.name for f in fields(RelaySettings) if f.name not in (*_OF_RELAY, *_SHARED)]
+    parts = [
+        "## Relay",
+        "One TOML file, `relay.toml`, configures [a relay](../how-to/relay.md); it has at least "
+        "one of the three tables below. `[log]` and `[tls]` are those of the agent.",
+        _write_keys(RelaySettings, scalars),
+    ]
+    for name in _OF_RELAY:
+        (declared,) = (kind for kind in get_args(hints[name]) if kind is not type(None))
+        parts += [f"### `[{name}]` of a relay", read_summary(declared), _write_keys(declared)]
     return parts
 
 

@@ -1,4 +1,4 @@
-"""The real command, killed before any of its writes.
+"""The real command, killed before any of its writes, and of its changes of files if asked for.
 
 The agent is imported once, and each run is a fork of that process: importing takes many times
 longer than a run.
@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from tests.device_agent.conftest import Agent
+from typing import Protocol
 
 # Kills itself when SQLite is about to execute the n-th write. What the statement before it did is
 # then done, so every gap between two writes can be tried.
@@ -22,6 +21,7 @@ _PROGRAM = """
 import json, os, re, signal, sqlite3, sys
 import httpx, numpy
 from device_agent.agent import once
+from device_agent.relay import run
 from device_agent.cli import main
 from device_agent.sources import file_source
 
@@ -30,12 +30,19 @@ NAME = re.compile(r"(?:-- )?\\w+(?: OR \\w+)?(?: INTO| FROM)?(?: \\w+)?")
 connect = sqlite3.connect
 kill_at, seen = 0, []
 
+def see(name):
+    seen.append(name)
+    if len(seen) == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
 def trace(statement):
     statement = " ".join(statement.split())
     if statement.split(" ", 1)[0].upper() in WRITES or "wal_checkpoint" in statement:
-        seen.append(NAME.match(statement)[0])
-        if len(seen) == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+        see(NAME.match(statement)[0])
+
+def audit(event, arguments):
+    if event in ("os.remove", "os.rename"):
+        see(event)
 
 def traced(*arguments, **options):
     connection = connect(*arguments, **options)
@@ -44,9 +51,11 @@ def traced(*arguments, **options):
 
 sqlite3.connect = traced
 for line in sys.stdin:
-    kill_at, arguments, path = json.loads(line)
+    kill_at, arguments, path, has_files = json.loads(line)
     child = os.fork()
     if not child:
+        if has_files:
+            sys.addaudithook(audit)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = 70
         try:
@@ -60,24 +69,50 @@ for line in sys.stdin:
 """
 
 
+class Configured(Protocol):
+    """Whatever has a configuration file."""
+
+    @property
+    def config(self) -> Path:
+        """The file."""
+
+
 class Victim:
-    """`sfumato-agent once`, run as often as wanted and killed wherever it is wanted."""
+    """`sfumato-agent once`, run as often as wanted and killed wherever it is wanted.
 
-    def __init__(self, process: subprocess.Popen[str], log: Path, names: Path) -> None:
+    Parameters
+    ----------
+    command
+        Another command to run.
+    has_files
+        Whether to kill before files are renamed or removed, too.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[str],
+        log: Path,
+        names: Path,
+        *,
+        command: Sequence[str],
+        has_files: bool,
+    ) -> None:
         self._process, self._log, self._names = process, log, names
+        self._command, self._has_files = command, has_files
 
-    def run(self, agent: Agent, kill_at: int) -> bool:
+    def run(self, agent: Configured, kill_at: int) -> bool:
         """Run until a write is reached, counted from 1; return whether it was."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        arguments = ["once", "--json", "--config", str(agent.config)]
-        print(json.dumps([kill_at, arguments, str(self._names)]), file=self._process.stdin)
+        arguments = [*self._command, "--config", str(agent.config)]
+        order = [kill_at, arguments, str(self._names), self._has_files]
+        print(json.dumps(order), file=self._process.stdin)
         self._process.stdin.flush()
         status = int(self._process.stdout.readline())
         assert status in (0, -signal.SIGKILL), self._log.read_text()
         return status != 0
 
-    def list_kills(self, agent: Agent, *, every: bool) -> list[int]:
+    def list_kills(self, agent: Configured, *, every: bool) -> list[int]:
         """Run to the end; return at which writes to kill, and last one that is not reached.
 
         All of them, or of each kind the last. Two are of one kind if they, and what was written
@@ -96,8 +131,10 @@ def list_kills(names: Sequence[str], *, every: bool) -> list[int]:
 
 
 @contextmanager
-def victim_in(folder: Path) -> Iterator[Victim]:
-    """Keep an agent ready to be killed."""
+def victim_in(
+    folder: Path, *, command: Sequence[str] = ("once", "--json"), has_files: bool = False
+) -> Iterator[Victim]:
+    """Keep an agent ready to be killed; see :class:`Victim`."""
     log = folder / "killed.log"
     with (
         log.open("w") as errors,
@@ -109,4 +146,4 @@ def victim_in(folder: Path) -> Iterator[Victim]:
             text=True,
         ) as process,
     ):
-        yield Victim(process, log, folder / "writes.json")
+        yield Victim(process, log, folder / "writes.json", command=command, has_files=has_files)

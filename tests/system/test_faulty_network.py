@@ -16,7 +16,7 @@ from analyst import Client
 from deploy.demo.cluster import Aggregator
 from device_agent.agent.enrol import enrol_device
 from device_agent.agent.once import run_once
-from device_agent.server import transport
+from device_agent.server import http_connection
 from device_agent.settings.agent_settings import Settings, load_settings
 from shared.plan import plan_from_spec
 from shared.wire.bodies.studies import SketchBody
@@ -102,7 +102,7 @@ def device(tmp_path: Path, aggregator: Aggregator) -> Device:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     # So that a connection on which nothing ever comes does not last half a minute.
-    monkeypatch.setattr(transport, "_TIMEOUT", httpx.Timeout(1.5))
+    monkeypatch.setattr(http_connection, "_TIMEOUT", httpx.Timeout(1.5))
 
 
 def port_of(aggregator: Aggregator) -> int:

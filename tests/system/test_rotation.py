@@ -13,8 +13,9 @@ import pytest
 from analyst import Client
 from deploy.demo.cluster import Aggregator
 from device_agent.agent.exchange.rotation import rotate_key
+from device_agent.server.http_connection import NoAnswerError
 from device_agent.server.messages import KeyOffer
-from device_agent.server.transport import NoAnswerError, ServerClient
+from device_agent.server.transport import ServerClient
 from device_agent.settings.agent_settings import load_settings
 from shared.plan import plan_from_spec
 from shared.wire import SKETCH_MEDIA_TYPE

@@ -14,7 +14,8 @@ from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import Connection, Row, text
 
 from aggregator.services.batches.helper import HelperClient
-from aggregator.services.batches.opening import BatchOpener, Leased
+from aggregator.services.batches.leasing import Leased
+from aggregator.services.batches.opening import BatchOpener
 from helper.tables import write
 from shared.privacy.testing import SeededSource
 from shared.wire.summing import CommitRequest

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import pytest
 
-from device_agent.server import transport
+from device_agent.server import http_connection
 from device_agent.server.messages import UploadOutcome
 from device_agent.server.transport import ServerClient
 from shared.errors import TransportError
@@ -101,7 +101,7 @@ def test_an_answer_that_drips_is_cut_off(
     send: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each of them would go on for ever.
-    monkeypatch.setattr(transport, "_WHOLE_S", 0.2)
+    monkeypatch.setattr(http_connection, "_WHOLE_S", 0.2)
     with answering(send) as client:
         assert not put(client).answered
         with pytest.raises(TransportError, match="its answer has no end"):
@@ -109,7 +109,7 @@ def test_an_answer_that_drips_is_cut_off(
 
 
 def test_a_greeting_of_tls_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_WHOLE_S", 0.2)
+    monkeypatch.setattr(http_connection, "_WHOLE_S", 0.2)
 
     def greet(connection: socket.socket) -> None:
         connection.sendall(b"\x16\x03\x03\x3f\xff")

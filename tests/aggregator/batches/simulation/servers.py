@@ -84,9 +84,9 @@ class MortalBatches(Batches):
         super()._answer(connection, batch, request)
         self._pass_by()
 
-    def _write_journal(self, batch: Row[Any]) -> None:
+    def write_journal(self, batch: Row[Any]) -> None:
         self._pass_by()
-        super()._write_journal(batch)
+        super().write_journal(batch)
         self._pass_by()
 
     def _pass_by(self) -> None:

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { Bytes } from "../../../../clients/js/src/bytes.ts";
-import { certifyOdds, CircularLaw } from "../../../../clients/js/src/privacy/circle.ts";
-import { findDigits } from "../../../../clients/js/src/privacy/exponential.ts";
+import { certifyOdds } from "../../../../clients/js/src/privacy/circle.ts";
 import {
   drawInPolygon,
   findLeastRadius,
@@ -12,33 +11,9 @@ import {
   makeLaplace,
 } from "../../../../clients/js/src/privacy/mechanisms.ts";
 import { parseRational, type Rational } from "../../../../clients/js/src/privacy/rational.ts";
-import { drawExponent, UNIT } from "../../../../clients/js/src/privacy/samplers.ts";
 import { drawBelow, SystemSource } from "../../../../clients/js/src/privacy/source.ts";
 import { given, givenNumber, seeded } from "../sources.ts";
-import { hex, type Json, readVectors } from "../vectors.ts";
-
-const NOISE = readVectors("noise");
-
-test("the binary digits of the sampler's probabilities are those of the vectors", () => {
-  NOISE.digits.forEach((digits: string, i: number) => {
-    const found = findDigits(1n << BigInt(i), UNIT, i === 58 ? 0n : 1n, 128n);
-    assert.equal(found.toString(16).padStart(32, "0"), digits);
-  });
-});
-
-test("exponential variates are those of the vectors, from the same bytes and none besides", () => {
-  for (const { bytes, x } of NOISE.exponents) {
-    const source = given(hex(bytes));
-    assert.deepEqual(x.map(() => `${drawExponent(source)}`), x);
-    assert.equal(source.left, 0);
-  }
-});
-
-test("least radii of K-norm noise are those of the vectors", () => {
-  for (const { n_frequencies, n_counts, least } of NOISE.least_radii) {
-    assert.equal(findLeastRadius(2 * n_frequencies + n_counts), BigInt(least));
-  }
-});
+import { readVectors } from "../vectors.ts";
 
 /** Return the mean of numbers, and its standard error. */
 function estimate(values: number[]): [mean: number, error: number] {
@@ -127,23 +102,6 @@ test("bounded draws are exact: what lies beyond the largest multiple is drawn ag
   assert.equal(drawBelow(source, 300n), 65399n % 300n);
   assert.equal(source.left, 0);
   assert.equal(drawBelow(givenNumber(5n), 1n), 0n);
-});
-
-const lawOf = (vector: Json, circle: number): CircularLaw => new CircularLaw(circle, vector.arc, BigInt(vector.weight));
-
-test("laws of phase reports and of bins turn numbers into the reports of the vectors", () => {
-  const { laws, bins } = readVectors("reports");
-  for (const vector of [...laws, ...bins]) {
-    const circle = vector.n_bins ?? 65536;
-    const law = lawOf(vector, circle);
-    assert.equal(law.drawsBelow, BigInt(vector.draws_below));
-    for (const draw of vector.draws) {
-      const source = givenNumber(BigInt(draw.number));
-      assert.equal(law.report(1000 % circle, source), draw.report_of_phase_1000 % circle);
-      assert.equal(law.report(undefined, source), draw.uniform_report);
-      assert.equal(law.report(0, source), (draw.offset + circle) % circle);
-    }
-  }
 });
 
 test("odds are accepted up to exp(epsilon), and refused one step beyond", () => {
