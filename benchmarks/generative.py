@@ -134,10 +134,10 @@ CLUSTERINGS: Final[dict[str, Callable[[Digits, float, int], Parts]]] = {
 def measure_clusters(quick: bool) -> Iterator[Row]:
     """Yield the accuracy of each clustering, number of rounds and epsilon."""
     data = load_digits()
-    for epsilon in _EPSILONS[:1] if quick else _EPSILONS:
+    for epsilon in _EPSILONS[::2] if quick else _EPSILONS:
         mu = compute_mu(Fraction(epsilon), Fraction(DELTA))
         for rounds in _ROUNDS:
-            for name, part in CLUSTERINGS.items():
+            for name, part in list(CLUSTERINGS.items())[: 4 if quick else None]:
                 found = [
                     measure_accuracy(part(data, mu, rounds), data.digits)
                     for _ in range(1 if quick else _RUNS)
@@ -227,7 +227,16 @@ def draw_clusters(rows: list[Row], path: Path) -> None:
 def draw_images(path: Path) -> None:
     """Draw real images, and those of one network, a network a part, and a machine a part."""
     data = load_digits()
-    given = {"epsilon": "5", "delta": DELTA, "bounds": (0, 1), "binary": True, "random_state": 0}
+    # Half the hidden units and steps of the estimator's defaults, for the sake of time.
+    given = {
+        "n_hidden": 50,
+        "n_steps": 50,
+        "epsilon": "5",
+        "delta": DELTA,
+        "bounds": (0, 1),
+        "binary": True,
+        "random_state": 0,
+    }
     found = {"real": data.images[:80]}
     ways = {
         "one autoencoder": {},
