@@ -1,5 +1,6 @@
 /** A store over key and value: AsyncStorage, MMKV, or whatever has their shape. */
-import { type Bytes, fromHex, toHex } from "../bytes.ts";
+import { type Bytes, toHex } from "../bytes.ts";
+import { fromHex } from "../hexadecimal.ts";
 import { SketchError } from "../errors.ts";
 import { describeStoreError, type Store, type Values } from "./store.ts";
 
