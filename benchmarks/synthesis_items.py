@@ -224,7 +224,7 @@ WAYS: Final[Mapping[str, Mapping[str, Way]]] = {
 """By set, then by the name of their rows. A tree of 784 pixels takes minutes to choose."""
 
 
-def measure_case(data: ItemSet, epsilon: str, runs: int) -> Iterator[Row]:
+def measure_case(data: ItemSet, epsilon: str, runs: int, tree_runs: int) -> Iterator[Row]:
     """Yield the rows of one set and one epsilon."""
     found: dict[str, dict[str, list[float]]] = {}
     refused: set[str] = set()
@@ -232,7 +232,7 @@ def measure_case(data: ItemSet, epsilon: str, runs: int) -> Iterator[Row]:
         queries = draw_queries(data, np.random.default_rng(seed))
         true = {name: share_of_any(data.records, each) for name, each in queries.items()}
         for way, draw in WAYS[data.name].items():
-            if way in refused or (way == _TREE and seed >= _TREE_RUNS):
+            if way in refused or (way == _TREE and seed >= tree_runs):
                 continue
             started = time.process_time()
             try:
@@ -265,7 +265,7 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
     runs = _QUICK_RUNS if quick else _RUNS
     for name, load in {"sparse": draw_sparse, "mnist": load_mnist}.items():
-        # The quick form needs no package.
+        # The quick form needs no package, and chooses no tree.
         for epsilon in _EPSILONS:
             if (quick and not case and name == "mnist") or not set(case.split()) <= {
                 name,
@@ -273,6 +273,6 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
             }:
                 continue
             try:
-                yield from measure_case(load(), epsilon, runs)
+                yield from measure_case(load(), epsilon, runs, 0 if quick else _TREE_RUNS)
             except PackageUnavailableError as error:
                 print(f"{name} is left out: {error}", file=sys.stderr)

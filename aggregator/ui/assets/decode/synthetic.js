@@ -98,7 +98,7 @@ export function syntheticPanel(decode, signal) {
     h(
       "form",
       { onsubmit: submit },
-      h("div", { class: "fields" }, field("Records", controls.records), field("Seed", controls.seed), field("Snapshot of a histogram, if any", controls.histogram)),
+      h("div", { class: "fields" }, field("Records", controls.records), field("Seed", controls.seed), field("Histogram snapshot", controls.histogram)),
       h("div", { class: "buttons" }, start),
     ),
     bar,

@@ -59,6 +59,13 @@ export async function inspect(settings: EnrolSettings, code: string): Promise<St
   return { server, name, plan: new Plan(verified) };
 }
 
+function requireStream(name: string): void {
+  // Made from text: older Hermes has no such classes, and would not even load a literal.
+  const isVisible = (): boolean => new RegExp("^[^\\p{C}\\p{Z}]{1,64}$", "u").test(name) && name.normalize() === name;
+  const isName = /^[!-~]{1,64}$/.test(name) || isVisible();
+  require(isName, "config", "stream", "must have 1 to 64 visible characters", 'use a name such as "main"');
+}
+
 /**
  * Enrol in the study of a code.
  *
@@ -72,6 +79,7 @@ export async function enrol(
   before: DeviceState | undefined,
 ): Promise<[answer: DeviceAnswer | undefined, problems: string[]]> {
   const { store, platform, policy } = settings;
+  requireStream(settings.stream);
   const read = readCode(code);
   const { server: address, study, token } = read;
   requireServerAllowed(policy, address);
