@@ -159,7 +159,7 @@ class _Trial:
             if waiting and time.monotonic() > end:
                 log = self._cluster.read_log(waiting[0])
                 raise ClusterError(f"{', '.join(waiting)}: not healthy in {_START_S:g} s: {log}")
-            time.sleep(1.0)
+            time.sleep(3.0)
         (operator,) = self._cluster.list_containers("operator")
         authority, key = self._folder / "ca.pem", self._folder / "key"
         self._cluster.copy_out(operator, "/run/sfumato/authority/ca.pem", authority)
