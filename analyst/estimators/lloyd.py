@@ -12,14 +12,10 @@ from analyst.estimators.clustering import ClusteringEstimator
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_whole
 from learning.clustering.methods.contract import Method
-from learning.clustering.methods.kernel import MOST_FEATURES, KernelMethod
 from learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
-from shared.core.quantise import Quantiser
 from shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
-
-_KERNEL_ROUNDS = 5
 
 
 class LloydKMeans(ClusteringEstimator):
@@ -29,11 +25,6 @@ class LloydKMeans(ClusteringEstimator):
     Gaussian noise with a delta; centroids move less where noise is strong. It ends in the local
     optimum of its start: with a released start, such as the centroids of another method, it
     refines. ``LloydKMeans.published`` is DPLloyd.
-
-    With ``features`` it is private kernel k-means (Acs et al. 2019): it clusters random Fourier
-    features of the records, so that clusters need not be convex and the noise does not grow with
-    the columns. ``predict`` then compares features, and a centroid is the point whose features are
-    nearest to a cluster's mean.
 
     Parameters
     ----------
@@ -55,9 +46,6 @@ class LloydKMeans(ClusteringEstimator):
         T; None for 3, 5 or 8 by n epsilon.
     noise
         ``cube``, ``laplace`` or ``gaussian``, which pays above some 20 columns or 8 rounds.
-    features
-        Number of features, some hundreds; None for the columns themselves. Requires a delta. The
-        kernel of two records is ``exp(-|x - y|^2 / (8 d scale^2))``.
     is_published
         See ``published``.
     relation
@@ -112,7 +100,6 @@ class LloydKMeans(ClusteringEstimator):
         start: ArrayLike | Literal["packing", "uniform"] = "packing",
         n_rounds: int | None = None,
         noise: Literal["cube", "laplace", "gaussian"] = "cube",
-        features: int | None = None,
         is_published: bool = False,
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
@@ -131,7 +118,6 @@ class LloydKMeans(ClusteringEstimator):
         self.start = start
         self.n_rounds = n_rounds
         self.noise = noise
-        self.features = features
         self.is_published = is_published
         self.relation = relation
         self.max_records = max_records
@@ -168,8 +154,6 @@ class LloydKMeans(ClusteringEstimator):
         n_rounds = 0
         if self.n_rounds is not None:
             n_rounds = read_whole(self.n_rounds, "n_rounds", most=MOST_ROUNDS, fix="leave it out")
-        if self.features is not None:
-            return self._make_kernel(n_rounds)
         given: tuple[tuple[float, ...], ...] = ()
         start: Any = self.start
         if not isinstance(start, str):
@@ -181,28 +165,6 @@ class LloydKMeans(ClusteringEstimator):
             noise=self.noise,
             is_published=self.is_published,
         )
-
-    def _make_kernel(self, n_rounds: int) -> KernelMethod:
-        if not isinstance(self.start, str) or self.start != "packing":
-            raise ConfigError(
-                "must be packing where features are clustered", field="start", fix="leave it out"
-            )
-        if self.noise == "laplace" or self.is_published:
-            raise ConfigError(
-                "must be gaussian where features are clustered",
-                field="noise",
-                fix="leave it out, and state a delta",
-            )
-        m = read_whole(self.features, "features", most=MOST_FEATURES, fix="use 200")
-        return KernelMethod(n_frequencies=m, n_rounds=n_rounds or _KERNEL_ROUNDS)
-
-    def _label(self, rows: Floats) -> NDArray[np.intp]:
-        release = self.release_
-        if not isinstance(release.method, KernelMethod):
-            return super()._label(rows)
-        quantiser = Quantiser.from_bounds(release.lower, release.upper)
-        steps, _ = quantiser.quantise(rows * self.metric_)
-        return release.method.assign(release.task, release.answers, steps)
 
     def _read_start(self, lower: Floats, upper: Floats) -> tuple[tuple[float, ...], ...]:
         """Return centroids in half widths from the centre of the bounds."""

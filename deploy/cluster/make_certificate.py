@@ -30,6 +30,7 @@ def main() -> None:
     certificate, key = arguments.folder / "server.pem", arguments.folder / "server.key"
     if arguments.authority.exists() and certificate.exists() and key.exists():
         return
+    arguments.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     server_key = ec.generate_private_key(ec.SECP256R1())
     issuer = _name("Sfumato cluster on this machine")

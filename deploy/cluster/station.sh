@@ -8,12 +8,12 @@ config=${CONFIG:-/var/lib/sfumato/agent.toml}
 until [ -s "$shared/tokens/study" ] && [ -s "$shared/tokens/$STATION" ]; do
     sleep 1
 done
-SFUMATO_AGENT_STUDY=$(cat "$shared/tokens/study")
+study=$(cat "$shared/tokens/study")
 SSL_CERT_FILE=$shared/authority/ca.pem
-export SFUMATO_AGENT_STUDY SSL_CERT_FILE
+export SSL_CERT_FILE
 
 data=${DATA:-$here/data}/$(echo "$STATION" | tr '[:upper:]' '[:lower:]').csv
-sed -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" "$here/agent.toml" > "$config"
+sed -e "s|@STUDY@|$study|" -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" "$here/agent.toml" > "$config"
 
 # Enrolling again with the same token is harmless. 75 says that the server does not answer yet; any
 # other refusal, such as one of the records, needs a person.

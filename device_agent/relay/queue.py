@@ -26,6 +26,8 @@ from shared.wire import SketchHeader
 QUEUE_NAME = "relay.sqlite"
 KEEP_ANSWERS = 50_000
 """Answers that are kept, the newest; who sends again after that has the server answer again."""
+ANSWER_LASTS_S = 60.0
+"""After this long the same bytes go to the server again: it may have been restored meanwhile."""
 LONGEST_HOLD_S = 86400.0
 """A server cannot keep a message waiting for longer by one answer."""
 
@@ -123,6 +125,7 @@ class Queue:
         self._changed = threading.Condition()
         self.n_changes = 0
         """Grows with every change, for :meth:`wait_for_change`."""
+        self._is_server_away = False
         path = folder / QUEUE_NAME
         with naming_file(path):
             # Made here, because SQLite would give it the mode that the umask leaves.
@@ -180,6 +183,9 @@ class Queue:
     ) -> bytes:
         """Keep a message and return its digest; it is on the disk when this returns.
 
+        One that the server answered long ago waits for it again: a device that sends again then
+        has learned that the server, put back to a backup, does not have it.
+
         Parameters
         ----------
         source
@@ -196,10 +202,23 @@ class Queue:
         """
         digest = hashlib.sha256(message).digest()
         with self._changing() as connection:
-            known = connection.execute(
-                "UPDATE messages SET source = ? WHERE digest = ?", (source, digest)
-            ).rowcount
-            if not known:
+            row = connection.execute(
+                "SELECT answered_at FROM messages WHERE digest = ?", (digest,)
+            ).fetchone()
+            answered_at = None if row is None else row["answered_at"]
+            if answered_at is not None and not 0.0 <= now - answered_at <= ANSWER_LASTS_S:
+                self._require_room(connection, len(message))
+                connection.execute(
+                    "UPDATE messages SET message = ?, received_at = ?, attempts = 0,"
+                    " not_before = 0, problem = '', answered_at = NULL, status = NULL,"
+                    " headers = NULL, body = NULL WHERE digest = ?",
+                    (message, now, digest),
+                )
+            if row is not None:
+                connection.execute(
+                    "UPDATE messages SET source = ? WHERE digest = ?", (source, digest)
+                )
+            else:
                 self._require_room(connection, len(message))
                 connection.execute(
                     "INSERT INTO messages (digest, study, device, sketch_id, n_bytes, message,"
@@ -238,6 +257,13 @@ class Queue:
             ).fetchone()
         return None if row is None else _to_answer(row)
 
+    def note_server(self, *, is_away: bool) -> None:
+        """Note whether the server answers; while it does not, nobody waits for an answer of it."""
+        with self._changed:
+            if is_away != self._is_server_away:
+                self._is_server_away = is_away
+                self._changed.notify_all()
+
     def wait_for_answer(self, digest: bytes, seconds: float) -> Answer | None:
         """Return the server's answer to a message as soon as there is one; None after a while."""
         found: list[Answer] = []
@@ -245,7 +271,7 @@ class Queue:
         def has_come() -> bool:
             answer = self.find_answer(digest)
             found.extend([] if answer is None else [answer])
-            return answer is not None
+            return answer is not None or self._is_server_away
 
         with self._changed:
             self._changed.wait_for(has_come, seconds)

@@ -95,9 +95,8 @@ class Spool:
     def _write(self, name: str, answer: bytes) -> None:
         path = self._out / f"{name}{ANSWER}"
         with naming_file(path, fix=_FIX):
-            replace_file(path, answer)
             # Whoever brings messages is another user of this machine.
-            path.chmod(0o644)
+            replace_file(path, answer, mode=0o644)
 
     def _report(self, path: Path, message: str) -> None:
         if path.name not in self._reported:

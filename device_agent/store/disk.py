@@ -86,8 +86,8 @@ def naming_file(
         raise describe_failure(error, folder=path.parent, field=str(path), fix=fix) from error
 
 
-def replace_file(path: Path, data: bytes, *, part: str = "part") -> None:
-    """Replace a file by one of mode 0600; it is on the disk, whole, when this returns.
+def replace_file(path: Path, data: bytes, *, part: str = "part", mode: int = 0o600) -> None:
+    """Replace a file by one of a mode; it is on the disk, whole, when this returns.
 
     Raises
     ------
@@ -95,11 +95,13 @@ def replace_file(path: Path, data: bytes, *, part: str = "part") -> None:
         It cannot be written; the old file is unchanged.
     """
     written = path.with_name(f"{path.name}.{part}")
-    file = os.open(written, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(written, flags, 0o600)
     try:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]
+        os.fchmod(file, mode)
         os.fsync(file)
     except OSError:
         written.unlink()

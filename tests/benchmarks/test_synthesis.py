@@ -1,8 +1,19 @@
-"""The benchmark of synthetic records: its queries."""
+"""The benchmark of synthetic records: its queries, its ways, and its page."""
+
+import json
+from fractions import Fraction
 
 import numpy as np
+import pytest
 
-from benchmarks.synthesis import count, draw_boxes
+from benchmarks import synthesis_items
+from benchmarks.datasets import Dataset
+from benchmarks.rows import Row
+from benchmarks.synthesis import Queries, count, draw_boxes, widen
+from benchmarks.synthesis_items import ItemSet, clip_items, draw_queries, share_of_any
+from benchmarks.synthesis_page import write_page
+from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
+from shared.errors import ConfigError
 
 
 def test_boxes_have_as_many_columns_as_asked_for_and_lie_within_the_records() -> None:
@@ -20,3 +31,89 @@ def test_counts_are_shares_of_the_records_inside() -> None:
     records = np.arange(10.0).reshape(5, 2)
     shares = count(records, [[(0, 0.0, 4.0)], [(0, 2.0, 8.0), (1, 0.0, 4.0)], [(1, 8.5, 9.5)]])
     assert shares.tolist() == [0.6, 0.2, 0.2]
+
+
+def test_widened_boxes_have_whole_bins_of_which_each_value_is_in_one() -> None:
+    values = np.linspace(-4.0, 4.0, 16 * 20, endpoint=False)[:, None]
+    boxes = [[(0, -3.9, -3.6)], [(0, -0.1, 0.1)], [(0, 3.7, 3.9)]]
+    shares = count(np.append(values, [[4.0]], axis=0), widen(boxes, -4.0, 4.0))
+    assert shares * 321 == pytest.approx([20, 40, 21])
+
+
+def make_dataset() -> Dataset:
+    rng = np.random.default_rng(0)
+    first = rng.choice([-2.0, 0.0, 2.0], size=4000)
+    records = np.stack([first, first + 0.2, rng.normal(size=4000)], axis=1)
+    records += 0.2 * rng.normal(size=records.shape)
+    return Dataset(
+        name="small", records=np.clip(records, -4, 4), lower=-4.0, upper=4.0, n_clusters=3
+    )
+
+
+def test_the_tree_keeps_what_columns_share_and_independent_columns_do_not() -> None:
+    dataset = make_dataset()
+    queries = Queries(dataset, 0)
+    ways = ("pair tree", "MWEM T=10", "independent columns", "MomentMixture")
+    errors = {way: queries.judge(WAYS[way](dataset, Fraction(8), 0)) for way in ways}
+    figure = "relative_error, whole bins"
+    assert errors["pair tree"][figure] < 0.3 * errors["independent columns"][figure]
+    for figures in errors.values():
+        assert figures["absolute_error"] < 0.2
+        assert not any("stated" in name for name in figures)
+
+
+def test_independent_items_have_their_shares_and_a_table_of_all_items_is_refused() -> None:
+    rng = np.random.default_rng(1)
+    shares = np.linspace(0.02, 0.4, 40)
+    records = (rng.random((20_000, 40)) < shares).astype(np.float32)
+    data = ItemSet(name="small", records=records, most_items=20)
+    queries = draw_queries(data, rng)
+    found = synthesis_items.draw_by_items(data, "2", 0)
+    for each in queries.values():
+        missed = np.abs(share_of_any(found, each) - share_of_any(records, each))
+        assert missed.mean() < 0.02
+    with pytest.raises(ConfigError, match=r"2\^40 cells"):
+        synthesis_items.draw_by_mwem(data, "2", 0)
+
+
+def test_clipped_records_keep_their_first_items() -> None:
+    records = np.array([[1, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
+    assert clip_items(records, 2).tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
+
+
+def test_the_sparse_recipe_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis_items, "_N_SPARSE", 10_000)
+    data = synthesis_items.draw_sparse.__wrapped__()
+    sizes = data.records.sum(axis=1)
+    assert data.records.shape == (10_000, 300)
+    assert sizes.mean() == pytest.approx(9.0, abs=0.1)
+    assert sizes.min() >= 1
+    assert np.array_equal(data.records, synthesis_items.draw_sparse.__wrapped__().records)
+
+
+def make_row(case: str, figure: str, value: float) -> str:
+    return Row("synthesis", case, figure, value, "1", 10, "true shares").to_json()
+
+
+def test_the_page_begins_with_the_rows_in_which_the_sketch_loses() -> None:
+    lines = [
+        make_row(f"weather eps=1/2 {way}", f"{each}_error{kind}", value)
+        for way, value in ((SKETCH, 0.3), ("pair tree", 0.2), ("MWEM T=30", 1.4))
+        for each in ("relative", "absolute")
+        for kind in ("", ", whole bins")
+    ]
+    lines += [make_row(f"weather eps=1/2 {way}", "relative_error", 0.6) for way in FLEETS]
+    lines.append(make_row("sparse eps=1 pair tree", "any_item_error, 1 to 3", 0.25))
+    page = write_page(lines, "2026-11-26", "../pictures/synthesis.png")
+    assert page.startswith("# Synthetic records beside other methods\n\nMeasured on 2026-11-26")
+    losses = page.index("## Where sketch and histograms lose")
+    assert losses < page.index("![Relative error") < page.index("## Range queries, uniform ends")
+    assert "| weather | 1/2 | uniform ends | pair tree | 0.20 | 0.30 |" in page
+    assert "MWEM T=30 | 1.40" not in page
+    assert "| weather | 1/2 | 0.30 (30.0%) | 0.20 (20.0%) | 1.40 (140.0%) |" in page
+    assert "| weather | 1/2 | 0.30 / 0.30 | 0.60 / - | 0.60 / - |" in page
+    assert "| sparse | 1 | pair tree | 10 | 0.250 | - |" in page
+    assert json.loads(lines[0])["commit"] in page
+    for table in page.split("\n\n"):
+        rows = [line for line in table.splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in rows}) <= 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import ssl
@@ -18,7 +17,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from deploy.demo.cluster import BIN
 from tests.forking import put_programs
@@ -166,19 +164,3 @@ def test_helper_and_leader_know_each_other_over_https(shared: Path, tmp_path: Pa
     assert asked.stdout.strip() == "200"
     assert "fingerprint" in (tmp_path / "helper.log").read_text()
     assert stat.S_IMODE((shared / "helper/key").stat().st_mode) == 0o600
-
-
-def test_every_file_and_image_that_the_compose_file_names_is_there() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    dockerfile = (DEPLOY / "Dockerfile").read_text()
-    targets = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
-    volumes = {"./cluster/Caddyfile", *compose["volumes"]}
-    for name, service in compose["services"].items():
-        if "build" in service:
-            assert service["build"]["target"] in targets, name
-        for mount in service.get("volumes", ()):
-            assert mount.partition(":")[0] in volumes, name
-        for word in service.get("command", []) + service.get("entrypoint", []):
-            if word.startswith("/opt/cluster/"):
-                assert os.access(CLUSTER / word.removeprefix("/opt/cluster/"), os.X_OK), name
-    assert (CLUSTER / "Caddyfile").is_file()

@@ -38,7 +38,8 @@ async def test_batches_are_listed_shown_set_aside_and_admitted_by_command(
         pair.end_slot()
         await pair.work()
         await pair.upload(pair.report(devices[4]))
-        opened, waiting = (each.batch_id.hex() for each in await pair.batches())
+        await pair.upload(*[pair.report(each, sequence=1, slot=1) for each in devices[:3]])
+        opened, waiting, full = (each.batch_id.hex() for each in await pair.batches())
         monkeypatch.setenv("SFUMATO_KEY", pair.server.desk.operator_key)
         options = ("--no-worker", "--database", find_address(pair.server.store))
         with start(*options, stderr=subprocess.DEVNULL) as process:
@@ -46,21 +47,25 @@ async def test_batches_are_listed_shown_set_aside_and_admitted_by_command(
             monkeypatch.setenv("SFUMATO_URL", address)
             with contextlib.ExitStack() as stack:
                 stack.callback(process.send_signal, signal.SIGTERM)
-                await anyio.to_thread.run_sync(use_commands, opened, waiting)
+                await anyio.to_thread.run_sync(use_commands, opened, waiting, full)
 
 
-def use_commands(opened: str, waiting: str) -> None:
+def use_commands(opened: str, waiting: str, full: str) -> None:
     listed = run("list", "pumps")
     assert "acknowledged" in listed
     assert "needs 3 reports" in listed
     assert opened in listed
     both = json.loads(run("list", "pumps", "--json"))
-    assert [each["state"] for each in both] == ["open", "acknowledged"]
+    assert [each["state"] for each in both] == ["open", "open", "acknowledged"]
     shown = run("show", "pumps", opened[:8])
+    assert f"batch {opened}\n" in shown
     assert "counted" in shown
     assert "8" in shown
     refused = run("open", "pumps", waiting, status=2)
     assert "has 1 report(s), and the plan's least_reports is 3" in refused
+    assert "asked" not in run("show", "pumps", full)
+    assert "now: an operator asked for it" in run("open", "pumps", full)
+    assert "closes now: an operator asked for it" in run("list", "pumps")
     aside = run("set-aside", "pumps", opened, "--reason", "broken firmware")
     assert "set-aside" in aside
     assert "broken firmware" in aside

@@ -51,6 +51,7 @@ from shared.privacy.cluster_sums import ClusterSums
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 
 MOST_FEATURES: Final = 4096
+MOST_ROUNDS: Final = 20
 _FREE_COUNT: Final = 0.3
 _BATCH: Final = 1 << 13
 _GAUSSIAN: Final = RadiusLaw(kind="gaussian", sigma_low=1.0, sigma_high=1.0)
@@ -80,7 +81,7 @@ class KernelMethod:
     width: float = 2.0
 
     def __post_init__(self) -> None:
-        for name, most in (("n_frequencies", MOST_FEATURES), ("n_rounds", 20)):
+        for name, most in (("n_frequencies", MOST_FEATURES), ("n_rounds", MOST_ROUNDS)):
             if not 1 <= getattr(self, name) <= most:
                 raise ConfigError(
                     f"must be from 1 to {most}", field=name, fix="leave it out for a choice"

@@ -53,6 +53,7 @@ class BatchBody:
     least_reports: int = member("Fewer are not opened.", 100)
     n_records: int | None = member("Records in its total; null where secret or not opened.", 9870)
     closes: Time = member("When it closes, if it has enough reports.", SAMPLE_TIME)
+    is_asked: bool = member("Whether an operator asked to close it before its time.", False)
     expires: Time = member("When its slot takes no more reports.", SAMPLE_TIME)
     opened: Time | None = member("When its total was stored.", SAMPLE_TIME)
     members: Hex | None = member("Digest of its reports, once they are fixed.", "3c" * 32)

@@ -95,6 +95,7 @@ class View:
     section: str
     ready: str
     asks: bool = True
+    then: str = ""
 
     def open(self, scene: Scene, study: str) -> None:
         """Open the section and wait until it is drawn."""
@@ -103,6 +104,10 @@ class View:
         if self.asks:
             page.wait_for("form button.main")
             page.evaluate("document.querySelector('form button.main').click()")
+        if self.then:
+            page.wait_for(self.then)
+            page.evaluate(f"document.querySelector('{self.then}').closest('details').open = true")
+            page.evaluate(f"document.querySelector('{self.then}').click()")
         page.wait_for(self.ready)
         # Other cards of the section load on their own.
         page.evaluate("new Promise(done => setTimeout(done, 500))")
@@ -110,6 +115,7 @@ class View:
 
 VIEWS = {
     "patterns": View(section="", ready=".result .plot svg"),
+    "synthetic": View(section="", then=".synthetic button", ready=".synthetic .downloads"),
     "time": View(section="time", ready=".multiples svg"),
     "compare": View(section="compare?a=5..7&b=10..12&k=5", ready=".moved", asks=False),
     "groups": View(section="groups", ready=".matrix"),

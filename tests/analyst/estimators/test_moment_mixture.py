@@ -136,6 +136,15 @@ def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
         hidden.sample(1)
 
 
+def test_a_column_of_texts_says_that_nothing_can_be_drawn_and_why() -> None:
+    # What a record holds is never refused, so that only the noisy size tells.
+    records, of = draw()
+    texts = records.astype(object)
+    texts.iloc[:, 1] = "red"
+    with pytest.raises(DecodingError, match="a text is a missing value"):
+        make().fit(texts, of).sample(1)
+
+
 @pytest.mark.parametrize(
     ("changes", "y", "error", "message"),
     [

@@ -7,7 +7,7 @@ import { utc } from "./words.js";
 const SHEETS = ["/ui/dashboard.css", "/ui/charts.css"];
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 /** What asks for something: a page that is sent to others has nothing to press. */
-const CONTROLS = "button, form, input, select, textarea, dialog, progress, output, .downloads, .brush, .ask, .accepting .note, .how-to";
+const CONTROLS = "button, form, input, select, textarea, dialog, progress, output, .downloads, .brush, .ask, .synthetic, .accepting .note, .how-to";
 const MORE = `body { max-width: 62rem; padding-top: 1.5rem; }
 svg { height: auto; max-width: 100%; }
 pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .75rem; }

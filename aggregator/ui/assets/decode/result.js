@@ -6,6 +6,7 @@ import { axesOf } from "../base/axes.js";
 import { bottomAxis, dot, frame, leftAxis, line, reach, scale } from "../chart/chart.js";
 import { askPanel } from "./ask.js";
 import { makePlot } from "./profile.js";
+import { syntheticPanel } from "./synthetic.js";
 import { describeExcluded, describeSource } from "../study/selection.js";
 import { count, decimalsOf, duration, fixed, rounded, searchedWithin, share, whole, withUnit } from "../base/words.js";
 
@@ -214,7 +215,7 @@ export function showResult(decode, snapshot, plan, signal) {
     blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
     rows[0].spread && h("p", { class: "note" }, `± is one standard deviation within the cluster.${rows[0].errors ? " In brackets: the standard error of the centroid and of the share." : ""}`),
     showStability(result),
-    result.bars && askPanel(decode, plan, signal),
+    result.bars && [askPanel(decode, plan, signal), syntheticPanel(decode, signal)],
     h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
   );
 }

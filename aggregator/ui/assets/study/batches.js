@@ -23,6 +23,7 @@ function noteOf(batch) {
   if (batch.problem) return `${batch.problem.title}. ${batch.problem.fix ?? ""}`;
   if (batch.flags.length) return batch.flags.map((flag) => FLAGS[flag] ?? flag).join("; ");
   if (batch.state === "open" && batch.n_reports < batch.least_reports) return `needs ${count(batch.least_reports, "report")}`;
+  if (batch.state === "open" && batch.is_asked) return "closes now: an operator asked for it";
   if (batch.state === "open") return ["closes ", when(batch.closes)];
   return batch.reason ? named(batch.reason) : "";
 }

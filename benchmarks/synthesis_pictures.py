@@ -1,0 +1,48 @@
+"""Picture of synthetic records: the error of range queries over epsilon, for each set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from benchmarks.rows import Row
+from benchmarks.synthesis_page import collect
+from benchmarks.synthesis_ways import SKETCH, WAYS
+
+_FIGURES = {"relative_error": "uniform ends", "relative_error, whole bins": "whole bins"}
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+def draw_synthesis(rows: Sequence[Row], path: Path) -> None:
+    """Draw a column of panels for each set, one panel for each kind of box."""
+    found = collect([row for row in rows if row.figure in _FIGURES])
+    sets = sorted({name for name, _ in found})
+    figure = Figure(figsize=(4.4 * len(sets), 7.0), layout="constrained")
+    panels = figure.subplots(len(_FIGURES), len(sets), squeeze=False, sharey=True)
+    for across, name in enumerate(sets):
+        for down, (kind, words) in enumerate(_FIGURES.items()):
+            axes = panels[down][across]
+            for i, way in enumerate(WAYS):
+                points = [
+                    (float(Fraction(epsilon)), ways[way][kind].value)
+                    for (each, epsilon), ways in found.items()
+                    if each == name and kind in ways.get(way, {})
+                ]
+                if points:
+                    x, y = zip(*points, strict=True)
+                    colour = "black" if way == SKETCH else f"C{i}"
+                    axes.plot(x, y, color=colour, marker="o", label=way)
+            axes.set_title(f"{name}, {words}", fontsize="medium")
+            axes.set(xscale="log", yscale="log", xlabel="epsilon")
+            axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+        panels[0][across].set_xlabel("")
+    for down in range(len(_FIGURES)):
+        panels[down][0].set_ylabel("mean relative error")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
+    figure.savefig(path, dpi=110, format="png")

@@ -1,0 +1,337 @@
+"""Run the compose cluster, kill its services while devices upload, and compare every sum.
+
+``make cluster-test`` builds the images, starts Postgres, two aggregators behind the TLS proxy, a
+worker and the helper of secure sums, and lets devices of three languages enrol over HTTPS. In one
+study each device releases for itself; in the other two servers open a sum that neither sees in
+parts. One after the other, an aggregator, the worker, the helper and the database are killed in the
+middle of uploads, and started again. In the end every sum must be that of the records, bit by bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyst import Client
+from deploy.cluster_test.checks import check_helper, check_local, check_stations, check_sum
+from deploy.cluster_test.devices import Agent, Device, NodeDevice, Sensor, Study
+from deploy.cluster_test.engine import (
+    DEPLOY,
+    Cluster,
+    ClusterError,
+    build_images,
+    build_stand_ins,
+    choose_engine,
+    make_base,
+    measure_images,
+    run,
+)
+from deploy.cluster_test.studies import Records, make_draft, make_local_plan
+from shared.errors import SketchError
+from shared.plan import SketchPlan, plan_from_json, plan_to_json
+
+_FAULTS = ("aggregator", "worker", "helper", "database")
+_PORT = 8453
+_START_S = 300.0
+_DRAIN_S = 600.0
+_INTO_UPLOADS_S = 0.7
+"""How long devices have uploaded when a service is killed."""
+_HELPER_NAME = "A helper of this machine"
+
+
+def main() -> int:
+    """Run the test; return 0 if every check holds."""
+    parser = argparse.ArgumentParser(
+        prog="cluster-test", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
+    parser.add_argument("--engine", choices=("podman", "docker"), help="default: podman, or Docker")
+    parser.add_argument(
+        "--base", metavar="IMAGE", default="debian",
+        help="base of the images, with the public images beside it; by default `debian`: base and "
+        "stand-ins are made from Debian's packages, and no registry of images is needed",
+    )  # fmt: skip
+    parser.add_argument("--no-build", action="store_true", help="take the images that are there")
+    parser.add_argument("--rounds", type=int, default=3, help="slots of each phase (default: 3)")
+    parser.add_argument("--devices", type=int, default=2, help="of each language (default: 2)")
+    parser.add_argument(
+        "--down", type=float, default=8.0, help="seconds a killed service stays away"
+    )
+    parser.add_argument("--port", type=int, default=_PORT, help="of the proxy")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running")
+    options = parser.parse_args()
+    # Its addresses and keys are not those of this shell.
+    for name in [each for each in os.environ if each.startswith("SFUMATO_")]:
+        del os.environ[name]
+    try:
+        outcome = _run(options)
+    except SketchError as error:
+        print(f"cluster-test: error: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(outcome))
+    else:
+        _print(outcome)
+    return 0 if all(outcome["checks"].values()) else 1
+
+
+def _say(text: str) -> None:
+    print(f"cluster-test: {text}", file=sys.stderr, flush=True)
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    begun = time.monotonic()
+    engine = choose_engine(options.engine)
+    cluster = Cluster(engine=engine, port=options.port)
+    _prepare_images(cluster, options)
+    sizes = measure_images(engine)
+    # What an interrupted run left.
+    cluster.down()
+    try:
+        _say("starting the cluster")
+        started = time.monotonic()
+        cluster.up()
+        with tempfile.TemporaryDirectory(prefix="sfumato-cluster-") as folder:
+            trial = _Trial(cluster, Path(folder), options)
+            trial.wait_until_ready()
+            seconds_to_start = time.monotonic() - started
+            found = trial.run()
+    finally:
+        if not options.keep:
+            _say("removing the cluster")
+            cluster.down()
+    commit = run(["git", "-C", str(DEPLOY), "rev-parse", "--short", "HEAD"], check=False)
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit.stdout.strip(),
+        "engine": run([engine, "--version"]).stdout.split("\n")[0],
+        "base": options.base,
+        "images": sizes,
+        "seconds_to_start": round(seconds_to_start, 1),
+        "seconds": round(time.monotonic() - begun, 1),
+        **found,
+    }
+
+
+def _prepare_images(cluster: Cluster, options: argparse.Namespace) -> None:
+    is_local = options.base == "debian"
+    base = make_base(cluster.engine) if is_local else options.base
+    if not options.no_build:
+        _say(f"building images on {base}")
+        build_images(cluster.engine, base)
+    if is_local:
+        cluster.images = build_stand_ins(cluster.engine, base)
+
+
+class _Trial:
+    """Devices and operators of one cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path, options: argparse.Namespace) -> None:
+        self._cluster, self._folder, self._options = cluster, folder, options
+        self._n_slots = options.rounds * (len(_FAULTS) + 2)
+        rng = np.random.default_rng()
+        self._local = Records(plan=make_local_plan(self._n_slots), rng=rng)
+        self._local_devices: list[Device] = []
+        self._sum_devices: list[Device] = []
+        self._faults: list[dict[str, Any]] = []
+
+    def wait_until_ready(self) -> None:
+        """Wait for every health command, and for the operator to have made keys and studies."""
+        services = ("database", "helper", "aggregator", "worker", "proxy", "ewr", "jfk", "lga")
+        waiting = [each for name in services for each in self._cluster.list_containers(name)]
+        end = time.monotonic() + _START_S
+        while waiting:
+            waiting = [each for each in waiting if not self._cluster.is_healthy(each)]
+            if waiting and time.monotonic() > end:
+                log = self._cluster.read_log(waiting[0])
+                raise ClusterError(f"{', '.join(waiting)}: not healthy in {_START_S:g} s: {log}")
+            time.sleep(3.0)
+        (operator,) = self._cluster.list_containers("operator")
+        authority, key = self._folder / "ca.pem", self._folder / "key"
+        self._cluster.copy_out(operator, "/run/sfumato/authority/ca.pem", authority)
+        self._cluster.copy_out(operator, "/run/sfumato/operator/key", key)
+        self._key = key.read_text().strip()
+        # This program and all devices trust the cluster's own authority.
+        os.environ |= {"SSL_CERT_FILE": str(authority), "NODE_EXTRA_CA_CERTS": str(authority)}
+
+    def run(self) -> dict[str, Any]:
+        """Let devices enrol and upload through all faults; return what was found."""
+        with Client(self._cluster.url, key=self._key) as client:
+            plan = self._accept(make_draft(self._n_slots, n_devices=2 * self._options.devices))
+            self._summed = Records(plan=plan, rng=self._local.rng)
+            self._enrol(client)
+            begun = time.monotonic()
+            self._upload_through_faults()
+            self._drain()
+            seconds = time.monotonic() - begun
+            checks = self._check(client)
+        return {
+            "faults": self._faults,
+            "seconds_of_uploads": round(seconds, 1),
+            "devices": {"local": len(self._local_devices), "secure_sum": len(self._sum_devices)},
+            "sketches": {
+                "local": self._n_slots * len(self._local_devices),
+                "secure_sum": self._n_slots * len(self._sum_devices),
+            },
+            "records": {"local": self._local.n_records, "secure_sum": self._summed.n_records},
+            "batches_opened": self._n_slots,
+            "checks": checks,
+        }
+
+    def _accept(self, draft: SketchPlan) -> SketchPlan:
+        """Let the helper accept a plan in its container."""
+        (helper,) = self._cluster.list_containers("helper")
+        text = json.dumps(plan_to_json(draft))
+        self._cluster.execute(helper, "sh", "-c", "cat > /tmp/draft.json", text=text)
+        self._cluster.execute(
+            helper, "sfumato", "helper", "accept", "/tmp/draft.json", "--name", _HELPER_NAME,
+            "--out", "/tmp/plan.json", "--yes",
+        )  # fmt: skip
+        return plan_from_json(json.loads(self._cluster.execute(helper, "cat", "/tmp/plan.json")))
+
+    def _enrol(self, client: Client) -> None:
+        _say("devices enrol")
+        plans = {"local": self._local.plan, "secure sum": self._summed.plan}
+        self.studies = {
+            name: client.create_study(f"cluster test, {name}", plan).study_id
+            for name, plan in plans.items()
+        }
+        local, summed = (
+            Study(
+                url=self._cluster.url,
+                study_id=self.studies[name],
+                token=client.create_token(self.studies[name], max_uses=100),
+                helper=helper,
+            )
+            for name, helper in (
+                ("local", ""),
+                ("secure sum", self._summed.plan.helper.fingerprint.hex()),
+            )
+        )
+        for number in range(self._options.devices):
+            for study, devices in ((local, self._local_devices), (summed, self._sum_devices)):
+                kind = "sum" if study is summed else "local"
+                devices.append(Agent(folder=self._make(f"{kind}-agent-{number}"), study=study))
+                devices.append(NodeDevice(folder=self._make(f"{kind}-node-{number}"), study=study))
+            # The sensor in C takes part where it adds the noise itself.
+            self._local_devices.append(
+                Sensor(folder=self._make(f"local-sensor-{number}"), study=local)
+            )
+
+    def _make(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir()
+        return folder
+
+    def _upload_through_faults(self) -> None:
+        slots = iter(range(self._n_slots))
+        for fault in ("", *_FAULTS, ""):
+            own = [next(slots) for _ in range(self._options.rounds)]
+            _say(f"slots {own[0]} to {own[-1]}: {f'kill {fault}' if fault else 'no fault'}")
+            with ThreadPoolExecutor(1) as pool:
+                uploads = pool.submit(self._upload_slots, own)
+                if fault:
+                    self._kill(fault)
+                uploads.result()
+
+    def _upload_slots(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            self._upload(slot)
+
+    def _upload(self, slot: int) -> None:
+        """Let every device take its records of a slot, a few at once."""
+        works: list[Callable[[], None]] = []
+        for records, devices in (
+            (self._local, self._local_devices),
+            (self._summed, self._sum_devices),
+        ):
+            windows = records.deal(slot, len(devices))
+            for device, window in zip(devices, windows, strict=True):
+                works.append(partial(device.take, window))
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(work) for work in works]:
+                done.result()
+
+    def _kill(self, service: str) -> None:
+        time.sleep(_INTO_UPLOADS_S)
+        victim = self._cluster.list_containers(service)[0]
+        self._cluster.kill(victim)
+        killed = time.monotonic()
+        time.sleep(self._options.down)
+        self._cluster.start(victim)
+        started = time.monotonic()
+        while not self._cluster.is_healthy(victim):
+            if time.monotonic() - started > _START_S:
+                raise ClusterError(f"{victim}: does not recover: {self._cluster.read_log(victim)}")
+            time.sleep(0.5)
+        self._faults.append(
+            {
+                "service": service,
+                "container": victim,
+                "seconds_away": round(started - killed, 1),
+                "seconds_to_recover": round(time.monotonic() - started, 1),
+            }
+        )
+
+    def _drain(self) -> None:
+        """Let devices send until nothing waits."""
+        _say("devices send what waits")
+        end = time.monotonic() + _DRAIN_S
+        for device in (*self._local_devices, *self._sum_devices):
+            while (sent := device.send()) < self._n_slots:
+                if time.monotonic() > end:
+                    raise ClusterError(f"{device}: has sent {sent} of {self._n_slots} sketches")
+                time.sleep(0.5)
+
+    def _check(self, client: Client) -> dict[str, bool]:
+        _say("comparing sums")
+        local, summed = self.studies["local"], self.studies["secure sum"]
+        checks = check_local(client, local, self._local, n_devices=len(self._local_devices))
+        checks |= check_sum(client, summed, self._summed, n_reports=len(self._sum_devices))
+        (helper,) = self._cluster.list_containers("helper")
+        checks |= check_helper(self._cluster, helper, client.batches(summed))
+        checks |= check_stations(self._cluster, client)
+        aggregator = self._cluster.list_containers("aggregator")[0]
+        is_sound = self._cluster.succeeds(aggregator, "sfumato", "check-store")
+        return checks | {
+            "database: every sum is that of its sketches, and none is missing": is_sound
+        }
+
+
+def _print(outcome: dict[str, Any]) -> None:
+    print(f"cluster test of {outcome['date']}, commit {outcome['commit']}, {outcome['engine']}")
+    for name, size in outcome["images"].items():
+        whole, own = size["bytes"] / 1e6, size["bytes_beyond_system"] / 1e6
+        print(f"  image {name:9}{whole:6.0f} MB, of which {own:.0f} MB are not the system's")
+    print(f"  started in {outcome['seconds_to_start']} s")
+    print(f"  uploads through all faults took {outcome['seconds_of_uploads']} s")
+    for each in outcome["faults"]:
+        print(
+            f"  killed {each['container']}: away {each['seconds_away']} s, "
+            f"healthy {each['seconds_to_recover']} s after its start"
+        )
+    for study in ("local", "secure_sum"):
+        print(
+            f"  {study.replace('_', ' ')}: {outcome['devices'][study]} devices, "
+            f"{outcome['sketches'][study]} sketches, {outcome['records'][study]} records"
+        )
+    for check, holds in outcome["checks"].items():
+        print(f"  {'ok    ' if holds else 'FAILED'} {check}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
