@@ -14,11 +14,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak spark check wheels bench docs docs-serve clean FORCE
+.PHONY: help setup demo test soak spark check wheels deb cluster-test bench docs docs-serve clean FORCE
 
 help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 
 setup: .venv/.stamp-dev .venv/.stamp-js  ## install everything for development into .venv
 	@# pip hides a failed compilation of the kernel: print which engine runs, and why.
@@ -51,6 +51,13 @@ wheels: .venv/.stamp-packages  ## build wheels for Linux and the source distribu
 	@echo 'wheels: building each twice, to compare' >&2
 	@$(VENV) -m deploy.packages.wheels $(ARGS)
 
+deb: .venv/.stamp-packages  ## build Debian packages of the agent of HEAD into dist/; as root, ARGS=--check tries one out
+	@echo 'deb: building each twice, to compare' >&2
+	@$(VENV) -m deploy.packages.deb $(ARGS)
+
+cluster-test: .venv/.stamp-cluster  ## build the images, run the compose cluster, kill its services, compare every sum; it needs podman or Docker
+	@$(VENV) -m deploy.cluster_test $(ARGS)
+
 bench: .venv/.stamp-demo  ## run the quick benchmarks into benchmarks/results/latest.jsonl
 	@echo 'bench: running the quick benchmarks into benchmarks/results/latest.jsonl' >&2
 	@mkdir -p benchmarks/results
@@ -69,6 +76,11 @@ docs-serve: .venv/.stamp-docs  ## show the site at http://127.0.0.1:8000 while y
 .venv/.stamp-packages: .venv/.stamp-dev
 	@echo 'installing what packages are built with into .venv' >&2
 	@$(VENV) -m pip install --quiet --group packages >&2
+	@touch $@
+
+.venv/.stamp-cluster: .venv/.stamp-dev
+	@echo 'installing what starts the cluster into .venv' >&2
+	@$(VENV) -m pip install --quiet --group cluster >&2
 	@touch $@
 
 clean:  ## remove .venv, caches and build leftovers

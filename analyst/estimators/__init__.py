@@ -12,6 +12,7 @@ from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
 from analyst.estimators.mixture import CompressiveMixture
 from analyst.estimators.moment_mixture import MomentMixture
+from analyst.estimators.network_mixture import NetworkMixture
 from analyst.estimators.pca import PrivatePCA
 from analyst.estimators.reference import ReferenceKMeans
 from analyst.estimators.tree import TreeKMeans
@@ -26,6 +27,7 @@ __all__ = [
     "KernelKMeans",
     "LloydKMeans",
     "MomentMixture",
+    "NetworkMixture",
     "PrivatePCA",
     "ReferenceKMeans",
     "TreeKMeans",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -15,6 +15,7 @@ from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
 from analyst.estimators.contract import PrivateEstimator, Release
 from analyst.estimators.holding import holding
+from analyst.estimators.labels import make_array, place_labels, read_parts
 from analyst.estimators.reading import (
     Exact,
     find_names,
@@ -25,9 +26,9 @@ from analyst.estimators.reading import (
 )
 from analyst.estimators.sizes import require_records
 from learning.clustering.methods.contract import Answer, Curator
-from learning.generative.moment_mixture import MOST_PARTS, MomentDesign, MomentMixtureModel
+from learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, DecodingError, TableError
+from shared.errors import ConfigError, DecodingError
 from shared.privacy import PrivacyEvent
 from shared.privacy.accounting import join_events
 from shared.system import SystemSource
@@ -185,7 +186,7 @@ class MomentMixture(PrivateEstimator):
         require_records(rows.shape, self.relation)
         parts = self._read_parts()
         # Without parts a y is ignored, as scikit-learn's pipelines pass one to all.
-        places = _place(None if self.parts is None else y, parts, len(rows))
+        places = place_labels(None if self.parts is None else y, parts, len(rows))
         design = self._design(names)
         n_public = len(rows) if self.relation == "replace-one" else None
         public = self._publish(design, names)
@@ -247,10 +248,10 @@ class MomentMixture(PrivateEstimator):
         """
         self._require_fitted()
         n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
-        known = _make_array(self.parts_)
+        known = make_array(self.parts_)
         wanted = None
         if parts is not None:
-            wanted = _place(parts, self.parts_, n)
+            wanted = place_labels(parts, self.parts_, n)
             if (wanted < 0).any():
                 raise ConfigError(
                     f"must be among {', '.join(map(str, self.parts_))}",
@@ -279,21 +280,7 @@ class MomentMixture(PrivateEstimator):
         return tags
 
     def _read_parts(self) -> list[Any]:
-        if self.parts is None:
-            return [0]
-        given: Any = self.parts
-        listed = list(given) if isinstance(given, Iterable) else []
-        parts = [part.item() if isinstance(part, np.generic) else part for part in listed]
-        are_labels = all(isinstance(part, Hashable) for part in parts)
-        # True and 1 are one label, and in the design 1 and "1" are.
-        n_different = min(len(set(parts)), len(set(map(str, parts)))) if are_labels else 0
-        if not 1 <= len(parts) <= MOST_PARTS or n_different < len(parts):
-            raise ConfigError(
-                f"must be 1 to {MOST_PARTS} different values",
-                field="parts",
-                fix="list what y can have, such as parts=range(10)",
-            )
-        return parts
+        return [0] if self.parts is None else read_parts(self.parts)
 
     def _design(self, names: Sequence[str]) -> MomentDesign:
         epsilon, delta = self._read_level()
@@ -366,48 +353,3 @@ class MomentMixture(PrivateEstimator):
         self.part_sizes_ = self.model_.sizes
         self.basis_ = self.model_.basis
         self.means_ = self.model_.origin + (self.model_.means @ self.basis_.T) * self.model_.step
-
-
-def _place(y: Any, parts: Sequence[Any], n_records: int) -> NDArray[np.intp]:
-    """Return the place of each record's part, -1 where it is none of them."""
-    if y is None:
-        if len(parts) > 1:
-            raise TableError("is missing", field="y", fix="pass the part of each record")
-        return np.zeros(n_records, dtype=np.intp)
-    given = _list_labels(y)
-    if len(given) != n_records:
-        raise TableError(
-            f"must have {n_records} values, one for each record, and has {len(given)}",
-            field="y",
-            fix="pass the part of each record",
-        )
-    places = {part: i for i, part in enumerate(parts)}
-    return np.array([_find(places, each) for each in given], dtype=np.intp)
-
-
-def _list_labels(y: Any) -> list[Any]:
-    """Return labels; without a declared type each by itself, for NumPy would choose one for all.
-
-    Then a text among numbers would turn the labels of all other records into texts.
-    """
-    if hasattr(y, "dtype") or hasattr(y, "dtypes"):
-        labels: list[Any] = np.asarray(y).ravel().tolist()
-        return labels
-    given = list(y) if isinstance(y, Iterable) else [y]
-    return [each[0] if isinstance(each, list) and len(each) == 1 else each for each in given]
-
-
-def _find(places: Mapping[Any, int], label: Any) -> int:
-    try:
-        return places.get(label, -1)
-    except TypeError:
-        # A list is no part, and no reason for an error that tells of its record.
-        return -1
-
-
-def _make_array(parts: Sequence[Any]) -> NDArray[Any]:
-    """Return parts as an array: of objects, where NumPy would change them."""
-    objects = np.empty(len(parts), dtype=object)
-    objects[:] = parts
-    is_plain = len({type(part) for part in parts}) == 1 and isinstance(parts[0], str | int | float)
-    return np.array(parts) if is_plain else objects

@@ -122,7 +122,7 @@ def measure_images(engine: str) -> dict[str, dict[str, int]]:
     for name in IMAGES:
         image = f"localhost/sfumato-{name}"
         shown = run([engine, "image", "inspect", "--format", "{{.Size}}", image])
-        measure = ["du", image, "--summarize", "--block-size=1", "--one-file-system", "/opt"]
+        measure = ["du", image, "--summarize", "--bytes", "--one-file-system", "/opt"]
         alone = ["--rm", "--network", "none", "--no-healthcheck", "--entrypoint"]
         counted = run([engine, "run", *alone, *measure])
         own = int(counted.stdout.split()[0])

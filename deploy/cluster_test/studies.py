@@ -83,7 +83,7 @@ class Records:
         start = self.plan.window.origin + slot * SLOT_S
         windows = []
         for number in range(n_devices):
-            records = self.rng.normal(scale=4.0, size=(_RECORDS, 2))
+            records = self.rng.uniform(-9.0, 9.0, size=(_RECORDS, 2))
             self.given.append(records)
             windows.append(([start + number + 60 * i for i in range(_RECORDS)], records))
         return windows

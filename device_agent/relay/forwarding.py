@@ -20,13 +20,14 @@ from shared.wire import SKETCH_MEDIA_TYPE, DeviceAction
 _BASE_S = 1.0
 _CAP_S = 300.0
 _IDLE_S = 5.0
+_MOST_ANSWER_BYTES = 1 << 16
 
 
 class Forwarder:
     """Sends one message after the other; none keeps another waiting.
 
-    A message that the server wants later waits by itself. Where the server does not answer at all,
-    everything pauses, longer each time.
+    A message that the server wants later waits by itself. Where the server does not answer, or
+    cannot take messages now, everything pauses, longer each time.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class Forwarder:
         self._clock = clock
         self._on_answer = on_answer
         self._http = HttpConnection(address, clock=clock, context=context)
-        self._n_silences = 0
+        self._n_failures = 0
         self._resumes_at = 0.0
 
     def close(self) -> None:
@@ -83,36 +84,42 @@ class Forwarder:
             response = self._http.send("PUT", path, headers=headers, content=waiting.message)
         except NoAnswerError as error:
             return self._pause(str(error))
-        self._n_silences = 0
         now = self._clock()
         outcome = read_upload(response, sketch_id=waiting.sketch_id, now=now)
-        self._note(waiting, outcome, answer_as_server(response), now=now)
-        return 0.0
+        return self._note(waiting, outcome, answer_as_server(response), now=now)
 
     def _note(
         self, waiting: Waiting, outcome: UploadOutcome, answer: Answer, *, now: float
-    ) -> None:
-        if outcome.action in (DeviceAction.RETRY, DeviceAction.HOLD):
+    ) -> float:
+        # What is so long is no answer of an aggregator, and would fill this disk.
+        is_odd = len(answer.body) > _MOST_ANSWER_BYTES
+        if is_odd or outcome.action in (DeviceAction.RETRY, DeviceAction.HOLD):
             pause = max(outcome.retry_after_s, self._draw_pause(waiting.attempts))
             self._queue.hold(
                 waiting.digest,
-                problem=outcome.problem,
+                problem=outcome.problem or "answer-too-long",
                 not_before=now + min(pause, LONGEST_HOLD_S),
             )
-            return
-        self._queue.settle(waiting.digest, answer, problem=outcome.problem, now=now)
-        if outcome.problem:
-            report_event(
-                logging.WARNING,
-                f"a message of device {waiting.device.hex()} was refused: {outcome.detail}",
-            )
-        self._on_answer(waiting, answer)
+            if is_odd or outcome.action is DeviceAction.RETRY:
+                return self._pause(outcome.detail, least_s=outcome.retry_after_s)
+        else:
+            self._queue.settle(waiting.digest, answer, problem=outcome.problem, now=now)
+            if outcome.problem:
+                report_event(
+                    logging.WARNING,
+                    f"a message of device {waiting.device.hex()} was refused: {outcome.detail}",
+                )
+            self._on_answer(waiting, answer)
+        self._n_failures = 0
+        self._queue.note_server(is_away=False)
+        return 0.0
 
-    def _pause(self, why: str) -> float:
-        if self._n_silences == 0:
+    def _pause(self, why: str, *, least_s: float = 0.0) -> float:
+        if self._n_failures == 0:
             report_event(logging.WARNING, f"nothing is forwarded now: {why}")
-        pause = self._draw_pause(self._n_silences)
-        self._n_silences += 1
+        pause = max(self._draw_pause(self._n_failures), min(least_s, _CAP_S))
+        self._n_failures += 1
+        self._queue.note_server(is_away=True)
         self._resumes_at = time.monotonic() + pause
         return pause
 

@@ -125,6 +125,7 @@ class Queue:
         self._changed = threading.Condition()
         self.n_changes = 0
         """Grows with every change, for :meth:`wait_for_change`."""
+        self._is_server_away = False
         path = folder / QUEUE_NAME
         with naming_file(path):
             # Made here, because SQLite would give it the mode that the umask leaves.
@@ -256,6 +257,13 @@ class Queue:
             ).fetchone()
         return None if row is None else _to_answer(row)
 
+    def note_server(self, *, is_away: bool) -> None:
+        """Note whether the server answers; while it does not, nobody waits for an answer of it."""
+        with self._changed:
+            if is_away != self._is_server_away:
+                self._is_server_away = is_away
+                self._changed.notify_all()
+
     def wait_for_answer(self, digest: bytes, seconds: float) -> Answer | None:
         """Return the server's answer to a message as soon as there is one; None after a while."""
         found: list[Answer] = []
@@ -263,7 +271,7 @@ class Queue:
         def has_come() -> bool:
             answer = self.find_answer(digest)
             found.extend([] if answer is None else [answer])
-            return answer is not None
+            return answer is not None or self._is_server_away
 
         with self._changed:
             self._changed.wait_for(has_come, seconds)

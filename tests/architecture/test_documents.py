@@ -14,7 +14,7 @@ import yaml
 from docs.generator.__main__ import PAGES, render_pages
 
 ROOT = Path(__file__).parents[2]
-NOT_OURS = {"build", "dist", "site"}
+NOT_OURS = {"build", "dist", "site", "node_modules"}
 FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\(\s*([^)\s]+)[^)]*\)")

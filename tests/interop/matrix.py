@@ -6,7 +6,7 @@ The command writes the page ``docs/reference/clients.md``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from docs.generator.markdown import join_parts, write_table
@@ -18,10 +18,12 @@ CLIENTS: Mapping[str, str] = {
     "python": "Python agent",
     "node": "JavaScript in Node",
     "chromium": "JavaScript in Chromium",
+    "react_native": "JavaScript with React Native's interfaces, in Node",
+    "hermes": "JavaScript in Hermes 0.12",
     "c": "C",
     "arm": "C for a Cortex-M4, emulated",
 }
-_JAVASCRIPT = ("node", "chromium")
+_JAVASCRIPT = ("node", "chromium", "react_native")
 _C = ("c", "arm")
 
 
@@ -73,6 +75,7 @@ def _not_tried(why: str, *clients: str) -> dict[str, Cell]:
 
 
 _IN_JAVASCRIPT = "tests/interop/test_vectors.py::test_javascript_reproduces_the_vectors"
+_IN_HERMES = "tests/interop/test_hermes.py::test_hermes_reproduces_the_vectors"
 _IN_C = "tests/clients/c/test_vectors.py::"
 _CORE, _WIRE = "tests/shared/core/test_vectors.py::", "tests/shared/wire/test_vectors.py::"
 _REFUSED_IN_C = (
@@ -85,7 +88,14 @@ _OF_NOISE = (
 )
 _ONE_SUM = "tests/interop/test_one_sum.py::test_four_devices_make_one_sum_that_is_exact"
 _IN_NODE = "tests/clients/js/test_real_server.py::"
-_EVERY_PLAN = _IN_NODE + "test_a_device_under_every_kind_of_plan_is_taken_by_the_server"
+_EVERY_PLAN = (
+    "tests/interop/test_every_plan.py::"
+    "test_a_device_under_every_kind_of_plan_is_taken_by_the_server"
+)
+_OVER_STORAGES = (
+    "tests/clients/js/test_react_native.py::"
+    "test_records_count_once_and_exactly_over_either_shape_of_storage"
+)
 _PILOTS = "tests/system/test_pilots.py::"
 _C_SERVER = "tests/clients/c/test_real_server.py::"
 _SAME_MODULES = "the modules are those of Node"
@@ -96,10 +106,11 @@ _BY_COMPUTER = "a computer enrols the device"
 def _family(family: str, name: str, python: str, in_c: str | dict[str, Cell]) -> Row:
     c = _shown(_IN_C + in_c, *_C) if isinstance(in_c, str) else in_c
     cells = _shown(python, "python") | _shown(_IN_JAVASCRIPT, *_JAVASCRIPT) | c
+    cells |= _shown(_IN_HERMES, "hermes")
     return Row(name=name, family=family, cells=cells)
 
 
-ROWS: tuple[Row, ...] = (
+_ROWS: tuple[Row, ...] = (
     _family(
         "features",
         "integer features of every phase",
@@ -180,15 +191,18 @@ ROWS: tuple[Row, ...] = (
             "test_the_key_is_taken_or_refused_as_the_vector_says",
             "python",
         )
-        | _not_offered("only servers are given the keys of strangers", *_JAVASCRIPT, *_C),
+        | _not_offered("only servers are given the keys of strangers", *_JAVASCRIPT, "hermes", *_C),
     ),
     Row(
         name="enrols at a server by itself",
-        cells=_shown(_ONE_SUM, "python", *_JAVASCRIPT) | _not_offered(_BY_COMPUTER, *_C),
+        cells=_shown(_ONE_SUM, "python", "node", "chromium")
+        | _shown(_OVER_STORAGES, "react_native")
+        | _not_offered(_BY_COMPUTER, *_C),
     ),
     Row(
         name="its release counts once, exactly",
-        cells=_shown(_ONE_SUM, "python", *_JAVASCRIPT, "arm")
+        cells=_shown(_ONE_SUM, "python", "node", "chromium", "arm")
+        | _shown(_OVER_STORAGES, "react_native")
         | _shown(_C_SERVER + "test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum", "c"),
     ),
     Row(
@@ -212,6 +226,7 @@ ROWS: tuple[Row, ...] = (
             "tests/clients/js/test_kills.py::"
             "test_a_device_that_is_killed_at_any_place_releases_every_record_once_or_never",
             "node",
+            "react_native",
         )
         | _shown(
             "tests/clients/js/test_chromium.py::"
@@ -228,8 +243,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Laplace and K-norm noise, windows by count",
         cells=_shown(_OF_NOISE, "python")
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _shown(
             _C_SERVER + "test_messages_with_noise_of_either_kind_and_with_masks_are_accepted", "c"
         )
@@ -241,8 +255,7 @@ ROWS: tuple[Row, ...] = (
             _PILOTS + "test_the_histogram_of_a_study_of_some_slots_and_of_a_snapshot_is_shown",
             "python",
         )
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
@@ -258,8 +271,7 @@ ROWS: tuple[Row, ...] = (
             "test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public",
             "python",
         )
-        | _shown(_EVERY_PLAN, "node")
-        | _not_tried(_SAME_MODULES, "chromium")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
@@ -270,7 +282,7 @@ ROWS: tuple[Row, ...] = (
             "python",
             "node",
         )
-        | _not_tried(_SAME_MODULES, "chromium")
+        | _not_tried(_SAME_MODULES, "chromium", "react_native")
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
@@ -285,12 +297,19 @@ ROWS: tuple[Row, ...] = (
             "test_a_device_labels_its_records_by_the_published_result_also_without_the_network",
             "node",
         )
-        | _not_tried(_SAME_MODULES, "chromium")
+        | _not_tried(_SAME_MODULES, "chromium", "react_native")
         | _not_offered(_NO_LABELS, *_C),
     ),
 )
 
 
+def _complete(row: Row) -> Row:
+    """Fill in what is the same in all rows: the engine alone has no network and no storage."""
+    lacking = _not_tried("the engine alone has no network and no storage", "hermes")
+    return replace(row, cells=lacking | dict(row.cells))
+
+
+ROWS = tuple(map(_complete, _ROWS))
 FAMILIES_OF_JAVASCRIPT = tuple(
     row.family for row in ROWS if row.family and row.cells["node"].state == YES
 )

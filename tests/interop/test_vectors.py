@@ -10,7 +10,7 @@ import pytest
 
 from tests.aggregator.ui.browser import MISSING as NO_BROWSER
 from tests.aggregator.ui.browser import PROGRAM
-from tests.clients.js.node import ENVIRONMENT, MISSING, NODE
+from tests.clients.js.node import ENVIRONMENT, MISSING, NO_TOOLS, NODE, TOOLS
 from tests.clients.js.tabs import Browser
 from tests.interop.matrix import FAMILIES_OF_JAVASCRIPT
 
@@ -30,14 +30,26 @@ _IN_A_PAGE = """
 """
 
 
-@pytest.fixture(scope="session")
-def in_node() -> Outcomes:
+def run_in_node(program: str) -> Outcomes:
     assert NODE is not None
     done = subprocess.run(
-        [NODE, HERE / "in_node.ts"], env=ENVIRONMENT, capture_output=True, text=True, check=True
+        [NODE, HERE / program], env=ENVIRONMENT, capture_output=True, text=True, check=True
     )
     outcomes: Outcomes = json.loads(done.stdout)
     return outcomes
+
+
+@pytest.fixture(scope="session")
+def in_node() -> Outcomes:
+    return run_in_node("in_node.ts")
+
+
+@pytest.fixture(scope="session")
+def in_bare() -> Outcomes:
+    """Without what React Native lacks."""
+    if not TOOLS.is_dir():
+        pytest.skip(NO_TOOLS)
+    return run_in_node("in_bare.ts")
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +62,7 @@ def in_chromium(request: pytest.FixtureRequest) -> Outcomes:
 
 
 @pytest.mark.parametrize("family", FAMILIES_OF_JAVASCRIPT)
-@pytest.mark.parametrize("runtime", ["in_node", "in_chromium"])
+@pytest.mark.parametrize("runtime", ["in_node", "in_chromium", "in_bare"])
 def test_javascript_reproduces_the_vectors(
     runtime: str, family: str, request: pytest.FixtureRequest
 ) -> None:

@@ -1,4 +1,4 @@
-/** The device side of Sfumato, for browsers, Node, and React Native with a platform of its own. */
+/** The device side of Sfumato, for browsers and Node; `react-native.ts` is that for React Native. */
 export { Device } from "./device/device.ts";
 export type { DeviceOptions, DeviceStatus, EnrolReport, FlushReport } from "./device/device.ts";
 export type { StudyInfo } from "./device/enrolling.ts";

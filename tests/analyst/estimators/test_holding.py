@@ -19,6 +19,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "CompressiveMixture": {"n_components": 2, "scale": 1.0},
     "CoverKMeans": {**MANY, "relation": "replace-one"},
     "MomentMixture": {"delta": "1e-6"},
+    "NetworkMixture": {"delta": "1e-6", "n_steps": 2, "n_hidden": 4},
     "PrivatePCA": {},
 }
 RECORDS = np.random.default_rng(0).normal(size=(200, 2))

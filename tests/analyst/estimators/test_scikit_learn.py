@@ -12,7 +12,13 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from analyst.estimators import CompressiveKMeans, CompressiveMixture, MomentMixture, PrivatePCA
+from analyst.estimators import (
+    CompressiveKMeans,
+    CompressiveMixture,
+    MomentMixture,
+    NetworkMixture,
+    PrivatePCA,
+)
 from analyst.estimators.contract import PrivateEstimator
 from tests.analyst.estimators.records import K, make_exact, make_private, make_records
 
@@ -78,8 +84,20 @@ KINDS: list[tuple[PrivateEstimator, dict[str, str]]] = [
     (CompressiveMixture(1, scale=1.0, max_records=1000, **PUBLIC), UNFIT_MIXTURE),
     (PrivatePCA(**PUBLIC), UNFIT_PRIVATE),
     (MomentMixture(delta="1e-6", **PUBLIC), UNFIT_MIXTURE),
+    (
+        NetworkMixture(delta="1e-6", n_steps=2, n_hidden=4, relation="replace-one", **PUBLIC),
+        UNFIT_MIXTURE,
+    ),
 ]
-NAMES = ["k-means", "mixture", "private k-means", "private mixture", "components", "moments"]
+NAMES = [
+    "k-means",
+    "mixture",
+    "private k-means",
+    "private mixture",
+    "components",
+    "moments",
+    "networks",
+]
 
 
 def find_failures(

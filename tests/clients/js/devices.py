@@ -18,6 +18,8 @@ from tests.clients.js.node import ENVIRONMENT, NODE
 HERE = Path(__file__).parent
 # So long that no slot ends while a test runs.
 LENGTH = 10**6
+REACT_NATIVE = "bare.ts"
+"""The driver with what an application in React Native brings, in Node."""
 EPSILON = 100 * 46324 * 12
 """At most exp(-100): noise so small that a coordinate never gets any."""
 LIMITS = {"perRecord": str(10**9)}
@@ -60,9 +62,16 @@ def make_code(client: Client, url: str, study_id: str, *, n_devices: int = 1) ->
 
 @dataclass(kw_only=True)
 class NodeDevice:
-    """A device of a folder; every order is a process."""
+    """A device of a folder; every order is a process.
+
+    Parameters
+    ----------
+    driver
+        The program: in Node as it is, or without what React Native lacks.
+    """
 
     folder: Path
+    driver: str = "in_node.ts"
     options: dict[str, Any] = field(default_factory=lambda: {"limits": LIMITS})
 
     def run(self, *calls: Call, **order: Any) -> list[Any]:
@@ -77,7 +86,7 @@ class NodeDevice:
         assert NODE is not None
         told = {"folder": str(self.folder), "options": self.options, "calls": calls} | order
         return subprocess.run(
-            [NODE, str(HERE / "driver.ts")],
+            [NODE, str(HERE / self.driver)],
             input=json.dumps(told),
             env=ENVIRONMENT,
             capture_output=True,

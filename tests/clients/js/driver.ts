@@ -5,13 +5,13 @@
 import fs from "node:fs";
 import { text } from "node:stream/consumers";
 
-import { type DeviceOptions, Device, SketchError } from "../../../clients/js/src/index.ts";
-import { openFolder } from "../../../clients/js/src/node.ts";
-import { useWebCrypto } from "../../../clients/js/src/device/platform.ts";
-import { useSecureSum } from "../../../clients/js/src/sum.ts";
+import { type DeviceOptions, Device, type Platform, SketchError, type Store } from "../../../clients/js/src/index.ts";
+import type { Fetch } from "../../../clients/js/src/device/server.ts";
+import { type SumPlatform, useSecureSum } from "../../../clients/js/src/sum.ts";
 import type { Json } from "./vectors.ts";
 
-interface Order {
+/** What is told to a device. */
+export interface Order {
   folder: string;
   /** Options of the device that are plain values. */
   options?: Partial<DeviceOptions>;
@@ -31,10 +31,24 @@ interface Order {
   offline?: boolean;
   /** The helpers whose secure sums are allowed. */
   helpers?: string[];
+  /** The shape of the storage, where there is a choice. */
+  storage?: "async" | "mmkv";
 }
 
-const order = JSON.parse(await text(process.stdin)) as Order;
+/** What a device takes from where it runs. */
+export interface Parts {
+  store: Store;
+  platform: Platform;
+  fetch: Fetch;
+  sums?: SumPlatform;
+}
+
+/** Passes a place by its name. */
+export type Pass = (name: string) => void;
+
+let order: Order;
 let nPassed = 0;
+let log = -1;
 
 /** Pass a place: whatever follows did not happen if the process ends here. */
 function pass(name: string): void {
@@ -43,10 +57,8 @@ function pass(name: string): void {
   if (nPassed === order.killAt) process.kill(process.pid, "SIGKILL");
 }
 
-const log = order.places ? fs.openSync(order.places, "w") : -1;
-
 /** Let every call of a function be a place, before it and after it. */
-function watch(object: Json, name: string): void {
+export function watch(object: Json, name: string): void {
   const original = object[name].bind(object);
   object[name] = (...rest: Json[]) => {
     if (rest[0] === log) return original(...rest);
@@ -63,58 +75,53 @@ function watch(object: Json, name: string): void {
   };
 }
 
-for (const name of ["openSync", "writeFileSync", "fsyncSync", "linkSync", "ftruncateSync", "rmSync", "mkdirSync"]) {
-  watch(fs, name);
-}
-if (order.disk === "full") {
-  const original = fs.writeFileSync;
-  fs.writeFileSync = ((file: Json, ...rest: Json[]) => {
-    if (typeof file === "number") throw Object.assign(new Error("no space"), { code: "ENOSPC" });
-    return (original as Json)(file, ...rest);
-  }) as typeof fs.writeFileSync;
-}
-const platform = useWebCrypto();
-for (const name of ["createKey", "sign"]) watch(platform, name);
-if (order.generator) {
+/** Break the generator of a platform. */
+function breakGenerator(platform: Platform, how: NonNullable<Order["generator"]>): void {
   platform.fillRandom = {
     missing: undefined,
     failing: () => {
       throw new Error("no entropy");
     },
     constant: (into: Uint8Array) => into.fill(7),
-  }[order.generator];
+  }[how];
 }
-const web = {
-  fetch: order.offline ? () => Promise.reject(new TypeError("fetch failed")) : globalThis.fetch,
-};
-watch(web, "fetch");
-
-const device = new Device({
-  store: openFolder(order.folder),
-  platform,
-  fetch: (url, init) => web.fetch(url, init),
-  clock: () => Date.now() + (order.aheadMs ?? 0),
-  ...order.options,
-  ...(order.helpers && { secureSum: useSecureSum(order.helpers) }),
-});
 
 /** Label records by the result that is pulled, or that was pulled last. */
-async function label(how: "pull" | "load", records: Json[]): Promise<Json> {
+async function label(device: Device, how: "pull" | "load", records: Json[]): Promise<Json> {
   const result = await (how === "pull" ? device.pullResult() : device.loadResult());
   const { centroids, verdict, name } = result?.published ?? {};
   return result && { centroids, verdict, name, clusters: records.map((record) => result.find(record).cluster) };
 }
 
-const answers: Json[] = [];
-for (const [method, ...rest] of order.calls) {
-  try {
-    const args = rest.map((value: Json) => (value === null ? undefined : value));
-    const call = method === "label" ? label : (device[method] as Json).bind(device);
-    answers.push((await call(...args)) ?? null);
-  } catch (error) {
-    if (!(error instanceof SketchError)) throw error;
-    answers.push({ error: error.message, kind: error.kind, field: error.field, fix: error.fix });
+/** Obey the order on standard input with the parts of a runtime. */
+export async function main(open: (order: Order, pass: Pass) => Parts | Promise<Parts>): Promise<void> {
+  order = JSON.parse(await text(process.stdin)) as Order;
+  log = order.places ? fs.openSync(order.places, "w") : -1;
+  const parts = await open(order, pass);
+  const { store, platform, sums } = parts;
+  for (const name of ["createKey", "sign"]) watch(platform, name);
+  if (order.generator) breakGenerator(platform, order.generator);
+  const web = { fetch: parts.fetch };
+  watch(web, "fetch");
+  const device = new Device({
+    store,
+    platform,
+    fetch: (url, init) => web.fetch(url, init),
+    clock: () => Date.now() + (order.aheadMs ?? 0),
+    ...order.options,
+    ...(order.helpers && { secureSum: useSecureSum(order.helpers, sums) }),
+  });
+  const answers: Json[] = [];
+  for (const [method, ...rest] of order.calls) {
+    try {
+      const args = rest.map((value: Json) => (value === null ? undefined : value));
+      const answer = method === "label" ? label(device, ...(args as ["pull", Json[]])) : (device[method] as Json)(...args);
+      answers.push((await answer) ?? null);
+    } catch (error) {
+      if (!(error instanceof SketchError)) throw error;
+      answers.push({ error: error.message, kind: error.kind, field: error.field, fix: error.fix });
+    }
   }
+  console.log(JSON.stringify({ answers, nPlaces: nPassed }));
+  process.exit(0);
 }
-console.log(JSON.stringify({ answers, nPlaces: nPassed }));
-process.exit(0);

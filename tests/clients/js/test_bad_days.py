@@ -125,7 +125,7 @@ def test_processes_of_one_device_count_every_record_once(
         calls = [call for record in part.tolist() for call in (("add", record), ("save",))]
         order = {"folder": str(scene.device.folder), "options": {"limits": LIMITS}}
         process = subprocess.Popen(
-            [NODE, str(HERE / "driver.ts")],
+            [NODE, str(HERE / "in_node.ts")],
             env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -11,8 +11,15 @@ import pytest
 from analyst import Client
 from deploy.demo.cluster import Aggregator
 from shared.core import SketchAccumulator
-from tests.clients.js.devices import LENGTH, NodeDevice, add, make_code, make_exact_plan
-from tests.clients.js.node import MISSING, NODE
+from tests.clients.js.devices import (
+    LENGTH,
+    REACT_NATIVE,
+    NodeDevice,
+    add,
+    make_code,
+    make_exact_plan,
+)
+from tests.clients.js.node import MISSING, NO_TOOLS, NODE, TOOLS
 from tests.soak import small_and_soak
 
 pytestmark = pytest.mark.skipif(NODE is None, reason=MISSING)
@@ -21,8 +28,12 @@ pytestmark = pytest.mark.skipif(NODE is None, reason=MISSING)
 class Ground:
     """A study whose sums tell which records are in them, and a device for every kill."""
 
-    def __init__(self, server: Aggregator, client: Client, name: str) -> None:
+    def __init__(
+        self, server: Aggregator, client: Client, name: str, *, driver: str, **order: str
+    ) -> None:
         self.client = client
+        self._driver = driver
+        self._order = order
         self.plan = make_exact_plan(name)
         self.study_id = client.create_study(name, self.plan).study_id
         self.code = make_code(client, server.url, self.study_id, n_devices=1000)
@@ -34,7 +45,7 @@ class Ground:
 
         Returns the names of the places that it passed.
         """
-        device = NodeDevice(folder=folder / "state")
+        device = NodeDevice(folder=folder / "state", driver=self._driver)
         folder.mkdir()
         records = self._rng.normal(scale=4.0, size=(8, 2))
         origin = self.plan.window.origin
@@ -47,11 +58,12 @@ class Ground:
             ("flush",),
             killAt=kill_at,
             places=str(folder / "places"),
+            **self._order,
         )
         assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
         places = (folder / "places").read_text().splitlines()
         calls = [enrol, *add(records[after].tolist(), times[after]), ("flush",), ("flush",)]
-        *_, last, status = device.run(*calls, ("status",))
+        *_, last, status = device.run(*calls, ("status",), **self._order)
         where = kill_at, places[-1:]
         assert last == {"released": 0, "sent": 0, "waiting": 0, "problems": []}, (where, last)
         sketches = [
@@ -79,11 +91,14 @@ class Ground:
 
 
 @small_and_soak("n_kills", 5, 1000)
+@pytest.mark.parametrize("driver", ["in_node.ts", REACT_NATIVE], ids=["Node", "React Native"])
 def test_a_device_that_is_killed_at_any_place_releases_every_record_once_or_never(
-    tmp_path: Path, server: Aggregator, n_kills: int
+    tmp_path: Path, server: Aggregator, n_kills: int, driver: str
 ) -> None:
+    if driver == REACT_NATIVE and not TOOLS.is_dir():
+        pytest.skip(NO_TOOLS)
     with Client(server.url, key=server.key) as client:
-        ground = Ground(server, client, f"kills {n_kills}")
+        ground = Ground(server, client, f"kills {n_kills} {driver}", driver=driver)
         places = ground.try_out(tmp_path / "whole", 0)
         # In the small form evenly among all places, the last one included.
         n = len(places)

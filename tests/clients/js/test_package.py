@@ -19,13 +19,11 @@ from deploy.demo.cluster import Aggregator
 from shared import __version__
 from shared.core import SketchAccumulator
 from tests.clients.js.devices import EPSILON, LIMITS, make_code, make_exact_plan
-from tests.clients.js.node import MISSING, NODE, NPM
+from tests.clients.js.node import MISSING, NO_TOOLS, NODE, NPM, PACKAGE, TOOLS
 
 ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "clients/js"
 BUNDLE = ROOT / "aggregator/ui/assets/device/sfumato-device.js"
-TOOLS = PACKAGE / "node_modules"
-MOST_COMPRESSED = 16_384
+MOST_COMPRESSED = 15_872
 """Bytes that a page loads at every visit, by Brotli; enrolment and results load when needed."""
 MEASURE = """
 import { brotliCompressSync } from "node:zlib";
@@ -49,18 +47,26 @@ console.log(JSON.stringify({ size, inputs }));
 
 pytestmark = pytest.mark.skipif(
     NODE is None or not TOOLS.is_dir(),
-    reason=MISSING if NODE is None else "no tools for TypeScript here (`make setup` installs them)",
+    reason=MISSING if NODE is None else NO_TOOLS,
 )
 
 # A program of a user: it enrols, adds records, and prints what came of it.
 PROGRAM = """
 import { Device, SketchError, type DeviceStatus, type FlushReport } from "sfumato-device";
 import { openFolder } from "sfumato-device/node";
+import { type AsyncKeyValue, openKeyValue } from "sfumato-device/react-native";
 import { useSecureSum } from "sfumato-device/sum";
 
 const [folder, code, records, limits] = process.argv.slice(2) as [string, string, string, string];
+const items = new Map<string, string>();
+const memory: AsyncKeyValue = {
+  getItem: async (key) => items.get(key) ?? null,
+  setItem: async (key, value) => items.set(key, value),
+  removeItem: async (key) => items.delete(key),
+  getAllKeys: async () => [...items.keys()],
+};
 const device: Device = new Device({
-  store: openFolder(folder),
+  store: folder === "memory" ? openKeyValue(memory) : openFolder(folder),
   limits: JSON.parse(limits),
   secureSum: useSecureSum([]),
 });
@@ -189,16 +195,19 @@ def run_program(application: Path, *arguments: str) -> Any:
     return json.loads(run([NODE, "built/program.js", *arguments], application))
 
 
+@pytest.mark.parametrize("store", ["device", "memory"])
 def test_the_installed_package_enrols_and_sends_records_that_count_exactly(
-    application: Path, server: Aggregator, client: Client, tmp_path: Path
+    application: Path, server: Aggregator, client: Client, tmp_path: Path, store: str
 ) -> None:
-    plan = make_exact_plan("npm package")
-    study_id = client.create_study("npm package", plan).study_id
+    name = f"npm package {store}"
+    plan = make_exact_plan(name)
+    study_id = client.create_study(name, plan).study_id
     records = np.random.default_rng(3).normal(scale=4.0, size=(6, 2))
     when = 1000.0 * (plan.window.origin + 10)
     given = json.dumps([[record, when] for record in records.tolist()])
     code = make_code(client, server.url, study_id)
-    told = run_program(application, str(tmp_path / "device"), code, given, json.dumps(LIMITS))
+    folder = str(tmp_path / store) if store == "device" else store
+    told = run_program(application, folder, code, given, json.dumps(LIMITS))
     assert (told["flushed"]["sent"], told["flushed"]["problems"]) == (1, []), told
     assert told["status"]["epsilon"] == str(EPSILON)
     expected = SketchAccumulator(plan.statistic_of(b""))

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -76,57 +75,6 @@ def test_an_agent_in_python_and_a_device_in_typescript_make_one_exact_sum(
     inside = (times[1::2] - plan.window.origin) // LENGTH == 1
     assert client.snapshot_sums(south.snapshot_id).sums == sum_up(plan, records[1::2][inside])
     assert json.loads(agent.run("status", "--json").stdout)
-
-
-def test_a_device_under_every_kind_of_plan_is_taken_by_the_server(
-    tmp_path: Path, server: Aggregator, client: Client
-) -> None:
-    numbers: dict[str, Any] = {
-        "dimensions": [
-            {"name": "x", "unit": "m", "lower": -10.0, "upper": 10.0},
-            {"name": "y", "unit": "m", "lower": -10.0, "upper": 10.0},
-        ],
-        "statistic": "histogram",
-        "n_frequencies": None,
-        "seed": None,
-        "bins_log2": 3,
-    }
-    plain = {"epsilon": "1", "mechanism": None}
-    kinds: dict[str, dict[str, Any]] = {
-        "knorm": plain,
-        "laplace": plain | {"mechanism": "discrete-laplace"},
-        "masks": plain | {"measurements_per_record": 3, "mechanism": "discrete-laplace"},
-        "split": plain | {"frequencies_per_sketch": 3},
-        "count": plain | {"window": {"kind": "count", "length": 4}},
-        "devices": plain | {"unit": "device", "least_records": None},
-        "phases": plain
-        | {"release": "phase.v1", "least_records": None, "most_records": None}
-        | {"frequencies_per_sketch": 2},
-        "presence": plain | {"neighbouring": "add-remove-one", "least_records": None},
-        "bins": plain | numbers,
-        "split bins": plain | numbers | {"dimensions_per_sketch": 1},
-        "secret bins": plain | numbers | {"neighbouring": "add-remove-one", "least_records": None},
-        "reported bins": plain
-        | numbers
-        | {"release": "phase.v1", "least_records": None, "most_records": None},
-    }
-    for name, changes in kinds.items():
-        plan = make_exact_plan(name, **changes)
-        study_id = client.create_study(name, plan).study_id
-        device = NodeDevice(folder=tmp_path / name, options={})
-        origin = plan.window.origin
-        times = [origin + slot * LENGTH + i for slot in range(2) for i in range(4)]
-        records = [[0.5 * i - 2, None if i == 3 else i] for i in range(8)]
-        enrolled, *_, flushed = device.run(
-            ("enrol", make_code(client, server.url, study_id)), *add(records, times), ("flush",)
-        )
-        assert enrolled == {"problems": []}, (name, enrolled)
-        assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}, name
-        sketches = sorted(client.sketches(study_id), key=lambda sketch: sketch.sequence)
-        expected = None if plan.releases_count else 1 if plan.protects_devices else 4
-        assert [sketch.n_records for sketch in sketches] == [expected] * 2, name
-        slots = [None, None] if plan.window.kind == "count" else [(0, 0), (1, 1)]
-        assert [sketch.slots for sketch in sketches] == slots, name
 
 
 def test_devices_in_both_languages_make_one_secure_sum_that_two_servers_open_exactly(

@@ -135,9 +135,6 @@ export class Device {
       },
       connect: (address, device, key) => this.#connect(address, device, key),
     };
-    const { stream } = this.#options;
-    const isStream = /^[^\p{C}\p{Z}]{1,64}$/u.test(stream) && stream.normalize() === stream;
-    require(isStream, "config", "stream", "must have 1 to 64 visible characters", 'use a name such as "main"');
     // A page that is hidden may be ended at any time.
     globalThis.document?.addEventListener?.("visibilitychange", this.#saveQuietly);
   }

@@ -5,7 +5,6 @@ import { Plan, type VerifiedPlan } from "../plan/plan.ts";
 import { computeStudyId, readPlan } from "../plan/verifying.ts";
 import { type EnrolmentCode, readCode } from "../wire/code.ts";
 import { makeEnrolment } from "../wire/enrolment.ts";
-import { keepStorage } from "./indexeddb.ts";
 import { type Account, type Limits, makeEvent, requireAffordable } from "./ledger.ts";
 import type { Platform } from "./platform.ts";
 import { type Policy, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
@@ -59,6 +58,13 @@ export async function inspect(settings: EnrolSettings, code: string): Promise<St
   return { server, name, plan: new Plan(verified) };
 }
 
+function requireStream(name: string): void {
+  // Made from text: older Hermes has no such classes, and would not even load a literal.
+  const isVisible = (): boolean => new RegExp("^[^\\p{C}\\p{Z}]{1,64}$", "u").test(name) && name.normalize() === name;
+  const isName = /^[!-~]{1,64}$/.test(name) || isVisible();
+  require(isName, "config", "stream", "must have 1 to 64 visible characters", 'use a name such as "main"');
+}
+
 /**
  * Enrol in the study of a code.
  *
@@ -72,6 +78,7 @@ export async function enrol(
   before: DeviceState | undefined,
 ): Promise<[answer: DeviceAnswer | undefined, problems: string[]]> {
   const { store, platform, policy } = settings;
+  requireStream(settings.stream);
   const read = readCode(code);
   const { server: address, study, token } = read;
   requireServerAllowed(policy, address);
@@ -188,4 +195,13 @@ function requireLabels(
     require(isValue, "config", `labels.${name}`, "must be a declared value", `use one of: ${values.join(", ")}`);
   }
   return { ...labels };
+}
+
+/**
+ * Ask the browser to keep this site's data when space is short; return whether it does.
+ *
+ * Where it does not, it may delete ledger and device together; the site then has no device any more.
+ */
+async function keepStorage(): Promise<boolean> {
+  return (await globalThis.navigator?.storage?.persist?.()) ?? false;
 }

@@ -12,8 +12,8 @@ export interface StoredKey {
 }
 
 /**
- * A platform. `useWebCrypto` gives that of browsers and Node; React Native needs one over a native
- * library, whose generator must be the system's.
+ * A platform. `useWebCrypto` gives that of browsers and Node, `useNativeCrypto` one over libraries of
+ * an application in React Native.
  */
 export interface Platform {
   fillRandom: FillRandom | undefined;

@@ -12,7 +12,14 @@ const LONGEST_HOLD_S = 86_400;
 const CHECK = "check the address and the network; nothing is lost, and the same bytes are sent again";
 
 /** Sends a request, as `fetch` does. */
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+export type Fetch = (url: string, init: RequestInit) => Promise<FetchAnswer>;
+
+/** What is read of a `Response`. */
+export interface FetchAnswer {
+  readonly status: number;
+  readonly headers: Pick<Headers, "get">;
+  arrayBuffer(): Promise<ArrayBuffer>;
+}
 
 /** What the server knows of this device. */
 export interface DeviceAnswer {
@@ -43,7 +50,7 @@ export interface UploadOutcome {
 /** An answer, whatever it says. */
 export interface Answer {
   status: number;
-  headers: Headers;
+  headers: FetchAnswer["headers"];
   body: Bytes;
 }
 

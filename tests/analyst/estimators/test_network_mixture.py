@@ -1,0 +1,252 @@
+"""Synthetic records from networks, as a data scientist asks for them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyst.estimators import NetworkMixture
+from learning.generative.networks import training
+from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
+
+PARTS = ["calm", "wild"]
+D = 6
+
+
+def make(**changes: Any) -> NetworkMixture:
+    usual: dict[str, Any] = {
+        "parts": PARTS,
+        "epsilon": "3",
+        "delta": "1e-5",
+        "bounds": (0, 1),
+        "binary": True,
+        "n_hidden": 8,
+        "n_latent": 2,
+        "n_steps": 40,
+        "batch_rate": 0.25,
+        "learning_rate": 0.05,
+        "random_state": 0,
+    }
+    return NetworkMixture(**(usual | changes))
+
+
+def draw(n: int = 4000) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(1)
+    of = rng.integers(0, 2, size=n)
+    chances = np.where(of, 0.9, 0.1)[:, None]
+    values = (rng.random((n, D)) < chances).astype(float)
+    return pd.DataFrame(values, columns=list("abcdef")), np.array(PARTS)[of]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> NetworkMixture:
+    return make().fit(*draw())
+
+
+def test_drawn_records_are_like_those_of_their_part(fitted: NetworkMixture) -> None:
+    drawn, parts = fitted.sample(2000)
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert drawn[parts == "wild"].mean() > 0.7
+    assert drawn[parts == "calm"].mean() < 0.3
+    assert np.allclose(fitted.part_sizes_, 2000, rtol=0.1)
+    again, _ = fitted.sample(2000)
+    assert np.array_equal(again, drawn)
+    wanted, parts = fitted.sample(3, parts=["wild", "calm", "wild"])
+    assert parts.tolist() == ["wild", "calm", "wild"]
+    assert wanted.shape == (3, D)
+    assert fitted.feature_names_in_.tolist() == list("abcdef")
+
+
+def test_what_is_spent_is_known_before_the_records_and_is_what_was_asked(
+    fitted: NetworkMixture,
+) -> None:
+    assert fitted.events_ == make().plan_events(D, names=list("abcdef"))
+    assert len(fitted.events_) == 1
+    assert fitted.guarantee_.epsilon == 3
+    assert fitted.guarantee_.delta == Fraction(1, 10**5)
+    assert fitted.guarantee_.neighbouring == "add-remove-one"
+    assert fitted.release_.n_records is None
+    assert "epsilon = 3, delta = 1e-05" in fitted.describe()
+    with pytest.raises(PrivacyError, match="would spend it again"):
+        fitted.fit(*draw())
+
+
+def test_a_second_fit_that_is_allowed_adds_to_what_was_spent() -> None:
+    model = make(n_steps=2, refit=True)
+    for _ in range(2):
+        model.fit(*draw(300))
+    assert len(model.events_) == 2
+    assert model.guarantee_.epsilon == 6
+
+
+def test_two_fits_of_the_same_records_share_no_noise() -> None:
+    records, of = draw(300)
+    found = [make(n_steps=2, public_seed=1).fit(records, of).release_ for _ in range(2)]
+    assert found[0].design == found[1].design
+    assert found[0].digest != found[1].digest
+
+
+def test_a_seed_of_the_noise_is_refused_by_name() -> None:
+    with pytest.raises(PrivacyError, match="seed: refused"):
+        make(seed=1)
+
+
+def test_a_ledger_counts_before_anything_is_drawn_and_refuses_a_second_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, of = draw(300)
+    source = tmp_path / "records.csv"
+    source.write_text("a\n")
+    account = {
+        "ledger": tmp_path / "owner.ledger",
+        "source": source,
+        "budget": "3",
+        "delta": "1e-6",
+        "n_steps": 2,
+    }
+    honest = training.draw_batch
+    counted = []
+
+    def look(*given: Any) -> Any:
+        counted.append((tmp_path / "owner.ledger").exists())
+        return honest(*given)
+
+    monkeypatch.setattr(training, "draw_batch", look)
+    make(**account).fit(records, of)
+    assert counted
+    assert all(counted)
+    before = len(counted)
+    with pytest.raises(SketchError, match="budget"):
+        make(**account, n_hidden=9).fit(records, of)
+    assert len(counted) == before
+
+
+def test_parts_are_found_where_none_are_given() -> None:
+    rng = np.random.default_rng(1)
+    of = rng.integers(0, 2, size=4000)
+    records = (
+        np.where(of[:, None] == (np.arange(D) < 3), 0.9, 0.1) + rng.normal(size=(4000, D)) * 0.03
+    )
+    start = np.array([[1.0] * 3 + [0.0] * 3, [0.0] * 3 + [1.0] * 3])
+    model = make(parts=None, n_parts=2, start=start, binary=False, epsilon="8", bandwidth=1.0)
+    assert model.plan_events(D) == model.fit(records).events_
+    found = model.predict(records)
+    assert max(np.mean(found == of), np.mean(found != of)) > 0.95
+    drawn, parts = model.sample(500)
+    means = [drawn[parts == part].mean(axis=0) for part in (0, 1)]
+    assert (np.abs(means[0] - means[1]) > 0.3).all()
+    assert drawn.min() >= 0.0
+    assert drawn.max() <= 1.0
+    missing = records[:2].copy()
+    missing[0, 0] = np.nan
+    assert model.predict(missing)[0] == -1
+
+
+def test_a_machine_draws_zeros_and_ones() -> None:
+    records, _ = draw()
+    model = make(parts=None, network="rbm").fit(records.to_numpy())
+    drawn, parts = model.sample(300)
+    assert set(np.unique(drawn)) <= {0.0, 1.0}
+    assert set(parts) == {0}
+    # There is one part alone.
+    assert model.predict(np.array([[0.0] * D, [np.nan] * D])).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("clipping", ["fixed", "dpnorm"])
+def test_other_ways_to_clip_train_too(clipping: Any) -> None:
+    records, of = draw()
+    model = make(clipping=clipping, clipping_norm=4.0).fit(records, of)
+    drawn, parts = model.sample(1000)
+    assert drawn[parts == "wild"].mean() > drawn[parts == "calm"].mean() + 0.3
+
+
+def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
+    records, of = draw(1000)
+    of[:100] = "unheard"
+    records.iloc[5, 1] = np.nan
+    model = make(parts=[*PARTS, "empty"], n_steps=2).fit(records, of)
+    assert model.part_sizes_[2] == 0.0
+    assert "empty" not in model.sample(1000)[1]
+    with pytest.raises(DecodingError, match="has a part that its noise hides"):
+        model.sample(1, parts=["empty"])
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_hardly_any_records_cause_no_error_that_tells_of_them(n: int) -> None:
+    model = make(parts=None, n_steps=2, epsilon="100").fit(np.ones((n, D)))
+    assert len(model.events_) == 1
+    hidden = make(epsilon="0.5", n_steps=2).fit(np.ones((n, D)), PARTS[:1] * n)
+    with pytest.raises(DecodingError, match="no part that its noise does not hide"):
+        hidden.sample(1)
+
+
+def test_values_that_are_no_numbers_add_nothing_and_cause_no_warning() -> None:
+    cells = np.ones((200, D), dtype=object)
+    for i, odd in enumerate(["text", None, float("inf"), 10**400, 1j, float("nan")]):
+        cells[i, i] = odd
+    model = make(parts=None, n_steps=2).fit(cells)
+    # Six of 200 add nothing; noise has a standard deviation of some 15.
+    assert 100 < model.part_sizes_[0] < 300
+
+
+def test_parts_that_were_given_are_not_predicted(fitted: NetworkMixture) -> None:
+    with pytest.raises(ConfigError, match="were not found but given"):
+        fitted.predict(draw(10)[0])
+
+
+def test_what_the_records_alone_would_tell_is_absent(fitted: NetworkMixture) -> None:
+    for name in ("labels_", "loss_", "score", "n_iter_"):
+        with pytest.raises(AttributeError, match="has no attribute"):
+            getattr(fitted, name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "y", "error", "message"),
+    [
+        ({"delta": "0"}, PARTS, ConfigError, "delta: must be above 0"),
+        ({"delta": "1e-12"}, PARTS, PrivacyError, "delta: is too small"),
+        ({"epsilon": "0"}, PARTS, PrivacyError, "epsilon: must be greater"),
+        ({"bounds": None}, PARTS, ConfigError, "bounds"),
+        ({"parts": []}, PARTS, ConfigError, "parts: must be 1 to"),
+        ({"parts": None, "n_parts": 0}, None, ConfigError, "n_parts"),
+        ({"parts": None, "n_parts": 2, "start": [[0.0]]}, None, ConfigError, "start: must have"),
+        ({"parts": None, "n_parts": 2, "bandwidth": -1.0}, None, ConfigError, "bandwidth"),
+        ({"parts": None, "n_parts": 2, "share_for_parts": "1"}, None, ConfigError, "share_for"),
+        ({"binary": True, "bounds": (0, 2)}, PARTS, ConfigError, "bounds: must be"),
+        ({"network": "gan"}, PARTS, ConfigError, "network: must be one of"),
+        ({"network": "rbm", "binary": False}, PARTS, ConfigError, "network: draws zeros"),
+        ({"clipping": "none"}, PARTS, ConfigError, "clipping: must be one of"),
+        ({"clipping": "fixed", "clipping_norm": 0}, PARTS, ConfigError, "clipping_norm"),
+        ({"batch_rate": 0.0}, PARTS, ConfigError, "batch_rate"),
+        ({"batch_rate": float("nan")}, PARTS, ConfigError, "batch_rate"),
+        ({"batch_rate": "1/2"}, PARTS, ConfigError, "batch_rate"),
+        ({"n_steps": 0}, PARTS, ConfigError, "n_steps"),
+        ({"n_hidden": 0}, PARTS, ConfigError, "n_hidden"),
+        ({"learning_rate": 2.0}, PARTS, ConfigError, "learning_rate"),
+        ({"relation": "none"}, PARTS, PrivacyError, "relation"),
+        ({"random_state": -1}, PARTS, ConfigError, "random_state"),
+        ({}, None, TableError, "y: is missing"),
+        ({}, PARTS[:1], TableError, "y: must have 2 values"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(
+    changes: dict[str, Any], y: Any, error: type[SketchError], message: str
+) -> None:
+    model = make(**changes)
+    with pytest.raises(error, match=message):
+        model.fit(np.zeros((2, D)), y)
+    assert not hasattr(model, "events_")
+    assert not hasattr(model, "release_")
+
+
+def test_a_column_of_categories_is_refused_by_its_declared_type() -> None:
+    table = pd.DataFrame({"a": [0.0, 1.0], "kind": pd.Categorical(["x", "y"])})
+    model = make(parts=None, bounds=(0, 1))
+    with pytest.raises(TableError, match="has the column 'kind'"):
+        model.fit(table)
+    assert not hasattr(model, "events_")

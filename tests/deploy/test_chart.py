@@ -1,0 +1,108 @@
+"""The Helm chart, rendered by Helm itself and held to the schemas of Kubernetes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+helm = pytest.importorskip("helm_python", reason="Helm has no package for this platform")
+kubernetes = pytest.importorskip("kubernetes_validate")
+
+CHART = Path(__file__).parents[2] / "deploy/helm/sfumato"
+LEADER: dict[str, Any] = {"leader": {"databaseSecret": "database"}}
+HELPER: dict[str, Any] = {"helper": {"enabled": True, "tlsSecret": "certificate"}}
+SECURE: dict[str, Any] = {
+    "leader": {
+        "databaseSecret": "database",
+        "secureSum": {"url": "https://helper:8760", "secret": "helper", "hasAuthority": True},
+    }
+}
+INGRESS: dict[str, Any] = {"ingress": {"enabled": True, "host": "a.example", "tlsSecret": "tls"}}
+CASES = {
+    "leader": (LEADER, {"Deployment": 2, "Job": 1, "Service": 1}),
+    "helper": ({"leader": {"enabled": False}} | HELPER, {"StatefulSet": 1, "Service": 1}),
+    "all": (SECURE | HELPER | INGRESS, {"Deployment": 2, "StatefulSet": 1, "Ingress": 1}),
+}
+
+
+def render(values: dict[str, Any]) -> list[dict[str, Any]]:
+    with helm.Chart.load(CHART) as chart:
+        texts = chart.render(values=values, name="demo", namespace="here")
+    documents = []
+    for name, text in texts.items():
+        if name.endswith(".yaml"):
+            documents += [each for each in yaml.safe_load_all(text) if each]
+    return documents
+
+
+def list_pods(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each["spec"]["template"]["spec"] for each in documents if "template" in each["spec"]]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("version", ["1.27", "1.31", "1.34"])
+def test_what_helm_renders_is_what_kubernetes_accepts(case: str, version: str) -> None:
+    values, least = CASES[case]
+    documents = render(values)
+    kinds = [each["kind"] for each in documents]
+    for kind, count in least.items():
+        assert kinds.count(kind) == count, kind
+    names = [(each["kind"], each["metadata"]["name"]) for each in documents]
+    assert len(set(names)) == len(names)
+    for document in documents:
+        kubernetes.validate(document, version, strict=True)
+
+
+def test_helm_finds_no_fault() -> None:
+    found = helm.lint(CHART, values=LEADER)
+    assert found["errors"] == []
+
+
+def test_every_pod_runs_without_rights() -> None:
+    pods = list_pods(render(SECURE | HELPER))
+    assert len(pods) == 4
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            confined = container["securityContext"]
+            assert confined["readOnlyRootFilesystem"] is True
+            assert confined["allowPrivilegeEscalation"] is False
+            assert confined["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_secrets_are_named_and_never_written() -> None:
+    for pod in list_pods(render(SECURE)):
+        (container,) = pod["containers"]
+        variables = {each["name"]: each for each in container["env"]}
+        for name in ("SFUMATO_DATABASE_URL", "SFUMATO_HELPER_API_KEY"):
+            assert "secretKeyRef" in variables[name]["valueFrom"]
+        assert variables["SFUMATO_HELPER_CA"]["value"] == "/run/sfumato/helper/ca.pem"
+        assert {each["name"] for each in container["volumeMounts"]} == {"scratch", "authority"}
+
+
+def test_database_and_journal_of_the_helper_are_two_volumes_of_one_pod() -> None:
+    (helper,) = (each for each in render(HELPER | LEADER) if each["kind"] == "StatefulSet")
+    claims = [each["metadata"]["name"] for each in helper["spec"]["volumeClaimTemplates"]]
+    assert (claims, helper["spec"]["replicas"]) == (["database", "journal"], 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({}, "/leader/databaseSecret"),
+        (LEADER | {"ingress": {"enabled": True}}, "/ingress/host"),
+        (LEADER | {"helper": {"enabled": True}}, "/helper/tlsSecret"),
+        (LEADER | {"aggregator": {"replica": 3}}, "replica"),
+        ({"leader": LEADER["leader"] | {"settings": {"PORT": "1"}}}, "PORT"),
+        ({"leader": LEADER["leader"] | {"secureSum": {"url": "https://h"}}}, "secret"),
+    ],
+)
+def test_values_that_are_missing_or_misspelt_are_refused_by_name(
+    values: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(helm.HelmValuesError, match=field):
+        render(values)

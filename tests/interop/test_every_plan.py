@@ -1,0 +1,106 @@
+"""Devices in TypeScript under every kind of plan that they compute, taken by a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyst import Client
+from deploy.demo.cluster import Aggregator
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER
+from tests.aggregator.ui.browser import PROGRAM
+from tests.clients.js.devices import (
+    LENGTH,
+    REACT_NATIVE,
+    NodeDevice,
+    add,
+    make_code,
+    make_exact_plan,
+)
+from tests.clients.js.node import MISSING, NO_TOOLS, NODE, TOOLS
+
+pytestmark = pytest.mark.skipif(NODE is None, reason=MISSING)
+
+Run = Callable[[str, Sequence[Any]], list[Any]]
+"""Makes the calls of a device of some name, and returns their answers."""
+
+NUMBERS: dict[str, Any] = {
+    "dimensions": [
+        {"name": "x", "unit": "m", "lower": -10.0, "upper": 10.0},
+        {"name": "y", "unit": "m", "lower": -10.0, "upper": 10.0},
+    ],
+    "statistic": "histogram",
+    "n_frequencies": None,
+    "seed": None,
+    "bins_log2": 3,
+}
+PLAIN = {"epsilon": "1", "mechanism": None}
+KINDS: dict[str, dict[str, Any]] = {
+    "knorm": PLAIN,
+    "laplace": PLAIN | {"mechanism": "discrete-laplace"},
+    "masks": PLAIN | {"measurements_per_record": 3, "mechanism": "discrete-laplace"},
+    "split": PLAIN | {"frequencies_per_sketch": 3},
+    "count": PLAIN | {"window": {"kind": "count", "length": 4}},
+    "devices": PLAIN | {"unit": "device", "least_records": None},
+    "phases": PLAIN
+    | {"release": "phase.v1", "least_records": None, "most_records": None}
+    | {"frequencies_per_sketch": 2},
+    "presence": PLAIN | {"neighbouring": "add-remove-one", "least_records": None},
+    "bins": PLAIN | NUMBERS,
+    "split bins": PLAIN | NUMBERS | {"dimensions_per_sketch": 1},
+    "secret bins": PLAIN | NUMBERS | {"neighbouring": "add-remove-one", "least_records": None},
+    "reported bins": PLAIN
+    | NUMBERS
+    | {"release": "phase.v1", "least_records": None, "most_records": None},
+}
+
+
+def run_in(runtime: str, folder: Path, request: pytest.FixtureRequest) -> Run:
+    if runtime != "chromium":
+        if runtime == REACT_NATIVE and not TOOLS.is_dir():
+            pytest.skip(NO_TOOLS)
+        return lambda name, calls: NodeDevice(folder=folder / name, driver=runtime, options={}).run(
+            *calls
+        )
+    if PROGRAM is None:
+        pytest.skip(NO_BROWSER)
+    tab = request.getfixturevalue("browser").open_tab()
+    # The store is the browser's, and shared by all tests.
+    return lambda name, calls: tab.run(*calls, options={"name": f"{folder}/{name}", "source": name})
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        pytest.param("in_node.ts", id="Node"),
+        pytest.param("chromium", id="Chromium"),
+        pytest.param(REACT_NATIVE, id="React Native", marks=pytest.mark.soak),
+    ],
+)
+def test_a_device_under_every_kind_of_plan_is_taken_by_the_server(
+    tmp_path: Path,
+    server: Aggregator,
+    client: Client,
+    runtime: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    run = run_in(runtime, tmp_path, request)
+    for name, changes in KINDS.items():
+        title = f"{name} {runtime}"
+        plan = make_exact_plan(title, **changes)
+        study_id = client.create_study(title, plan).study_id
+        origin = plan.window.origin
+        times = [origin + slot * LENGTH + i for slot in range(2) for i in range(4)]
+        records = [[0.5 * i - 2, None if i == 3 else i] for i in range(8)]
+        code = make_code(client, server.url, study_id)
+        enrolled, *_, flushed = run(name, [("enrol", code), *add(records, times), ("flush",)])
+        assert all("does not promise to keep" in each for each in enrolled["problems"]), name
+        assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}, name
+        sketches = sorted(client.sketches(study_id), key=lambda sketch: sketch.sequence)
+        expected = None if plan.releases_count else 1 if plan.protects_devices else 4
+        assert [sketch.n_records for sketch in sketches] == [expected] * 2, name
+        slots = [None, None] if plan.window.kind == "count" else [(0, 0), (1, 1)]
+        assert [sketch.slots for sketch in sketches] == slots, name
