@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak spark check wheels cluster-test bench docs docs-serve clean FORCE
+.PHONY: help setup demo test soak spark check wheels deb cluster-test bench docs docs-serve clean FORCE
 
 help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
@@ -50,6 +50,10 @@ check: .venv/.stamp-dev  ## check lint, format, types and the direction of impor
 wheels: .venv/.stamp-packages  ## build wheels for Linux and the source distribution of HEAD into dist/, and check them
 	@echo 'wheels: building each twice, to compare' >&2
 	@$(VENV) -m deploy.packages.wheels $(ARGS)
+
+deb: .venv/.stamp-packages  ## build Debian packages of the agent of HEAD into dist/; as root, ARGS=--check tries one out
+	@echo 'deb: building each twice, to compare' >&2
+	@$(VENV) -m deploy.packages.deb $(ARGS)
 
 cluster-test: .venv/.stamp-cluster  ## build the images, run the compose cluster, kill its services, compare every sum; it needs podman or Docker
 	@$(VENV) -m deploy.cluster_test $(ARGS)

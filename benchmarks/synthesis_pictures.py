@@ -37,6 +37,8 @@ def draw_synthesis(rows: Sequence[Row], path: Path) -> None:
                     axes.plot(x, y, color=colour, marker="o", label=way)
             axes.set_title(f"{name}, {words}", fontsize="medium")
             axes.set(xscale="log", yscale="log", xlabel="epsilon")
+            shown = sorted({epsilon for _, epsilon in found}, key=Fraction)
+            axes.set_xticks([float(Fraction(epsilon)) for epsilon in shown], shown)
             axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
             axes.minorticks_off()
             axes.grid(alpha=0.3)

@@ -38,6 +38,7 @@ from deploy.cluster_test.engine import (
     measure_images,
     run,
 )
+from deploy.cluster_test.relay import Relay
 from deploy.cluster_test.studies import Records, make_draft, make_local_plan
 from shared.errors import SketchError
 from shared.plan import SketchPlan, plan_from_json, plan_to_json
@@ -114,10 +115,12 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
         if not options.keep:
             _say("removing the cluster")
             cluster.down()
-    commit = run(["git", "-C", str(DEPLOY), "rev-parse", "--short", "HEAD"], check=False)
+    # Images that were there may be of any other commit.
+    describe = ["git", "-C", str(DEPLOY), "describe", "--always", "--dirty"]
+    commit = "" if options.no_build else run(describe, check=False).stdout.strip()
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit.stdout.strip(),
+        "commit": commit or None,
         "engine": run([engine, "--version"]).stdout.split("\n")[0],
         "base": options.base,
         "images": sizes,
@@ -173,11 +176,15 @@ class _Trial:
         with Client(self._cluster.url, key=self._key) as client:
             plan = self._accept(make_draft(self._n_slots, n_devices=2 * self._options.devices))
             self._summed = Records(plan=plan, rng=self._local.rng)
-            self._enrol(client)
-            begun = time.monotonic()
-            self._upload_through_faults()
-            self._drain()
-            seconds = time.monotonic() - begun
+            relay = Relay.start(self._make("relay"), self._cluster.url)
+            try:
+                self._enrol(client, relay)
+                begun = time.monotonic()
+                self._upload_through_faults()
+                self._drain()
+                seconds = time.monotonic() - begun
+            finally:
+                relay.stop()
             checks = self._check(client)
         return {
             "faults": self._faults,
@@ -203,7 +210,7 @@ class _Trial:
         )  # fmt: skip
         return plan_from_json(json.loads(self._cluster.execute(helper, "cat", "/tmp/plan.json")))
 
-    def _enrol(self, client: Client) -> None:
+    def _enrol(self, client: Client, relay: Relay) -> None:
         _say("devices enrol")
         plans = {"local": self._local.plan, "secure sum": self._summed.plan}
         self.studies = {
@@ -229,7 +236,11 @@ class _Trial:
                 devices.append(NodeDevice(folder=self._make(f"{kind}-node-{number}"), study=study))
             # The sensor in C takes part where it adds the noise itself.
             self._local_devices.append(
-                Sensor(folder=self._make(f"local-sensor-{number}"), study=local)
+                Sensor(
+                    folder=self._make(f"local-sensor-{number}"),
+                    study=local,
+                    relay_port=relay.port,
+                )
             )
 
     def _make(self, name: str) -> Path:
@@ -313,7 +324,10 @@ class _Trial:
 
 
 def _print(outcome: dict[str, Any]) -> None:
-    print(f"cluster test of {outcome['date']}, commit {outcome['commit']}, {outcome['engine']}")
+    print(
+        f"cluster test of {outcome['date']}, images of {outcome['commit'] or 'an earlier build'}, "
+        f"{outcome['engine']}"
+    )
     for name, size in outcome["images"].items():
         whole, own = size["bytes"] / 1e6, size["bytes_beyond_system"] / 1e6
         print(f"  image {name:9}{whole:6.0f} MB, of which {own:.0f} MB are not the system's")

@@ -10,21 +10,18 @@ for this machine is installed, where no compiler is, and must run the kernel.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from deploy.packages.steps import ROOT, BuildError, Built, describe, export, find_commit, run
 from shared.core.engines import list_engines
 
-ROOT = Path(__file__).parents[2]
 FLAGS = "-std=gnu11 -O3 -g0 -ffp-contract=off -fvisibility=hidden"
 
 
@@ -52,49 +49,6 @@ TARGETS = tuple(
     for machine in ("x86_64", "aarch64")
     for tag, library in (("manylinux_2_17", "gnu.2.17"), ("musllinux_1_2", "musl"))
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """A file that was built and checked."""
-
-    name: str
-    platform: str
-    n_bytes: int
-    sha256: str
-    checked: str
-
-
-class BuildError(Exception):
-    """A step failed; its message is that of the step."""
-
-
-def run(
-    command: Sequence[str | Path], *, folder: Path = ROOT, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a step."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise BuildError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-    return done
-
-
-def export(folder: Path, commit: str, *, repository: Path = ROOT) -> int:
-    """Write the files of a commit; return its time, seconds since 1970."""
-    archive = folder.with_suffix(".tar")
-    run(["git", "archive", "--output", archive, commit], folder=repository)
-    folder.mkdir()
-    shutil.unpack_archive(archive, folder, filter="data")
-    archive.unlink()
-    shown = run(["git", "show", "--no-patch", "--format=%ct", commit], folder=repository)
-    return int(shown.stdout)
 
 
 def write_compiler(folder: Path, target: Target) -> Path:
@@ -175,26 +129,18 @@ def build_source(source: Path, output: Path, epoch: int) -> Path:
     return archive
 
 
-def describe(path: Path, kind: str, checks: Sequence[str]) -> Built:
-    """Return what is told about a file."""
-    data = path.read_bytes()
-    return Built(
-        name=path.name,
-        platform=kind,
-        n_bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        checked="; ".join(checks),
-    )
-
-
 def build_all(commit: str, output: Path, targets: Sequence[Target]) -> list[Built]:
-    """Build and check everything into a folder.
+    """Build and check everything into a folder, with a bill of materials.
 
     Raises
     ------
     BuildError
         A step failed, or a wheel does not do what its name says.
     """
+    from deploy.packages.bom import describe_wheels, read_metadata, write_bom
+
+    # By its whole name: a branch may move while this builds.
+    commit, _ = find_commit(commit)
     found: list[Built] = []
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sfumato-wheels-") as name:
@@ -221,6 +167,9 @@ def build_all(commit: str, output: Path, targets: Sequence[Target]) -> list[Buil
         archive = build_source(source, folder / "sdist", epoch)
         shutil.copy(archive, output)
         found.append(describe(output / archive.name, "any", []))
+        files = [output / each.name for each in found]
+        bom = describe_wheels(files, read_metadata(files[0]), epoch=epoch)
+        write_bom(bom, output / f"{archive.name.removesuffix('.tar.gz')}.cdx.json")
     return found
 
 

@@ -69,6 +69,7 @@ def relay_once(settings: RelaySettings, *, clock: Callable[[], float]) -> RelayR
     ConfigError, StoreError
         The settings, the folder or the queue cannot be used.
     """
+    start_log(settings.log.level)
     with _opened(settings, clock) as (queue, forwarder, intake, _):
         spool = _open_spool(settings, intake, queue)
         if spool is not None:

@@ -108,8 +108,9 @@ def test_the_page_begins_with_the_rows_in_which_the_sketch_loses() -> None:
     assert page.startswith("# Synthetic records beside other methods\n\nMeasured on 2026-11-26")
     losses = page.index("## Where sketch and histograms lose")
     assert losses < page.index("![Relative error") < page.index("## Range queries, uniform ends")
-    assert "| weather | 1/2 | uniform ends | pair tree | 0.20 | 0.30 |" in page
-    assert "MWEM T=30 | 1.40" not in page
+    assert "| weather | 1/2 | uniform ends | relative | pair tree | 0.20 | 0.30 |" in page
+    assert "| weather | 1/2 | whole bins | absolute | pair tree | 20.0% | 30.0% |" in page
+    assert "| MWEM T=30 | 1.40 |" not in page
     assert "| weather | 1/2 | 0.30 (30.0%) | 0.20 (20.0%) | 1.40 (140.0%) |" in page
     assert "| weather | 1/2 | 0.30 / 0.30 | 0.60 / - | 0.60 / - |" in page
     assert "| sparse | 1 | pair tree | 10 | 0.250 | - |" in page

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import socket
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
-import httpx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deploy.cluster_test.engine import ClusterError, choose_engine, run
-from deploy.cluster_test.gateway import Element, Gateway
+from deploy.cluster_test.relay import Element, Relay
 from deploy.cluster_test.studies import SLOT_S, Records, make_draft, make_local_plan
 from shared.core import SketchAccumulator
 from shared.plan import SumRelease
@@ -55,45 +52,9 @@ def test_a_secure_element_signs_with_its_key() -> None:
         key.public_key().verify(line.recv(64), b"data")
 
 
-def test_a_gateway_passes_on_what_a_device_sends_and_notes_what_was_stored() -> None:
-    seen: list[tuple[str, str, bytes]] = []
-
-    class Server(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            seen.append((self.path, self.headers["Content-Type"], body))
-            self.send_response(201 if body == b"whole" else 400)
-            self.end_headers()
-
-        def log_message(self, format: str, *_: object) -> None:
-            """Write no log."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    stored: set[str] = set()
-    kind = {"Content-Type": "a/b"}
-    try:
-        with Gateway(f"http://127.0.0.1:{server.server_address[1]}", stored) as gateway:
-            address = f"http://127.0.0.1:{gateway.port}"
-            good = httpx.put(f"{address}/good", content=b"whole", headers=kind)
-            bad = httpx.put(f"{address}/bad", content=b"half", headers=kind)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    assert (good.status_code, bad.status_code, stored) == (201, 400, {"/good"})
-    assert seen == [("/good", "a/b", b"whole"), ("/bad", "a/b", b"half")]
-
-
-def test_a_device_gets_no_answer_where_the_server_is_away() -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        stored: set[str] = set()
-        url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        with Gateway(url, stored) as gateway, pytest.raises(httpx.RemoteProtocolError):
-            httpx.put(f"http://127.0.0.1:{gateway.port}/x", content=b"whole")
-        assert stored == set()
+def test_a_relay_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="server"):
+        Relay.start(tmp_path, "no address")
 
 
 def test_every_service_that_is_killed_is_one_of_the_compose_file() -> None:

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.packages.wheels import (
-    TARGETS,
-    BuildError,
-    export,
-    require_portable,
-    run,
-    write_compiler,
-)
+from deploy.packages.steps import BuildError, export, run
+from deploy.packages.wheels import TARGETS, main, require_portable, write_compiler
 
 
 def test_what_is_built_is_the_commit_and_not_what_lies_beside_it(tmp_path: Path) -> None:
@@ -52,3 +46,18 @@ def test_a_compiler_hands_on_its_arguments_and_its_status(tmp_path: Path) -> Non
 def test_a_step_that_fails_says_what_it_said(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no-such-thing"):
         run(["ls", "no-such-thing"], folder=tmp_path)
+
+
+def test_a_commit_that_is_not_here_is_named_with_the_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--commit", "no-such", "--output", str(tmp_path / "dist")]) == 1
+    assert capsys.readouterr().err == (
+        "wheels: --commit: 'no-such' is not a commit here. Name one that `git log --all --oneline` "
+        "shows, or run `git fetch` first\n"
+    )
+    assert not (tmp_path / "dist").exists()
+    with pytest.raises(
+        BuildError, match="is no git repository, and packages are built from a commit"
+    ):
+        export(tmp_path / "source", "HEAD", repository=tmp_path)

@@ -2,7 +2,8 @@
  * The vectors as the device in TypeScript computes them, family by family, wherever it runs: Node, a
  * browser, or a runtime without either's libraries. A difference throws.
  */
-import { type Bytes, concat, fromHex, toHex, utf8 } from "../../clients/js/src/bytes.ts";
+import { type Bytes, concat, toHex, utf8 } from "../../clients/js/src/bytes.ts";
+import { fromHex } from "../../clients/js/src/hexadecimal.ts";
 import { Blocks } from "../../clients/js/src/core/blocks.ts";
 import type { Dimension } from "../../clients/js/src/core/encoder.ts";
 import { computeFeature, PHASES } from "../../clients/js/src/core/features.ts";

@@ -1,7 +1,8 @@
 """The device in TypeScript reproduces the vectors in Hermes, the engine of React Native.
 
 The last Hermes that npm has as a program is 0.12.0, which is older than classes and asynchronous
-functions: they are compiled away, by esbuild and Babel, as React Native did then.
+functions: they are compiled away, by esbuild and Babel, as React Native did then. Of Hermes 1.0 npm
+has the compiler alone, which takes the modules as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.js.node import ENVIRONMENT, MISSING, NO_TOOLS, NODE, NPM, TOOLS
+from tests.clients.js.node import ENVIRONMENT, MISSING, NO_TOOLS, NODE, NPM, PACKAGE, TOOLS
 from tests.interop.matrix import FAMILIES_OF_JAVASCRIPT
 
 HERE = Path(__file__).parent
@@ -54,6 +55,16 @@ pytestmark = [
 ]
 
 
+COMPILER = "hermes-compiler@260318099.0.8"
+BUNDLE_AS_IT_IS = """
+import { build } from "esbuild";
+
+const [entry, outfile] = process.argv.slice(2);
+const options = { bundle: true, format: "iife", target: "es2022", platform: "neutral" };
+await build({ ...options, entryPoints: [entry], outfile });
+"""
+
+
 def run(*command: object, folder: Path) -> str:
     done = subprocess.run(
         [*map(str, command)],
@@ -67,11 +78,25 @@ def run(*command: object, folder: Path) -> str:
     return done.stdout
 
 
-def test_hermes_reproduces_the_vectors(tmp_path: Path) -> None:
-    (tmp_path / "package.json").write_text('{"private": true, "type": "module"}')
+def install(folder: Path, *packages: str) -> None:
+    (folder / "package.json").write_text('{"private": true, "type": "module"}')
     options = ("--no-audit", "--no-fund", "--ignore-scripts")
-    run(NODE, NPM, "install", *options, *PACKAGES, folder=tmp_path)
-    (tmp_path / "node_modules/esbuild").symlink_to(TOOLS / "esbuild")
+    run(NODE, NPM, "install", *options, *packages, folder=folder)
+    (folder / "node_modules/esbuild").symlink_to(TOOLS / "esbuild")
+
+
+def test_the_compiler_of_hermes_1_takes_the_device_as_it_is(tmp_path: Path) -> None:
+    install(tmp_path, COMPILER)
+    (tmp_path / "bundle.js").write_text(BUNDLE_AS_IT_IS)
+    run(NODE, "bundle.js", PACKAGE / "src/react-native.ts", "bundled.js", folder=tmp_path)
+    compiler = tmp_path / "node_modules/hermes-compiler/hermesc/linux64-bin/hermesc"
+    assert "Hermes release version: 1.0" in run(compiler, "--version", folder=tmp_path)
+    run(compiler, "-O", "-emit-binary", "-out", "device.hbc", "bundled.js", folder=tmp_path)
+    assert (tmp_path / "device.hbc").stat().st_size > 0
+
+
+def test_hermes_reproduces_the_vectors(tmp_path: Path) -> None:
+    install(tmp_path, *PACKAGES)
     (tmp_path / "bundle.js").write_text(BUNDLE)
     families = {path.stem: json.loads(path.read_text("utf-8")) for path in VECTORS.glob("*.json")}
     (tmp_path / "vectors.json").write_text(json.dumps(families))

@@ -1,4 +1,4 @@
-/** Bytes: text, hexadecimal, base64, and joining. */
+/** Bytes: text, hexadecimal, base64, and joining; every visit of a page loads them. */
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -12,12 +12,6 @@ export function utf8(text: string): Bytes {
 /** Encode bytes as lower-case hexadecimal. */
 export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** Decode hexadecimal; `undefined` if it is anything else. */
-export function fromHex(text: string): Bytes | undefined {
-  if (!/^([0-9a-f]{2})*$/.test(text)) return undefined;
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
 /** Encode bytes as base64 with padding. */

@@ -31,7 +31,9 @@ export interface ReactNativeOptions {
 }
 
 /** Return the options of a device in React Native; others may be added to them. */
-export function useReactNative(options: ReactNativeOptions): Pick<DeviceOptions, "store" | "platform" | "fetch"> {
+export function useReactNative(
+  options: ReactNativeOptions,
+): Required<Pick<DeviceOptions, "store" | "platform" | "fetch">> {
   const Request = options.XMLHttpRequest ?? (globalThis as { XMLHttpRequest?: new () => Xhr }).XMLHttpRequest;
   require(Request !== undefined, "config", "XMLHttpRequest", "is missing", "pass it, or a fetch of your own");
   return {

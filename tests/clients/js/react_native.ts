@@ -8,11 +8,9 @@ import { join } from "node:path";
 import {
   type AsyncKeyValue,
   type NativeCrypto,
-  openKeyValue,
   type SyncKeyValue,
-  useNativeCrypto,
   useNativeCryptoForSums,
-  useXhr,
+  useReactNative,
   type Xhr,
 } from "../../../clients/js/src/react-native.ts";
 import { ed25519, x25519 } from "../../../clients/js/node_modules/@noble/curves/ed25519.js";
@@ -129,11 +127,9 @@ export class NodeXhr implements Xhr {
 /** Return the parts of a device in an order's folder. */
 export function openParts({ folder, disk, offline, storage, helpers }: Order, pass: Pass): Parts {
   const files = storage === "mmkv" ? openMmkv(folder, pass) : openFiles(folder, pass, disk === "full");
-  const send = useXhr(NodeXhr);
   return {
-    store: openKeyValue(files),
-    platform: useNativeCrypto(crypto),
-    fetch: offline ? () => Promise.reject(new TypeError("the network failed")) : send,
+    ...useReactNative({ storage: files, crypto, XMLHttpRequest: NodeXhr }),
+    ...(offline && { fetch: () => Promise.reject(new TypeError("the network failed")) }),
     ...(helpers && { sums: useNativeCryptoForSums(crypto) }),
   };
 }

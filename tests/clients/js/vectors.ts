@@ -2,7 +2,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-import { type Bytes, fromHex } from "../../../clients/js/src/bytes.ts";
+import type { Bytes } from "../../../clients/js/src/bytes.ts";
+import { fromHex } from "../../../clients/js/src/hexadecimal.ts";
 
 // Their shape is what the tests are about.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any

@@ -5,7 +5,6 @@ import { Plan, type VerifiedPlan } from "../plan/plan.ts";
 import { computeStudyId, readPlan } from "../plan/verifying.ts";
 import { type EnrolmentCode, readCode } from "../wire/code.ts";
 import { makeEnrolment } from "../wire/enrolment.ts";
-import { keepStorage } from "./indexeddb.ts";
 import { type Account, type Limits, makeEvent, requireAffordable } from "./ledger.ts";
 import type { Platform } from "./platform.ts";
 import { type Policy, requirePlanAllowed, requireServerAllowed } from "./policy.ts";
@@ -196,4 +195,13 @@ function requireLabels(
     require(isValue, "config", `labels.${name}`, "must be a declared value", `use one of: ${values.join(", ")}`);
   }
   return { ...labels };
+}
+
+/**
+ * Ask the browser to keep this site's data when space is short; return whether it does.
+ *
+ * Where it does not, it may delete ledger and device together; the site then has no device any more.
+ */
+async function keepStorage(): Promise<boolean> {
+  return (await globalThis.navigator?.storage?.persist?.()) ?? false;
 }

@@ -86,15 +86,6 @@ export function openIndexedDb(name = "sfumato"): Store {
   };
 }
 
-/**
- * Ask the browser to keep this site's data when space is short; return whether it does.
- *
- * Where it does not, it may delete ledger and device together; the site then has no device any more.
- */
-export async function keepStorage(): Promise<boolean> {
-  return (await globalThis.navigator?.storage?.persist?.()) ?? false;
-}
-
 /** Return the default store of this platform. */
 export function openDefaultStore(): Store {
   if (typeof indexedDB !== "undefined") return openIndexedDb();

@@ -1,5 +1,6 @@
 /** A store over key and value: AsyncStorage, MMKV, or whatever has their shape. */
-import { type Bytes, fromHex, toHex } from "../bytes.ts";
+import { type Bytes, toHex } from "../bytes.ts";
+import { fromHex } from "../hexadecimal.ts";
 import { SketchError } from "../errors.ts";
 import { describeStoreError, type Store, type Values } from "./store.ts";
 
@@ -74,8 +75,10 @@ export function openKeyValue(storage: AsyncKeyValue | SyncKeyValue, name = "sfum
       isDamaged ||= !!text && !manifest;
       if (manifest && manifest.version > found.version) found = manifest;
     }
-    // The first one ever that was not written whole is as none; beside items it is damage.
-    if (isDamaged && !found.version && (await listItems()).length) {
+    // The first one ever that was not written whole is as none: nothing was released before. Beside
+    // items of later updates it is damage.
+    const isLater = (item: string): boolean => !item.startsWith(`${name}/item-1-`);
+    if (isDamaged && !found.version && (await listItems()).some(isLater)) {
       const fix = "remove its items and enrol a new device with a new code";
       throw new SketchError("store", "store", `${name} is damaged in the storage`, fix);
     }

@@ -1,5 +1,6 @@
 /** Pull the study's published result, trust it by the server's pinned key, and apply it here. */
-import { type Bytes, equalBytes, fromHex, toHex } from "../bytes.ts";
+import { type Bytes, equalBytes, toHex } from "../bytes.ts";
+import { fromHex } from "../hexadecimal.ts";
 import { encode } from "../core/encoder.ts";
 import { require, SketchError } from "../errors.ts";
 import { makeIntervals, type Plan, type Record } from "../plan/plan.ts";

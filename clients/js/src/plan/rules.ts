@@ -2,7 +2,7 @@
 import { AMPLITUDE, PHASES } from "../core/features.ts";
 import { countBins } from "../core/statistics/histogram.ts";
 import { SketchError } from "../errors.ts";
-import { certifyOdds } from "../privacy/circle.ts";
+import { certifyOdds } from "../privacy/odds.ts";
 import { findRate } from "../privacy/mechanisms.ts";
 import { compareRationals } from "../privacy/rational.ts";
 import { UNIT } from "../privacy/samplers.ts";

@@ -32,8 +32,3 @@ export function compareRationals([p, q]: Rational, [r, s]: Rational): number {
 export function addRationals([p, q]: Rational, [r, s]: Rational): Rational {
   return q === s ? [p + r, q] : [p * s + r * q, q * s];
 }
-
-/** Divide by a positive whole number. */
-export function divideRational([p, q]: Rational, by: number): Rational {
-  return [p, q * BigInt(by)];
-}

@@ -9,8 +9,9 @@ import { test } from "node:test";
 import { type AsyncKeyValue, openKeyValue, type SyncKeyValue } from "../../../../clients/js/src/device/key_value.ts";
 import { decodeUtf8, encodeBase64, encodeUtf8 } from "../../../../clients/js/src/device/text_codecs.ts";
 import { useXhr } from "../../../../clients/js/src/device/xhr.ts";
+import { useReactNative } from "../../../../clients/js/src/react-native.ts";
 import type { Json } from "../vectors.ts";
-import { NodeXhr, openFiles } from "../react_native.ts";
+import { crypto, NodeXhr, openFiles } from "../react_native.ts";
 
 class Killed extends Error {}
 
@@ -104,6 +105,23 @@ test("an update that ends at any step happened as a whole or not at all, and lea
   }
 });
 
+test("the first update ever that ends at any step happened or not, and the next one begins anew", async () => {
+  let isWhole = false;
+  for (let steps = 0; !isWhole; steps++) {
+    const storage = new Memory();
+    storage.left = steps;
+    await openKeyValue(storage).update([], () => ({ a: 1, b: 2 })).catch(() => undefined);
+    isWhole = storage.left > 0;
+    storage.left = Infinity;
+    const next = Object.create(storage) as Memory;
+    const found = await read(next, "a", "b");
+    assert.ok([[1, 2], [undefined, undefined]].some((state) => `${state}` === `${found}`), `${steps}: ${found}`);
+    await openKeyValue(next).update(["a"], ({ a }) => ({ a: a ?? 3 }));
+    assert.deepEqual(await read(next, "a", "b"), found[0] ? [1, 2] : [3, undefined]);
+    assert.equal(storage.items.size, found[0] ? 3 : 2, `${steps}: ${[...storage.items.keys()]}`);
+  }
+});
+
 test("a store whose last write is in doubt takes no other until the application is started anew", async () => {
   const storage = new Memory();
   const store = openKeyValue(storage);
@@ -120,7 +138,7 @@ test("a store whose last write is in doubt takes no other until the application 
 
 test("damage is told, and no device begins over it", async () => {
   const storage = new Memory();
-  await openKeyValue(storage).update([], () => ({ a: 1 }));
+  for (let n = 0; n < 2; n++) await openKeyValue(storage).update([], () => ({ a: 1 }));
   const [item, manifest] = [...storage.items.keys()].sort() as [string, string];
   const whole = storage.items.get(item)!;
   storage.items.set(item, whole.replace("1]", "2]"));
@@ -214,4 +232,9 @@ test("requests give bytes, follow no redirect unnoticed, and can be given up", a
     await assert.rejects(pending, /given up/);
   });
   await assert.rejects(send("http://127.0.0.1:1/", { method: "GET" }), /network failed/);
+});
+
+test("what an application must bring is asked for by name", () => {
+  // Node has none.
+  assert.throws(() => useReactNative({ storage: new Memory(), crypto }), /XMLHttpRequest: is missing/);
 });

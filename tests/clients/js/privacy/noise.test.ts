@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { Bytes } from "../../../../clients/js/src/bytes.ts";
-import { certifyOdds } from "../../../../clients/js/src/privacy/circle.ts";
+import { certifyOdds } from "../../../../clients/js/src/privacy/odds.ts";
 import {
   drawInPolygon,
   findLeastRadius,
