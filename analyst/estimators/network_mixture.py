@@ -179,7 +179,7 @@ class NetworkMixture(PrivateEstimator):
         n_latent: int = 8,
         batch_rate: float = 0.15,
         n_steps: int = 100,
-        learning_rate: float = 0.015,
+        learning_rate: float = 0.02,
         clipping: Literal["auto", "fixed", "dpnorm"] = "auto",
         clipping_norm: float = 10.0,
         binary: bool = False,

@@ -21,7 +21,10 @@ from shared.errors import ConfigError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Factors = Sequence[tuple[Floats, Floats]]
-"""Of each layer the errors, shape ``(n, out)``, and the activations, shape ``(n, in)``: steps."""
+"""Of each layer the errors, shape ``(n, out)``, and the activations, shape ``(n, in)``: steps.
+
+Biases are weights of an activation of one, which is not among them.
+"""
 
 NORM: Final = 1 << 20
 """The length that no clipped gradient exceeds, in steps."""
@@ -115,12 +118,12 @@ class Clipping:
 def measure_lengths(factors: Factors) -> Floats:
     """Return the length of each record's gradient of the loss: shape ``(n,)``.
 
-    ``|g|^2 = sum over layers of |error|^2 |activation|^2``.
+    ``|g|^2 = sum over layers of |error|^2 (|activation|^2 + 1)``.
     """
     squared = np.zeros(len(factors[0][0]))
     for errors, activations in factors:
         # Sums of whole numbers below 2^53 are exact, in whatever order they are added.
-        squared += _sum_squares(errors) * _sum_squares(activations)
+        squared += _sum_squares(errors) * (_sum_squares(activations) + AHEAD**2)
     lengths: Floats = np.sqrt(squared) / _UNIT
     return lengths
 
@@ -131,12 +134,16 @@ def _sum_squares(values: Floats) -> Floats:
 
 
 def sum_clipped(factors: Factors, scales: Floats) -> list[Integers]:
-    """Return the sum of clipped gradients, a matrix ``(out, in)`` for each layer: exact.
+    """Return the sum of clipped gradients, ``(out, in + 1)`` for each layer, biases last: exact.
 
     Errors are scaled and rounded towards zero, so that no record's gradient grows.
     """
     sums = []
     for errors, activations in factors:
-        scaled = np.trunc(errors * scales[:, None])
-        sums.append((scaled.T @ activations).astype(np.int64))
+        scaled = errors * scales[:, None]
+        np.trunc(scaled, out=scaled)
+        found = np.empty((errors.shape[1], activations.shape[1] + 1), dtype=np.int64)
+        found[:, :-1] = scaled.T @ activations
+        found[:, -1] = AHEAD * scaled.sum(axis=0)
+        sums.append(found)
     return sums

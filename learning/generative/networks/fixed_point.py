@@ -29,7 +29,7 @@ MOST_AHEAD: Final = 64.0
 MOST_BACK: Final = 64.0
 MOST_FEATURES: Final = 1 << 12
 """Columns and hidden units: ``2^12 * (64 * 2^12) * (16 * 2^16) = 2^50``."""
-_LOGIT_STEPS, _MOST_LOGIT = 1 << 8, 16
+_LOGIT_STEPS, _MOST_LOGIT = 1 << 7, 16
 _LOG_STEPS = AHEAD
 _LEAST_LOG, _MOST_LOG = -8, 4
 
@@ -65,16 +65,11 @@ def cut(values: Floats, one: int, most: float) -> Floats:
     return np.clip(values, -most * one, most * one, out=values)
 
 
-def append_one(activations: Floats) -> Floats:
-    """Return activations with the constant that biases are multiplied with: ``(n, in + 1)``."""
-    one = np.full((len(activations), 1), float(AHEAD))
-    return np.concatenate([activations, one], axis=1)
-
-
 def look_up_chances(passed: Floats) -> Floats:
     """Return ``1 / (1 + exp(-x))`` of what was passed on, in steps of 2^-12."""
     table = _chances()
-    places = passed * (_LOGIT_STEPS / (AHEAD * WEIGHT)) + _LOGIT_STEPS * _MOST_LOGIT
+    places = passed * (_LOGIT_STEPS / (AHEAD * WEIGHT))
+    places += _LOGIT_STEPS * _MOST_LOGIT
     found: Floats = table[_find_places(places, len(table))]
     return found
 

@@ -15,12 +15,17 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.networks.clipping import NORM, Clipping, Factors, measure_lengths
+from learning.generative.networks.clipping import (
+    NORM,
+    Clipping,
+    Factors,
+    measure_lengths,
+    sum_clipped,
+)
 from learning.generative.networks.fixed_point import (
     AHEAD,
     BACK,
     WEIGHT,
-    append_one,
     look_up_chances,
     multiply_ahead,
 )
@@ -72,7 +77,7 @@ class BoltzmannMachine:
         chances = look_up_chances(multiply_ahead(records, matrix[:-1]))
         one = np.full((len(records), 1), float(BACK))
         # Downhill is towards the record.
-        return ((-np.concatenate([chances, one], axis=1), append_one(records)),)
+        return ((-np.concatenate([chances, one], axis=1), records),)
 
     def find_opposition(
         self, weights: Sequence[Floats], clipping: Clipping, norm: float, rng: np.random.Generator
@@ -83,8 +88,8 @@ class BoltzmannMachine:
             self._chains = self._step(weights[0] / WEIGHT, self._chains, rng)
         factors = self.find_factors(weights, self._chains * AHEAD, _NoSource())
         scales = clipping.compute_scales(measure_lengths(factors), norm)
-        errors, activations = factors[0]
-        return [-((errors * scales[:, None]).T @ activations) / (NORM * len(self._chains))]
+        # Rounded as those of records are, so that the two phases agree in this, too.
+        return [-each / (NORM * len(self._chains)) for each in sum_clipped(factors, scales)]
 
     def draw(self, weights: Sequence[Floats], n: int, rng: np.random.Generator) -> Floats:
         """See :class:`Network`: by chains of 200 steps from noise."""

@@ -7,7 +7,7 @@ Nothing stops early, and no number of records is used but a noisy one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -20,6 +20,7 @@ from learning.generative.networks.clipping import (
     N_BINS,
     NORM,
     Clipping,
+    Factors,
     measure_lengths,
     sum_clipped,
 )
@@ -33,6 +34,7 @@ Integers = NDArray[np.int64]
 
 SHARE_OF_NORM: Final = 0.1
 """The share of a step's squared mu that finding a norm gets, where a norm is found."""
+_BLOCK: Final = 256
 _COUNT: Final = 1 << 12
 """One record, in counts of lengths: so that whole noise is fine enough."""
 _ROUNDING_VARIANCE: Final = 4
@@ -115,14 +117,28 @@ def release_gradient(
         length of a gradient of the loss.
     """
     batch = records[draw_batch(source, len(records), rule.rate)]
-    factors = network.find_factors(weights, batch, source)
-    lengths, clipping, norm = measure_lengths(factors), rule.clipping, rule.clipping.norm
+    clipping, norm = rule.clipping, rule.clipping.norm
+    blocks = _find_blocks(network, weights, batch, source)
     if clipping.finds_norm:
+        kept = list(blocks)
+        lengths = np.concatenate([measure_lengths(factors) for factors in kept] or [np.zeros(0)])
         counts = _COUNT * clipping.count_lengths(lengths)
         norm = clipping.choose_norm(counts + rule.count_noise.draw(source, N_BINS))
-    sums = sum_clipped(factors, clipping.compute_scales(lengths, norm))
+        blocks = iter(kept)
+    sums = [np.zeros(shape, dtype=np.int64) for shape in network.shapes]
+    for factors in blocks:
+        scales = clipping.compute_scales(measure_lengths(factors), norm)
+        sums = [a + b for a, b in zip(sums, sum_clipped(factors, scales), strict=True)]
     noise = rule.gradient_noise
     return [each + noise.draw(source, each.size).reshape(each.shape) for each in sums], norm
+
+
+def _find_blocks(
+    network: Network, weights: Sequence[Floats], batch: Floats, source: RandomSource
+) -> Iterator[Factors]:
+    """Find factors in blocks that fit a cache; sums are exact, so these do not show in them."""
+    for start in range(0, len(batch), _BLOCK):
+        yield network.find_factors(weights, batch[start : start + _BLOCK], source)
 
 
 def train(

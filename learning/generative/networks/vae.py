@@ -17,7 +17,6 @@ from learning.generative.networks.fixed_point import (
     MOST_AHEAD,
     MOST_BACK,
     WEIGHT,
-    append_one,
     cut,
     look_up_chances,
     look_up_deviations,
@@ -92,7 +91,7 @@ class VariationalAutoencoder:
         rectified = round_ahead(np.maximum(multiply_ahead(latent, third), 0.0))
         chances = look_up_chances(multiply_ahead(rectified, last))
         # Back.
-        last_errors = chances - records * (BACK // AHEAD)
+        last_errors = np.subtract(chances, records * (BACK // AHEAD), out=chances)
         third_errors = multiply_back(last_errors, last) * (rectified > 0.0)
         latent_errors = multiply_back(third_errors, third)
         mean_errors = latent_errors + means * (BACK // AHEAD)
@@ -102,10 +101,10 @@ class VariationalAutoencoder:
         second_errors = np.clip(errors, -MOST_BACK * BACK, MOST_BACK * BACK)
         first_errors = multiply_back(second_errors, second) * (hidden > 0.0)
         return (
-            (first_errors, append_one(records)),
-            (second_errors, append_one(hidden)),
-            (third_errors, append_one(latent)),
-            (last_errors, append_one(rectified)),
+            (first_errors, records),
+            (second_errors, hidden),
+            (third_errors, latent),
+            (last_errors, rectified),
         )
 
     def find_opposition(

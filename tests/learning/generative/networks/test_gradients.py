@@ -87,7 +87,10 @@ def differentiate(loss: Callable[[list[Floats]], float], weights: list[Floats]) 
 
 def list_gradients(factors: Any, record: int) -> list[Floats]:
     """Return a record's gradient of each layer, explicitly, as that of the loss."""
-    return [np.outer(back[record], ahead[record]) / (AHEAD * BACK) for back, ahead in factors]
+    return [
+        np.outer(back[record], np.append(ahead[record], AHEAD)) / (AHEAD * BACK)
+        for back, ahead in factors
+    ]
 
 
 def join(parts: Sequence[Floats]) -> Floats:

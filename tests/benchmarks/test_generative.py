@@ -1,0 +1,72 @@
+"""The benchmark of mixtures of networks: the paper's formula, and clusters of images made here."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from benchmarks import generative
+from benchmarks.generative import CLUSTERINGS, measure_accounts, measure_accuracy
+from benchmarks.generative_accounts import STATED, Published, _compute_moment
+from benchmarks.mnist import Digits
+from tests.benchmarks.test_digits import make_digits
+
+
+@pytest.fixture(scope="module")
+def data() -> Digits:
+    (images, digits), (test_images, test_digits) = make_digits(2000), make_digits(200)
+    return Digits(images=images, digits=digits, test_images=test_images, test_digits=test_digits)
+
+
+def test_the_published_epsilon_is_found_by_the_published_formula() -> None:
+    rows = {(row.case, row.figure): row.value for row in measure_accounts()}
+    assert rows["accounts", "epsilon_by_its_formula"] == pytest.approx(STATED, rel=0.02)
+    found = rows["accounts delta=1e-5", "epsilon, add-remove-one"]
+    assert found < rows["accounts delta=n^-1.5", "epsilon, add-remove-one"]
+    # Half of epsilon is spent on each of the two records, at a smaller delta.
+    assert 2 * found < rows["accounts delta=1e-5", "epsilon, replace-one"] < 3 * found
+
+
+@pytest.mark.parametrize("order", [1.0, 7.5])
+def test_log_moments_are_those_of_the_densities(order: float) -> None:
+    rate, scale = 0.1, 1.5
+
+    def without(x: float) -> float:
+        return float(norm.pdf(x, scale=scale))
+
+    def beside(x: float) -> float:
+        return (1 - rate) * without(x) + rate * float(norm.pdf(x, loc=1.0, scale=scale))
+
+    areas = [
+        quad(lambda x, p=p, q=q: p(x) * (p(x) / q(x)) ** order, -15.0, 20.0)[0]
+        for p, q in ((without, beside), (beside, without))
+    ]
+    assert _compute_moment(order, rate, scale) == pytest.approx(math.log(max(areas)), rel=1e-6)
+
+
+def test_more_epochs_cost_more_by_both_accounts() -> None:
+    few, many = Published(n_epochs=1), Published()
+    assert few.compute_published(1e-5) < many.compute_published(1e-5)
+    assert few.compute_correct(1e-5) < many.compute_correct(1e-5)
+
+
+@pytest.mark.parametrize("name", ["pixels to 28", "50 features"])
+def test_clusters_of_digits_are_found(name: str, data: Digits) -> None:
+    assert measure_accuracy(CLUSTERINGS[name](data, 5.0, 3), data.digits) > 0.8
+
+
+def test_clusters_are_matched_with_digits_at_best() -> None:
+    digits = np.arange(10).repeat(3)
+    assert measure_accuracy((digits + 3) % 10, digits) == 1.0
+    assert measure_accuracy(np.zeros(30, dtype=np.intp), digits) == pytest.approx(0.1)
+
+
+def test_accuracy_is_drawn_over_epsilon(tmp_path: Path) -> None:
+    row = generative._make_row("clusters eps=1/2 T=5 pixels to 28", "accuracy", 0.5, "digits")
+    generative.draw_clusters([row], tmp_path / "found.png")
+    assert (tmp_path / "found.png").stat().st_size > 1000
