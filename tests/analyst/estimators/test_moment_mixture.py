@@ -128,12 +128,18 @@ def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
     records, of = draw()
     of[:100] = "unheard"
     records.iloc[5, 1] = np.nan
-    model = make(parts=[*PARTS, "empty"]).fit(records, of)
-    assert model.part_sizes_[2] == 0.0
-    assert "empty" not in model.sample(5000)[1]
-    hidden = make(epsilon="0.001").fit(records.iloc[:50], of[:50])
+    empty = [f"empty {i}" for i in range(5)]
+    model = make(parts=[*PARTS, *empty]).fit(records, of)
+    # Noise passes for a part in 0.14 % of cases: two of five in 2e-5.
+    seen = [part for part, size in zip(empty, model.part_sizes_[2:], strict=True) if size > 0.0]
+    assert len(seen) <= 1
+    assert set(model.sample(5000)[1]) <= {*PARTS, *seen}
+    # Each of two parts; all of three fits in 2e-8.
+    fits = [make(epsilon="0.001").fit(records.iloc[:50], of[:50]) for _ in range(3)]
+    hidden = [each for each in fits if not each.part_sizes_.any()]
+    assert hidden
     with pytest.raises(DecodingError, match="no part that its noise does not hide"):
-        hidden.sample(1)
+        hidden[0].sample(1)
 
 
 def test_a_column_of_texts_says_that_nothing_can_be_drawn_and_why() -> None:
