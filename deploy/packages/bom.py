@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.parser import HeaderParser
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -113,9 +113,11 @@ def write_bom(bom: Bom, path: Path) -> None:
 def _make_bom(
     root: Component, parts: Sequence[Component], needed: Sequence[Component], *, epoch: int
 ) -> Bom:
+    # Where something was built all of them are there.
     tools = [
-        Component(name=name, version=version(name), type=ComponentType.APPLICATION)
+        Component(name=each.name, version=each.version, type=ComponentType.APPLICATION)
         for name in TOOLS
+        for each in distributions(name=name)
     ]
     described = repr([(part.name, part.version, list(part.hashes)) for part in (root, *parts)])
     bom = Bom(
