@@ -20,6 +20,7 @@ from learning.clustering.methods.candidates import CandidateMethod
 from learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
 from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
+from learning.clustering.methods.kernel import KernelMethod
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.release import ClusterRelease
 from learning.clustering.methods.tree import TreeMethod
@@ -176,6 +177,7 @@ CONTENDERS: Mapping[str, Contender] = {
     "sample-aggregate": contend(SampleAggregateMethod()),
     "lloyd": contend(LloydMethod(n_rounds=5)),
     "lloyd-gaussian-delta=1e-6": contend(LloydMethod(n_rounds=5, noise="gaussian"), DELTA),
+    "kernel-delta=1e-6": contend(KernelMethod(), DELTA),
     "lloyd-published": contend(LloydMethod.published()),
     "lloyd-uniform-published": contend(LloydMethod.published(start="uniform")),
 }

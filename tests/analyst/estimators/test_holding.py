@@ -18,6 +18,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "CompressiveKMeans": {"n_clusters": 2, "scale": 1.0},
     "CompressiveMixture": {"n_components": 2, "scale": 1.0},
     "CoverKMeans": {**MANY, "relation": "replace-one"},
+    "KernelKMeans": {**MANY, "delta": "1e-6"},
     "MomentMixture": {"delta": "1e-6"},
     "NetworkMixture": {"delta": "1e-6", "n_steps": 2, "n_hidden": 4},
     "PrivatePCA": {},
