@@ -39,7 +39,7 @@ from shared.system import SystemSource
 N_CLUSTERS: Final = 12
 N_DRAWN: Final = 20_000
 DELTA: Final = "1e-6"
-"""Of ``MomentMixture``; the other ways have none."""
+"""Delta of ``MomentMixture``; the other ways have none."""
 RELATION: Final = "add-remove-one"
 SHARE_OF_HISTOGRAMS: Final = Fraction(3, 10)
 _BINS_LOG2: Final = 9

@@ -52,6 +52,26 @@ def place_labels(y: Any, parts: Sequence[Any], n_records: int) -> NDArray[np.int
     return np.array([_find(places, each) for each in given], dtype=np.intp)
 
 
+def place_wanted(wanted: Any, parts: Sequence[Any], n: int) -> NDArray[np.intp] | None:
+    """Return the places of parts that records are asked for; None where none are asked for.
+
+    Raises
+    ------
+    ConfigError
+        One is unknown.
+    """
+    if wanted is None:
+        return None
+    places = place_labels(wanted, parts, n)
+    if (places < 0).any():
+        raise ConfigError(
+            f"must be among {', '.join(map(str, parts))}",
+            field="parts",
+            fix="leave it out to draw parts by their sizes",
+        )
+    return places
+
+
 def _list_labels(y: Any) -> list[Any]:
     """Return labels; without a declared type each by itself, for NumPy would choose one for all.
 

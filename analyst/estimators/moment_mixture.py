@@ -15,7 +15,7 @@ from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
 from analyst.estimators.contract import PrivateEstimator, Release
 from analyst.estimators.holding import holding
-from analyst.estimators.labels import make_array, place_labels, read_parts
+from analyst.estimators.labels import make_array, place_labels, place_wanted, read_parts
 from analyst.estimators.reading import (
     Exact,
     find_names,
@@ -23,6 +23,7 @@ from analyst.estimators.reading import (
     read_rng,
     read_rows,
     read_whole,
+    require_delta,
 )
 from analyst.estimators.sizes import require_records
 from learning.clustering.methods.contract import Answer, Curator
@@ -249,16 +250,8 @@ class MomentMixture(PrivateEstimator):
         self._require_fitted()
         n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
         known = make_array(self.parts_)
-        wanted = None
-        if parts is not None:
-            wanted = place_labels(parts, self.parts_, n)
-            if (wanted < 0).any():
-                raise ConfigError(
-                    f"must be among {', '.join(map(str, self.parts_))}",
-                    field="parts",
-                    fix="leave it out to draw parts by their sizes",
-                )
-        elif not self.part_sizes_.any():
+        wanted = place_wanted(parts, self.parts_, n)
+        if wanted is None and not self.part_sizes_.any():
             raise DecodingError(
                 "has no part that its noise does not hide",
                 field="epsilon",
@@ -285,12 +278,7 @@ class MomentMixture(PrivateEstimator):
     def _design(self, names: Sequence[str]) -> MomentDesign:
         epsilon, delta = self._read_level()
         lower, upper = read_box(self.bounds, names)
-        if not delta:
-            raise ConfigError(
-                "must be above 0 for Gaussian noise",
-                field="delta",
-                fix='use less than one over the number of records, such as "1e-6"',
-            )
+        require_delta(delta)
         if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
             raise ConfigError(
                 "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"

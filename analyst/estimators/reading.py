@@ -354,3 +354,13 @@ def read_rng(random_state: Any) -> np.random.Generator:
             field="random_state",
             fix="leave it out for fresh starts",
         ) from error
+
+
+def require_delta(delta: Fraction) -> None:
+    """Refuse Gaussian noise without a delta by ``ConfigError``."""
+    if not delta:
+        raise ConfigError(
+            "must be above 0 for Gaussian noise",
+            field="delta",
+            fix='use less than one over the number of records, such as "1e-6"',
+        )

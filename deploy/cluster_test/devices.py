@@ -60,7 +60,7 @@ timestamp_format = "unix"
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What a device needs to enrol.
+    """Enrolment data of a device.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ SLOT_S = 3600
 EPSILON = 100 * 46324 * 12
 """The chance that a coordinate of a sketch gets noise is at most exp(-100)."""
 _RECORDS = 5
-"""Of each device in each slot."""
+"""Records of each device in each slot."""
 
 
 def make_plan(seed: str, *, n_slots: int, **changes: Any) -> SketchPlan:

@@ -33,7 +33,7 @@ NAME = "sfumato-agent"
 PROGRAM = Path("usr/lib/sfumato-agent")
 CONFIG = Path("etc/sfumato/agent.toml")
 PACKAGES = ("shared", "device_agent")
-"""Of our wheel: all that an agent imports."""
+"""Packages of the project's wheel that an agent imports."""
 REQUIRED = ("numpy>=2.0,<3", "cbor2>=6.0,<7", "cryptography>=47", "httpx>=0.28,<1")
 MAINTAINER = "Sfumato contributors <sfumato@localhost.localdomain>"
 """Packages need an address, and there is none yet."""

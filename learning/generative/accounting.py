@@ -1,4 +1,4 @@
-"""What a private training costs: Gaussian steps on Poisson batches, after a partition.
+"""Privacy loss of a training: Gaussian steps on Poisson batches, after a partition.
 
 A record is in one part, so it meets the partition and the training of one network. The first is a
 Gaussian mechanism, the second T of them, each on a batch that every record joins with the same
@@ -31,12 +31,12 @@ _CLOSENESS: Final = 1e-9
 _LARGEST_MULTIPLIER: Final = 1e4
 _NEAR_ENOUGH: Final = 1.002
 _RESOLUTION: Final = 1e-3
-"""Of losses, in units of epsilon: what is rounded is rounded against the claim."""
+"""Grid of losses, in units of epsilon; they are rounded against the claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a record meets, in public numbers.
+    """Public numbers of all mechanisms that a record takes part in.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from shared.errors import ConfigError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Factors = Sequence[tuple[Floats, Floats]]
-"""Of each layer the errors, shape ``(n, out)``, and the activations, shape ``(n, in)``: steps.
+"""Errors ``(n, out)`` and activations ``(n, in)`` of each layer, in steps.
 
 Biases are weights of an activation of one, which is not among them.
 """
