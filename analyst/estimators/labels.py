@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import ConfigError, TableError
+from shared.errors import ConfigError, DecodingError, TableError
 
 MOST_PARTS: Final = 1000
 
@@ -70,6 +70,26 @@ def place_wanted(wanted: Any, parts: Sequence[Any], n: int) -> NDArray[np.intp] 
             fix="leave it out to draw parts by their sizes",
         )
     return places
+
+
+def require_visible(sizes: NDArray[np.float64], wanted: NDArray[np.intp] | None) -> None:
+    """Refuse to draw from parts that noise hides: whose size is 0.
+
+    Raises
+    ------
+    DecodingError
+        All parts are hidden, or one that is asked for.
+    """
+    is_hidden = sizes == 0.0
+    if is_hidden.all() or (wanted is not None and is_hidden[wanted].any()):
+        raise DecodingError(
+            "has no part that its noise does not hide"
+            if is_hidden.all()
+            else "has a part that its noise hides",
+            field="epsilon",
+            fix="use a larger epsilon, fewer parts, or more records, and columns of numbers "
+            "alone: a text is a missing value",
+        )
 
 
 def _list_labels(y: Any) -> list[Any]:

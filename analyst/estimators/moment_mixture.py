@@ -15,7 +15,13 @@ from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
 from analyst.estimators.contract import PrivateEstimator, Release
 from analyst.estimators.holding import holding
-from analyst.estimators.labels import make_array, place_labels, place_wanted, read_parts
+from analyst.estimators.labels import (
+    make_array,
+    place_labels,
+    place_wanted,
+    read_parts,
+    require_visible,
+)
 from analyst.estimators.reading import (
     Exact,
     find_names,
@@ -29,7 +35,7 @@ from analyst.estimators.sizes import require_records
 from learning.clustering.methods.contract import Answer, Curator
 from learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
 from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, DecodingError
+from shared.errors import ConfigError
 from shared.privacy import PrivacyEvent
 from shared.privacy.accounting import join_events
 from shared.system import SystemSource
@@ -243,7 +249,7 @@ class MomentMixture(PrivateEstimator):
         Raises
         ------
         DecodingError
-            Noise hides every part.
+            Noise hides every part, or one that is asked for.
         ConfigError
             A part is unknown.
         """
@@ -251,13 +257,7 @@ class MomentMixture(PrivateEstimator):
         n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
         known = make_array(self.parts_)
         wanted = place_wanted(parts, self.parts_, n)
-        if wanted is None and not self.part_sizes_.any():
-            raise DecodingError(
-                "has no part that its noise does not hide",
-                field="epsilon",
-                fix="use a larger epsilon, fewer parts, or more records, and columns of numbers "
-                "alone: a text is a missing value",
-            )
+        require_visible(self.part_sizes_, wanted)
         rng = read_rng(self.random_state)
         records, places = self.model_.draw(
             n, rng, parts=None if wanted is None else wanted.tolist()

@@ -17,7 +17,13 @@ from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
 from analyst.estimators.contract import PrivateEstimator, Release
 from analyst.estimators.holding import holding
-from analyst.estimators.labels import make_array, place_labels, place_wanted, read_parts
+from analyst.estimators.labels import (
+    make_array,
+    place_labels,
+    place_wanted,
+    read_parts,
+    require_visible,
+)
 from analyst.estimators.reading import (
     Exact,
     find_names,
@@ -43,7 +49,7 @@ from learning.generative.networks.fixed_point import MOST_FEATURES
 from learning.generative.partition import FeatureMap, KernelPartition
 from shared.cbor import encode_deterministic
 from shared.core.quantise import Quantiser
-from shared.errors import ConfigError, DecodingError
+from shared.errors import ConfigError
 from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 
@@ -317,16 +323,8 @@ class NetworkMixture(PrivateEstimator):
         """
         self._require_fitted()
         n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
-        is_hidden = self.part_sizes_ == 0.0
         wanted = place_wanted(parts, self.parts_, n)
-        if is_hidden.all() or (wanted is not None and is_hidden[wanted].any()):
-            raise DecodingError(
-                "has no part that its noise does not hide"
-                if is_hidden.all()
-                else "has a part that its noise hides",
-                field="epsilon",
-                fix="use a larger epsilon, fewer parts, or more records",
-            )
+        require_visible(self.part_sizes_, wanted)
         records, places = self.model_.draw(
             n,
             read_rng(self.random_state),

@@ -134,6 +134,9 @@ def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
     seen = [part for part, size in zip(empty, model.part_sizes_[2:], strict=True) if size > 0.0]
     assert len(seen) <= 1
     assert set(model.sample(5000)[1]) <= {*PARTS, *seen}
+    unseen = next(part for part in empty if part not in seen)
+    with pytest.raises(DecodingError, match="has a part that its noise hides"):
+        model.sample(1, parts=[unseen])
     # Each of two parts; all of three fits in 2e-8.
     fits = [make(epsilon="0.001").fit(records.iloc[:50], of[:50]) for _ in range(3)]
     hidden = [each for each in fits if not each.part_sizes_.any()]
