@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -137,15 +138,38 @@ def show_before_the_helper_has_it(opener: BatchOpener) -> None:
         ({"batches": ForgetsItsAnswer}, None),
         ({"batches": RepeatsItsNoise}, "a noise is used twice"),
         ({"batches": ForgetsWhatIsSpent}, None),
-        ({"change": show_before_the_helper_has_it}, "two totals"),
     ],
-    ids=["answer", "noise", "spent", "shown early"],
+    ids=["answer", "noise", "spent"],
 )
 def test_a_server_with_a_fault_is_found_out(
     faults: dict[str, Any], found: str | None, ground: Ground
 ) -> None:
     with pytest.raises(AssertionError, match=found):
         search(lambda: World(ground, **faults))
+
+
+@pytest.mark.parametrize("is_early", [False, True], ids=["in order", "shown early"])
+def test_a_total_that_is_shown_before_the_helper_has_it_is_found_out(
+    is_early: bool, ground: Ground
+) -> None:
+    change = {"change": show_before_the_helper_has_it} if is_early else {}
+    kind = type("Machine", (SumMachine,), {"make_world": lambda: World(ground, **change)})
+    with pytest.raises(AssertionError, match="two totals") if is_early else nullcontext():
+        lose_an_acknowledgement(kind())
+
+
+def lose_an_acknowledgement(machine: SumMachine) -> None:
+    """Go back to before a batch whose total the helper was never told, and open it again.
+
+    Chance finds these steps too, after a minute.
+    """
+    machine.back_up("leader")
+    machine.pass_a_window(first=0, count=3, fates=["none", "none", "lose request"])
+    machine.all_holds()
+    machine.restore_leader(picked=0)
+    machine.pass_a_window(first=0, count=2, fates=[])
+    machine.all_holds()
+    machine.teardown()
 
 
 def search(make_world: Callable[[], World]) -> None:
