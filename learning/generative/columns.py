@@ -7,7 +7,7 @@ only their places change (a copula of the density, with the margins of the histo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from learning.estimate.histogram import Marginal
 from learning.estimate.reports import ReportedMarginal
 from learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
 from learning.estimate.totals import Totals
-from shared.core.logarithm import expand
+from learning.generative.margins import blend
+from shared.core.logarithm import compress, expand
 from shared.plan import SketchPlan
 
 Floats = NDArray[np.float64]
@@ -40,6 +41,9 @@ class NumberColumn:
         r of the logarithmic scale, data units; None for a linear one.
     error
         Mean absolute error of the share of a random range.
+    histogram
+        The noised bins, to be blended with a density of the same records; None where there are
+        reports instead.
     """
 
     name: str
@@ -47,6 +51,25 @@ class NumberColumn:
     shares: Floats
     resolution: float | None
     error: float
+    histogram: Marginal | None = None
+
+    def blend_with(self, values: Floats, spread: float) -> NumberColumn:
+        """Return the distribution that follows a density where noise hides the histogram.
+
+        Parameters
+        ----------
+        values
+            Shape ``(n,)``: values of the density, data units.
+        spread
+            Standard error of shares of ranges by the density.
+        """
+        if self.histogram is None:
+            return self
+        scaled = values if self.resolution is None else compress(values, self.resolution)
+        # What is beyond a bound stands on it.
+        counts, _ = np.histogram(np.clip(scaled, self.edges[0], self.edges[-1]), self.edges)
+        found = blend(self.histogram, counts / len(values))
+        return replace(self, shares=found.shares, error=found.estimate_error(spread))
 
     def place(self, values: Floats, rng: np.random.Generator) -> Floats:
         """Return values of this distribution in the order of others: shapes ``(n,)``.
@@ -144,6 +167,7 @@ def _read_number(found: Marginal | ReportedMarginal) -> NumberColumn:
         shares=shares,
         resolution=found.resolution,
         error=error,
+        histogram=found if isinstance(found, Marginal) else None,
     )
 
 

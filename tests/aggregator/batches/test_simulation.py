@@ -152,8 +152,8 @@ def test_a_server_with_a_fault_is_found_out(
 def test_a_total_that_is_shown_before_the_helper_has_it_is_found_out(
     is_early: bool, ground: Ground
 ) -> None:
-    change = {"change": show_before_the_helper_has_it} if is_early else {}
-    kind = type("Machine", (SumMachine,), {"make_world": lambda: World(ground, **change)})
+    change = show_before_the_helper_has_it if is_early else lambda opener: None
+    kind = type("Machine", (SumMachine,), {"make_world": lambda: World(ground, change=change)})
     with pytest.raises(AssertionError, match="two totals") if is_early else nullcontext():
         lose_an_acknowledgement(kind())
 

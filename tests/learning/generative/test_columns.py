@@ -1,10 +1,14 @@
 """Records that are made to agree with the distributions of single columns."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from learning.clustering.weighted_points import project_on_simplex
+from learning.estimate.histogram import BinNoise, Marginal
 from learning.generative.columns import (
     LevelColumn,
     NumberColumn,
@@ -89,6 +93,31 @@ def test_columns_without_a_histogram_stay_as_they_are() -> None:
     found = match_columns(records, ["pressure", "flow"], [column], np.random.default_rng(1))
     assert np.array_equal(found[:, 0], records[:, 0])
     assert not np.array_equal(found[:, 1], records[:, 1])
+
+
+def test_a_column_of_reports_stays_and_one_of_bins_follows_a_density_where_noise_hides_it() -> None:
+    """Seeded."""
+    rng, plain = np.random.default_rng(3), make_number([0.0, 1.0, 1.0, 0.0])
+    values = rng.normal(0.5, 0.3, size=50_000)
+    assert plain.blend_with(values, 0.1) is plain
+    bins = np.histogram(values, np.linspace(-1.0, 2.0, 257))[0]
+    histogram = Marginal(
+        name="flow",
+        bins=bins + rng.laplace(scale=60.0, size=256),
+        below=0.0,
+        above=0.0,
+        missing=0.0,
+        edges=np.linspace(-1.0, 2.0, 257),
+        n_records=50_000.0,
+        noise=BinNoise(variance=2 * 60.0**2),
+    )
+    noised = replace(plain, edges=histogram.edges, histogram=histogram)
+    found = noised.blend_with(values, 0.01)
+    assert 0.0 < found.error < 0.02
+    assert found.shares.sum() == pytest.approx(1.0)
+    expected = np.cumsum(bins / 50_000)
+    assert np.max(np.abs(np.cumsum(found.shares[1:-1]) - expected)) < 0.01
+    assert np.max(np.abs(np.cumsum(histogram.bins / 50_000) - expected)) > 0.01
 
 
 def test_the_error_of_ranges_is_that_of_noise_and_bins() -> None:

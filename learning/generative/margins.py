@@ -1,0 +1,164 @@
+"""The distribution of a number, from a noised histogram and from a density of the same records.
+
+A histogram of many bins has much noise in a range of them; a density has little, but blurs spikes
+and sharp ends. The difference of the two is taken apart into Haar coefficients, and those that
+noise cannot explain are kept (the garrote of Gao, "Wavelet shrinkage denoising using the
+non-negative garrote", 1998), with thresholds by the tails that the noise has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learning.clustering.weighted_points import project_on_simplex
+from learning.estimate.histogram import Marginal
+
+Floats = NDArray[np.float64]
+_SEED: Final = 0
+_N_RANGES: Final = 500
+_STRICTNESS: Final = 0.4
+"""Exponent of the thresholds, over ln B: 1 would let one coefficient of pure noise through."""
+_ERRORS: Final = 2.0
+_MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)
+
+
+def transform(values: Floats) -> Floats:
+    """Compute orthonormal Haar coefficients along the last axis, of 2^b values.
+
+    Returns
+    -------
+    float64
+        Shape of ``values``: the mean, then the coefficients from the widest to the narrowest, as
+        :func:`list_widths` has them.
+    """
+    levels, left = [], np.asarray(values, dtype=np.float64)
+    while left.shape[-1] > 1:
+        even, odd = left[..., ::2], left[..., 1::2]
+        levels.append((even - odd) / math.sqrt(2.0))
+        left = (even + odd) / math.sqrt(2.0)
+    return np.concatenate([left, *reversed(levels)], axis=-1)
+
+
+def invert(coefficients: Floats) -> Floats:
+    """Compute the values from coefficients of :func:`transform`."""
+    left, rest = coefficients[..., :1], coefficients[..., 1:]
+    while rest.shape[-1]:
+        width = left.shape[-1]
+        detail, rest = rest[..., :width], rest[..., width:]
+        both = np.stack([left + detail, left - detail], axis=-1) / math.sqrt(2.0)
+        left = both.reshape(*left.shape[:-1], 2 * width)
+    return left
+
+
+def list_widths(n_values: int) -> Floats:
+    """List how many values each coefficient depends on: shape ``(n,)``."""
+    n_levels = n_values.bit_length() - 1
+    widths = [np.full(2**level, n_values >> level) for level in range(n_levels)]
+    return np.concatenate([[n_values], *widths]).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blend:
+    """A distribution on bins, and what its error is made of.
+
+    Parameters
+    ----------
+    shares
+        Shape ``(B + 2,)``: below the bounds, in the bins, and above them: >= 0 with sum 1.
+    square
+        Unbiased estimate of the mean squared error of a range, so that it may be negative.
+    doubt
+        Its standard error, at most.
+    noise
+        The part of it that is noise of what was kept.
+    left
+        Part of ranges that was left to the density, 0 to 1.
+    part
+        Mean error of ranges because their ends are inside of bins.
+    """
+
+    shares: Floats
+    square: float
+    doubt: float
+    noise: float
+    left: float
+    part: float
+
+    def estimate_error(self, spread: float) -> float:
+        """Estimate the mean absolute error of the share of a range with uniform ends.
+
+        Parameters
+        ----------
+        spread
+            Standard error of such shares by the density alone: where noise hides how far the
+            density is off, the parts that were left to it are off by as much.
+        """
+        expected = self.noise + self.left * spread**2
+        most, least = self.square + _ERRORS * self.doubt, max(self.square, self.noise)
+        return _MEAN_OF_NORMAL * math.sqrt(max(least, min(expected, most))) + self.part
+
+
+def blend(found: Marginal, density: Floats) -> Blend:
+    """Blend a noised histogram with what a density says of its bins.
+
+    Parameters
+    ----------
+    found
+        The histogram, of 2^b inner bins.
+    density
+        Shape ``(B,)``: shares of the bins, >= 0 with sum 1. Errors are of ranges where it has
+        records.
+    """
+    n_bins, n = found.bins.size, found.n_present
+    # A coefficient is a difference of sums of so many bins, over the root of their number.
+    widths = list_widths(n_bins)
+    exponent = _STRICTNESS * math.log(n_bins)
+    most = found.noise.bound(widths, exponent) / (np.sqrt(widths) * n)
+    missed = transform(found.bins / n - density)
+    # Of a coefficient, what noise of the size of its threshold may be: all of a small one.
+    ratio = np.minimum(1.0, most / np.maximum(np.abs(missed), 1e-300))
+    kept = missed * (1.0 - ratio**2)
+    end = float(found.noise.bound(np.ones(1), math.log(n_bins))[0])
+    below, above = (each / n if each > end else 0.0 for each in (found.below, found.above))
+    shares = project_on_simplex(np.array([below, *(density + invert(kept)), above]), 1.0)
+    held = np.flatnonzero(density)
+    first, stop = int(held[0]), int(held[-1]) + 1
+    ranges = transform(_draw_ranges(n_bins, first, stop))
+    slopes, variance = np.where(ratio < 1.0, 1.0 + ratio**2, 0.0), found.deviation**2
+    squares = ranges**2
+    # Stein's estimate: with d the coefficients, t(d) what is kept of them, v the noise and w those
+    # of a range, (w.(t - d))^2 + v sum w^2 (2 t' - 1).
+    estimates = (ranges @ (kept - missed)) ** 2 + variance * (squares @ (2.0 * slopes - 1.0))
+    return Blend(
+        shares=shares,
+        square=float(np.mean(estimates)),
+        # Those of one range; other ranges agree with it more or less.
+        doubt=math.sqrt(2.0) * variance * float(np.mean(np.sum(squares[:, slopes == 0.0], axis=1))),
+        noise=variance * float(np.mean(np.sum(squares[:, slopes > 0.0], axis=1))),
+        left=float(np.sum(squares[:, slopes == 0.0]) / np.sum(squares)),
+        part=_estimate_part(shares[1:-1]) / (stop - first),
+    )
+
+
+def _draw_ranges(n_bins: int, first: int, stop: int) -> Floats:
+    """Draw ranges with uniform ends, as the part of each bin inside: shape ``(R, B)``."""
+    rng = np.random.default_rng(_SEED)
+    low, high = np.sort(rng.uniform(first, stop, size=(2, _N_RANGES)), axis=0)[:, :, None]
+    places = np.arange(n_bins)
+    inside: Floats = np.clip(np.minimum(high, places + 1) - np.maximum(low, places), 0.0, 1.0)
+    return inside
+
+
+def _estimate_part(shares: Floats) -> float:
+    """Estimate the error of ranges whose ends are inside of bins, times the number of bins.
+
+    Where a bin stands above its neighbours, its records may have one value, anywhere in it. With
+    two ends that are uniform over a bin, the mean error is 2/3 of its share.
+    """
+    beside = np.pad(shares, 1)
+    return 2.0 / 3.0 * float(np.sum(np.maximum(0.0, shares - np.maximum(beside[:-2], beside[2:]))))
