@@ -33,6 +33,8 @@ MOST_RECORDS: Final = 1 << 31
 MOST_CLUSTERS: Final = 1 << 16
 TARGET_SSE: Final = 1.1
 """Relative SSE that the choice of noise and frequencies aims at."""
+_LEAST_SNR: Final = 0.01
+"""SNR below which a sketch is noise alone, and to decode it takes minutes for nothing."""
 _MOST_SKETCHES: Final = 1 << 10
 _SUBSET: Final = 10_000
 _LEAST_FREQUENCIES: Final = 64
@@ -163,6 +165,14 @@ def _choose_exact(choices: Choices) -> dict[str, Any]:
 def _choose_private(choices: Choices) -> dict[str, Any]:
     """Choose noise, frequencies and their law by the quality that the planner predicts."""
     best = choose_candidate(_list_candidates(choices), TARGET_SSE)
+    if best.snr < _LEAST_SNR:
+        raise ConfigError(
+            f"is too little for {choices.n_clusters} clusters of {choices.n_records} records: the "
+            f"sketch would be {1.0 / max(best.snr, 1e-99):.0f} times as much noise as signal",
+            field="epsilon",
+            fix="ask for fewer clusters, which need fewer features and so less noise, give more "
+            "records, or raise epsilon; nothing was spent",
+        )
     place = LAW_CHOICES.index(best.law_choice)
     law: RadiusLaw = LAW_CHOICES[max(0, place - int(choices.needs_wider_law))].law
     return {

@@ -88,6 +88,17 @@ def test_a_pilot_that_noise_would_hide_is_refused_before_it_spends() -> None:
         make_private(scale="pilot", max_records=100).partial_fit(make_records(100))
 
 
+def test_more_clusters_than_noise_leaves_are_refused_before_anything_is_spent() -> None:
+    records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(5000, 2))
+    crowd = CompressiveMixture(400, epsilon="1", bounds=(-1, 1), scale=0.05)
+    with pytest.raises(ConfigError, match=r"epsilon: .* 400 clusters of 5000 .* much noise"):
+        crowd.fit(records)
+    assert not hasattr(crowd, "events_")
+    # The band says it too, and does so for a hundred, which are tried.
+    assert crowd.expect(5000, 2).is_hopeless  # type: ignore[union-attr]
+    crowd.set_params(n_components=100).plan_events(5000, 2)
+
+
 def test_distances_are_in_units_of_a_scale_that_differs_between_columns() -> None:
     records = make_records() * [1.0, 1000.0]
     found = make_exact(scale=[1.0, 1000.0]).fit(records)
