@@ -1,20 +1,18 @@
-"""Mixtures of networks: what the paper's guarantee is worth, its clusters, and its queries.
+"""Mixtures of networks: what the paper's guarantee is worth, and its clusters.
 
 Run as ``python -m benchmarks.generative [--quick] [--json] [--case WORDS] [--picture FOLDER]``.
 
 ``accounts`` computes the paper's headline by its own formula and by loss distributions.
 ``clusters`` is the accuracy of private k-means on MNIST, with the best matching of clusters and
 digits, at delta 1e-5 under add-remove-one: on random features, and on pixels shortened to a length
-of 28, as published, or 12. ``items`` has the queries "holds any item of a set" of
-``benchmarks.synthesis`` on sparse records, by one network. ``--picture`` draws the paper's figures:
-epsilon over epochs, accuracy over epsilon, and drawn images. Noise is the system's, so that figures
-differ a little between runs.
+of 28, as published, or 12. ``--picture`` draws the paper's figures: epsilon over epochs, accuracy
+over epsilon, and drawn images; its queries "holds any item of a set" are in
+``benchmarks.synthesis``. Noise is the system's, so that figures differ a little between runs.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +27,6 @@ from analyst.estimators import NetworkMixture
 from benchmarks.generative_accounts import N_RECORDS, STATED, Published, list_figure
 from benchmarks.mnist import Digits, load_digits
 from benchmarks.rows import Row, create_parser, print_rows
-from benchmarks.synthesis_items import draw_queries, draw_sparse, share_of_any
 from learning.generative.accounting import compute_mu
 from learning.generative.partition import FeatureMap, KernelPartition, assign
 from shared.core.quantise import Quantiser
@@ -42,8 +39,6 @@ _EPSILONS: Final = ("1/10", "3/10", "1/2", "1", "2")
 _ROUNDS: Final = (5, 20)
 _RUNS: Final = 3
 _PIXEL_STEPS: Final = 1 << 12
-_FLOOR: Final = 1e-3
-_N_DRAWN: Final = 20_000
 
 Floats = NDArray[np.float64]
 Parts = NDArray[np.intp]
@@ -146,34 +141,13 @@ def measure_clusters(quick: bool) -> Iterator[Row]:
                 yield _make_row(case, "accuracy", float(np.median(found)), "digits", len(found))
 
 
-def measure_items(quick: bool) -> Iterator[Row]:
-    """Yield the errors of queries on sparse records, by one network."""
-    data = draw_sparse()
-    for epsilon in ("1",) if quick else ("1", "5"):
-        started = time.process_time()
-        model = NetworkMixture(
-            epsilon=epsilon, delta=DELTA, bounds=(0, 1), binary=True, batch_rate=0.02, n_steps=300
-        )
-        drawn, _ = model.fit(data.records).sample(_N_DRAWN)
-        seconds = time.process_time() - started
-        case = f"items eps={epsilon} one network"
-        for name, queries in draw_queries(data, np.random.default_rng(0)).items():
-            true = share_of_any(data.records, queries)
-            missed = np.abs(share_of_any(drawn.astype(np.float32), queries) - true)
-            error = float(np.mean(missed / np.maximum(true, _FLOOR)))
-            yield _make_row(case, f"any_item_error, {name}", error, "true shares")
-        yield _make_row(case, "cpu_s", seconds, "-", unit="s")
-
-
-def _make_row(
-    case: str, figure: str, value: float, baseline: str, runs: int = 1, unit: str = "1"
-) -> Row:
+def _make_row(case: str, figure: str, value: float, baseline: str, runs: int = 1) -> Row:
     return Row(
         benchmark=NAME,
         case=case,
         figure=figure,
         value=value,
-        unit=unit,
+        unit="1",
         runs=runs,
         baseline=baseline,
     )
@@ -272,17 +246,13 @@ def measure(quick: bool, case: str = "", folder: Path | None = None) -> Iterator
             yield row
         if folder is not None:
             draw_clusters(rows, folder / "networks-clusters.png")
-    if case in ("", "items"):
-        yield from measure_items(quick)
     if case in ("", "images") and folder is not None:
         draw_images(folder / "networks-images.png")
 
 
 if __name__ == "__main__":
     parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--case", default="", choices=["", "accounts", "clusters", "items", "images"]
-    )
+    parser.add_argument("--case", default="", choices=["", "accounts", "clusters", "images"])
     parser.add_argument("--picture", type=Path, default=None, help="a folder for the figures")
     options = parser.parse_args()
     print_rows(measure(options.quick, options.case, options.picture), as_json=options.json)

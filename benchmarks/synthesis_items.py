@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import MomentMixture
+from analyst.estimators import MomentMixture, NetworkMixture
 from benchmarks.mnist import load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
@@ -43,9 +43,10 @@ _N_DRAWN: Final = 20_000
 _N_SETS: Final = 200
 _FLOOR: Final = 1e-3
 _RUNS, _QUICK_RUNS = 10, 1
-_TREE_RUNS: Final = 3
-"""A tree of 300 items takes twenty seconds to choose."""
+_FEW_RUNS: Final = 3
+"""Of ways that take much longer than the others."""
 _N_SPARSE, _N_ITEMS, _N_PROFILES = 100_000, 300, 20
+_N_STEPS: Final = 300
 _COUNT_UNIT: Final = 4
 """A record counts as so many items in the sum that holds their number."""
 
@@ -199,6 +200,22 @@ def draw_by_mwem(data: ItemSet, epsilon: str, seed: int) -> Bits:
     return design.release(data.records, curator).draw(_N_DRAWN, rng).astype(np.float32)
 
 
+def draw_by_network(data: ItemSet, epsilon: str, seed: int) -> Bits:
+    """Draw from one autoencoder."""
+    model = NetworkMixture(
+        epsilon=epsilon,
+        delta=DELTA,
+        bounds=(0, 1),
+        binary=True,
+        batch_rate=0.02,
+        n_steps=_N_STEPS,
+        relation=RELATION,
+        random_state=seed,
+    )
+    records, _ = model.fit(data.records.astype(np.float64)).sample(_N_DRAWN)
+    return records.astype(np.float32)
+
+
 def _make_bins(d: int) -> Bins:
     return Bins(lower=np.zeros(d), upper=np.ones(d), n_bins=(2,) * d)
 
@@ -207,24 +224,27 @@ Way = Callable[[ItemSet, str, int], Bits]
 
 INDEPENDENT: Final = "independent items"
 _TREE: Final = "pair tree"
-_MOMENTS: Final[Mapping[str, Way]] = {
+_NETWORK: Final = "NetworkMixture"
+_SLOW: Final = (_TREE, _NETWORK)
+_BOTH: Final[Mapping[str, Way]] = {
     INDEPENDENT: draw_by_items,
     "MomentMixture": draw_by_moments,
+    _NETWORK: draw_by_network,
 }
 WAYS: Final[Mapping[str, Mapping[str, Way]]] = {
     "mnist": {
-        **_MOMENTS,
+        **_BOTH,
         "MomentMixture, a part a digit": lambda data, epsilon, seed: draw_by_moments(
             data, epsilon, seed, by_parts=True
         ),
         "MWEM": draw_by_mwem,
     },
-    "sparse": {**_MOMENTS, _TREE: draw_by_tree, "MWEM": draw_by_mwem},
+    "sparse": {**_BOTH, _TREE: draw_by_tree, "MWEM": draw_by_mwem},
 }
 """By set, then by the name of their rows. A tree of 784 pixels takes minutes to choose."""
 
 
-def measure_case(data: ItemSet, epsilon: str, runs: int, tree_runs: int) -> Iterator[Row]:
+def measure_case(data: ItemSet, epsilon: str, runs: int, few_runs: int) -> Iterator[Row]:
     """Yield the rows of one set and one epsilon."""
     found: dict[str, dict[str, list[float]]] = {}
     refused: set[str] = set()
@@ -232,7 +252,7 @@ def measure_case(data: ItemSet, epsilon: str, runs: int, tree_runs: int) -> Iter
         queries = draw_queries(data, np.random.default_rng(seed))
         true = {name: share_of_any(data.records, each) for name, each in queries.items()}
         for way, draw in WAYS[data.name].items():
-            if way in refused or (way == _TREE and seed >= tree_runs):
+            if way in refused or (way in _SLOW and seed >= few_runs):
                 continue
             started = time.process_time()
             try:
@@ -265,7 +285,7 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
     runs = _QUICK_RUNS if quick else _RUNS
     for name, load in {"sparse": draw_sparse, "mnist": load_mnist}.items():
-        # The quick form needs no package, and chooses no tree.
+        # The quick form needs no package, and has no slow way.
         for epsilon in _EPSILONS:
             if (quick and not case and name == "mnist") or not set(case.split()) <= {
                 name,
@@ -273,6 +293,6 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
             }:
                 continue
             try:
-                yield from measure_case(load(), epsilon, runs, 0 if quick else _TREE_RUNS)
+                yield from measure_case(load(), epsilon, runs, 0 if quick else _FEW_RUNS)
             except PackageUnavailableError as error:
                 print(f"{name} is left out: {error}", file=sys.stderr)

@@ -37,7 +37,7 @@ _MEASURES: Final[Mapping[str, Callable[[float], str]]] = {
     "relative": lambda value: f"{value:.2f}",
     "absolute": lambda value: f"{value:.1%}",
 }
-_LENGTHS: Final = ("1 to 3", "1/5", "2/5", "3/5", "4/5", "5/5")
+LENGTHS: Final = ("1 to 3", "1/5", "2/5", "3/5", "4/5", "5/5")
 _ITEM_SETS: Final = ("sparse", "mnist")
 
 Case = tuple[str, str]
@@ -73,7 +73,10 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
     )
     parts = [head, *_list_losses(ranges)]
     if picture:
-        parts.append(f"![Relative error of range queries over epsilon, for each set]({picture})\n")
+        parts.append(
+            "![Relative error of range queries over epsilon, and of sets of items over their size]"
+            f"({picture})\n"
+        )
     for kind, words in _KINDS.items():
         parts += _list_ranges(ranges, kind, words)
     parts += [
@@ -176,10 +179,10 @@ def _list_items(items: Found) -> Iterator[str]:
         "delta 1e-5. Such queries depend on single items, so that *independent items*, with one "
         "noisy count each, are hard to beat. MWEM refuses: its table would have 2^300 cells. A "
         "sketch has no row: a decode of 300 columns was given up after five minutes.",
-        ("set", "epsilon", "way", "runs", *_LENGTHS),
+        ("set", "epsilon", "way", "runs", *LENGTHS),
         (
             f"| {name} | {epsilon} | {way} | {next(iter(rows.values())).runs} | "
-            + " | ".join(show(rows, length) for length in _LENGTHS)
+            + " | ".join(show(rows, length) for length in LENGTHS)
             + " |"
             for (name, epsilon), ways in items.items()
             for way, rows in sorted(ways.items(), key=lambda each: each[0] == INDEPENDENT)

@@ -1,4 +1,4 @@
-"""Picture of synthetic records: the error of range queries over epsilon, for each set."""
+"""Picture of synthetic records: errors of ranges over epsilon, and of item sets over their size."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 from benchmarks.rows import Row
-from benchmarks.synthesis_page import collect
+from benchmarks.synthesis_page import LENGTHS, Found, collect
 from benchmarks.synthesis_ways import SKETCH, WAYS
 
 _FIGURES = {"relative_error": "uniform ends", "relative_error, whole bins": "whole bins"}
+_ITEMS = "any_item_error, "
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 def draw_synthesis(rows: Sequence[Row], path: Path) -> None:
-    """Draw a column of panels for each set, one panel for each kind of box."""
+    """Draw a column of panels for each set, one panel for each kind of box; item sets below."""
     found = collect([row for row in rows if row.figure in _FIGURES])
+    items = collect([row for row in rows if row.figure.startswith(_ITEMS)])
     sets = sorted({name for name, _ in found})
-    figure = Figure(figsize=(4.4 * len(sets), 7.0), layout="constrained")
+    figure = Figure(figsize=(4.4 * len(sets), 7.0 + 3.6 * bool(items)), layout="constrained")
+    if items:
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1.1))[:, 0]
+        _draw_ranges(above, found, sets)
+        _draw_items(below, items)
+    else:
+        _draw_ranges(figure, found, sets)
+    figure.savefig(path, dpi=110, format="png")
+
+
+def _draw_ranges(figure: FigureBase, found: Found, sets: Sequence[str]) -> None:
     panels = figure.subplots(len(_FIGURES), len(sets), squeeze=False, sharey=True)
     for across, name in enumerate(sets):
         for down, (kind, words) in enumerate(_FIGURES.items()):
@@ -47,4 +59,19 @@ def draw_synthesis(rows: Sequence[Row], path: Path) -> None:
         panels[down][0].set_ylabel("mean relative error")
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=110, format="png")
+
+
+def _draw_items(figure: FigureBase, items: Found) -> None:
+    """Draw a panel for each set of items and epsilon."""
+    panels = figure.subplots(1, len(items), squeeze=False, sharey=True)[0]
+    names = sorted({way for ways in items.values() for way in ways})
+    for axes, ((name, epsilon), ways) in zip(panels, items.items(), strict=True):
+        for way, each in sorted(ways.items()):
+            lengths = [length for length in LENGTHS if _ITEMS + length in each]
+            errors = [each[_ITEMS + length].value for length in lengths]
+            axes.plot(lengths, errors, color=f"C{names.index(way)}", marker="o", label=way)
+        axes.set_title(f'{name}, "holds any item of a set", epsilon {epsilon}', fontsize="medium")
+        axes.set(yscale="log", xlabel="size of sets: items, or parts of the largest record")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="x-small")
+    panels[0].set_ylabel("mean relative error")

@@ -2,16 +2,19 @@
 
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import synthesis_items
 from benchmarks.datasets import Dataset
+from benchmarks.pages import read_row
 from benchmarks.rows import Row
 from benchmarks.synthesis import Queries, count, draw_boxes, widen
 from benchmarks.synthesis_items import ItemSet, clip_items, draw_queries, share_of_any
 from benchmarks.synthesis_page import write_page
+from benchmarks.synthesis_pictures import draw_synthesis
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
 from shared.errors import ConfigError
 
@@ -118,3 +121,21 @@ def test_the_page_begins_with_the_rows_in_which_the_sketch_loses() -> None:
     for table in page.split("\n\n"):
         rows = [line for line in table.splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in rows}) <= 1
+
+
+@pytest.mark.parametrize("has_items", [False, True])
+def test_ranges_are_drawn_over_epsilon_and_item_sets_over_their_size(
+    has_items: bool, tmp_path: Path
+) -> None:
+    lines = [
+        make_row(f"weather eps={epsilon} {SKETCH}", "relative_error", 0.3)
+        for epsilon in ("1/2", "2")
+    ]
+    lines += [
+        make_row("sparse eps=1 pair tree", f"any_item_error, {size}", 0.25)
+        for size in ("1 to 3", "5/5")
+        if has_items
+    ]
+    draw_synthesis([read_row(line) for line in lines], tmp_path / "found.png")
+    height = int.from_bytes((tmp_path / "found.png").read_bytes()[20:24])
+    assert height == 770 + 396 * has_items
