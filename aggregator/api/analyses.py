@@ -20,7 +20,8 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import AnalysisRecord, KeyRecord
+from aggregator.job_records import AnalysisRecord
+from aggregator.records import KeyRecord
 from aggregator.services.analyses.accepting import AcceptedChange
 from aggregator.services.analyses.registry import KINDS
 from aggregator.services.keys import is_granted, require_scope

@@ -20,7 +20,8 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import DecodeRecord, Selection
+from aggregator.job_records import DecodeRecord
+from aggregator.records import Selection
 from aggregator.services.results.answers import read_version
 from shared.structure import structure
 from shared.wire import Problem

@@ -15,7 +15,8 @@ from aggregator.api import analyses, decodes
 from aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
 from aggregator.api.jobs import count_workers
 from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
-from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord, KeyRecord
+from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
+from aggregator.records import KeyRecord
 from aggregator.services import Services
 from shared.errors import OverloadedError, SketchError
 from shared.wire import problem_document

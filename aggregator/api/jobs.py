@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from aggregator.api.responses import IMMUTABLE
-from aggregator.records import JobRecord
+from aggregator.job_records import JobRecord
 from aggregator.services import Services
 
 _POLL_S = "1"

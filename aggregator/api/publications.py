@@ -24,7 +24,7 @@ from aggregator.api.responses import (
     describe_problems,
 )
 from aggregator.api.studies import require_enrolled
-from aggregator.records import ResultKeyRecord
+from aggregator.job_records import ResultKeyRecord
 from shared.wire import RESULT_MEDIA_TYPE, compute_key_id
 from shared.wire.bodies.declaring import make_body
 from shared.wire.bodies.publications import (

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from aggregator.api.dependencies import ANALYST, Analyst, Page, ScheduleId, ServicesDep, StudyId
 from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
-from aggregator.records import ScheduleRecord
+from aggregator.job_records import ScheduleRecord
 from shared.structure import structure
 from shared.wire import Problem
 from shared.wire.bodies.alarms import ScheduleBody, ScheduleChange, ScheduleRequest

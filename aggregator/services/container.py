@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aggregator.records import AnalysisRecord, Clock, DecodeRecord
+from aggregator.job_records import AnalysisRecord, DecodeRecord
+from aggregator.records import Clock
 from aggregator.services.advising import AdviceService
 from aggregator.services.alarms.alarming import AlarmService
 from aggregator.services.alarms.delivering import Deliverer

@@ -6,13 +6,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TypeVar
 
-from aggregator.records import (
-    AnalysisRecord,
-    DecodeRecord,
-    DeviceRecord,
-    SnapshotRecord,
-    StudyRecord,
-)
+from aggregator.job_records import AnalysisRecord, DecodeRecord
+from aggregator.records import DeviceRecord, SnapshotRecord, StudyRecord
 from aggregator.storage import Transaction
 from shared.errors import NotFoundError, StudyWithdrawnError
 from shared.plan import SketchPlan, decode_plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator.records import ResultKeyRecord
+from aggregator.job_records import ResultKeyRecord
 from aggregator.storage import Transaction
 from shared.wire import compute_key_id, encode_endorsement_input
 

@@ -16,13 +16,8 @@ from hypothesis.errors import FlakyFailure, FlakyStrategyDefinition
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import delete, insert, select, update
 
-from aggregator.records import (
-    ExcludedSketches,
-    JobRecord,
-    RetiredKeyRecord,
-    Selection,
-    SketchRecord,
-)
+from aggregator.job_records import JobRecord
+from aggregator.records import ExcludedSketches, RetiredKeyRecord, Selection, SketchRecord
 from aggregator.services.sketches.storing import Upload, UploadWriter
 from aggregator.storage import Transaction
 from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from aggregator.records import LOCAL_ACTOR, AlarmRecord, DeliveryRecord, PageKey
+from aggregator.job_records import AlarmRecord, DeliveryRecord
+from aggregator.records import LOCAL_ACTOR, PageKey
 from aggregator.services.alarms.events import Event
 from aggregator.services.alarms.outbox import make_delivery
 from aggregator.services.alarms.webhooks import make_secret, read_secret, require_webhook

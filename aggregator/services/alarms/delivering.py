@@ -14,8 +14,9 @@ from typing import Any
 
 import structlog
 
+from aggregator.job_records import AlarmRecord, DeliveryRecord
 from aggregator.logs import describe_cause
-from aggregator.records import LOCAL_ACTOR, AlarmRecord, DeliveryRecord, wait_for_stop
+from aggregator.records import LOCAL_ACTOR, wait_for_stop
 from aggregator.services.alarms.webhooks import Attempt, Sender
 from aggregator.services.audit import write_entry
 from aggregator.services.readiness import Readiness

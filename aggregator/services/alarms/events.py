@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.records import JobRecord, ScheduleRecord, StudyRecord
+from aggregator.job_records import JobRecord, ScheduleRecord
+from aggregator.records import StudyRecord
 from learning.insight.comparing import SATURATED
 from shared.wire.published import VERDICTS
 

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Iterable
 
-from aggregator.records import AlarmRecord, DeliveryRecord
+from aggregator.job_records import AlarmRecord, DeliveryRecord
 from aggregator.services.alarms.events import Event
 from aggregator.storage import Transaction
 from shared.wire.bodies.declaring import to_rfc3339

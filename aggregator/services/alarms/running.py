@@ -15,16 +15,9 @@ from typing import Any
 
 import structlog
 
+from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, ScheduleRecord
 from aggregator.logs import describe_cause
-from aggregator.records import (
-    AnalysisRecord,
-    DecodeRecord,
-    JobRecord,
-    ScheduleRecord,
-    Selection,
-    StudyRecord,
-    wait_for_stop,
-)
+from aggregator.records import Selection, StudyRecord, wait_for_stop
 from aggregator.services.alarms.events import find_events
 from aggregator.services.alarms.outbox import queue_events
 from aggregator.services.analyses.service import AnalysisService

@@ -6,14 +6,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aggregator.records import (
-    LOCAL_ACTOR,
-    PageKey,
-    ScheduleKind,
-    ScheduleRecord,
-    ScheduleState,
-    Selection,
-)
+from aggregator.job_records import ScheduleKind, ScheduleRecord, ScheduleState
+from aggregator.records import LOCAL_ACTOR, PageKey, Selection
 from aggregator.services.analyses.registry import KINDS
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_study

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aggregator.records import AnalysisRecord, DeviceSums, PageKey, Selection, StudyRecord
+from aggregator.job_records import AnalysisRecord
+from aggregator.records import DeviceSums, PageKey, Selection, StudyRecord
 from aggregator.services.analyses.kind import Inputs, Kind, Part
 from aggregator.services.analyses.registry import KINDS
 from aggregator.services.plans import require_known, require_study

@@ -11,13 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from aggregator.records import (
-    DecodeRecord,
-    PageKey,
-    PosteriorRecord,
-    Selection,
-    SnapshotRecord,
-)
+from aggregator.job_records import DecodeRecord, PosteriorRecord
+from aggregator.records import PageKey, Selection, SnapshotRecord
 from aggregator.services.plans import require_known, require_study
 from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aggregator.records import WORKER_SILENCE_S, JobRecord
+from aggregator.job_records import JobRecord
+from aggregator.records import WORKER_SILENCE_S
 from aggregator.services.service import Parts, Service
 from aggregator.storage import Transaction
 from shared.errors import DecodingError, SketchError

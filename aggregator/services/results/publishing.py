@@ -10,13 +10,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator.records import (
-    LOCAL_ACTOR,
-    DecodeRecord,
-    PageKey,
-    PublicationRecord,
-    ResultKeyRecord,
-)
+from aggregator.job_records import DecodeRecord, PublicationRecord, ResultKeyRecord
+from aggregator.records import LOCAL_ACTOR, PageKey
 from aggregator.services.audit import write_entry
 from aggregator.services.plans import require_known, require_study
 from aggregator.services.result_keys import make_result_key, require_result_keys

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import structlog
 
-from aggregator.records import JobRecord, KeyRecord
+from aggregator.job_records import JobRecord
+from aggregator.records import KeyRecord
 from aggregator.services.keys import KeyService
 from shared.errors import SketchError
 

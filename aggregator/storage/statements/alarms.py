@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
-from aggregator.records import AlarmRecord, DeliveryRecord, PageKey
+from aggregator.job_records import AlarmRecord, DeliveryRecord
+from aggregator.records import PageKey
 from aggregator.storage.models import Alarm, Delivery
 from aggregator.storage.statements.rows import Rows, select_records
 from aggregator.storage.statements.schedules import LONGEST_LEASE_S

@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from aggregator.records import (
-    AnalysisRecord,
-    AuditRecord,
-    DecodeRecord,
-    KeyRecord,
-    PageKey,
-    StoreTotals,
-)
+from aggregator.job_records import AnalysisRecord, DecodeRecord
+from aggregator.records import AuditRecord, KeyRecord, PageKey, StoreTotals
 from aggregator.storage.models import AuditEntry, Base, Device, Key, Study
 from aggregator.storage.statements.jobs import JobRows
 from aggregator.storage.statements.rows import select_records

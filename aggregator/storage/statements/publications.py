@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from aggregator.records import PageKey, PublicationRecord, ResultKeyRecord
+from aggregator.job_records import PublicationRecord, ResultKeyRecord
+from aggregator.records import PageKey
 from aggregator.storage.models import Publication, ResultKey, Study
 from aggregator.storage.statements.rows import Rows, select_records, to_record
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 
-from aggregator.records import PageKey, ScheduleRecord
+from aggregator.job_records import ScheduleRecord
+from aggregator.records import PageKey
 from aggregator.storage.models import Schedule
 from aggregator.storage.statements.rows import Rows, select_records, to_record
 

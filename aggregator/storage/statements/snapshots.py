@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aggregator.records import PosteriorRecord, SnapshotRecord
+from aggregator.job_records import PosteriorRecord
+from aggregator.records import SnapshotRecord
 from aggregator.storage.models import Posterior, Snapshot
 from aggregator.storage.statements.rows import Rows, select_records
 

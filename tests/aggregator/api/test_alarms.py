@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import DecodeRecord, JobRecord, ScheduleRecord
+from aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
 from aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
 from aggregator.services.alarms.events import describe_window, find_events
 from aggregator.services.alarms.outbox import queue_events

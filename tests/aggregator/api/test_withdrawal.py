@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import DecodeRecord, Selection
+from aggregator.job_records import DecodeRecord
+from aggregator.records import Selection
 from aggregator.storage import Layout
 from shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
 from aggregator.records import (
-    AnalysisRecord,
-    DecodeRecord,
     DeviceRecord,
-    JobRecord,
     Selection,
     SketchRecord,
     SketchTotals,

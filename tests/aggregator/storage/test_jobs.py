@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import AnalysisRecord, DecodeRecord, JobRecord, PageKey
+from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
+from aggregator.records import PageKey
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     MAKERS,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.records import AnalysisRecord, AuditRecord, DecodeRecord, KeyRecord, TokenRecord
+from aggregator.job_records import AnalysisRecord, DecodeRecord
+from aggregator.records import AuditRecord, KeyRecord, TokenRecord
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     SNAPSHOT,

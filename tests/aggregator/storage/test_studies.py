@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import DecodeRecord, Selection
+from aggregator.job_records import DecodeRecord
+from aggregator.records import Selection
 from aggregator.storage import Store
 from tests.aggregator.storage.records import (
     LAYOUT,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.records import DecodeRecord
+from aggregator.job_records import DecodeRecord
 from aggregator.services.results.decodes import DecodeWork
 from aggregator.services.results.jobs import MAX_ATTEMPTS
 from aggregator.worker import Worker

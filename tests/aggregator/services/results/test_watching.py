@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from aggregator.records import DecodeRecord, KeyRecord
+from aggregator.job_records import DecodeRecord
+from aggregator.records import KeyRecord
 from shared.errors import AccessError
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Device, make_plan
