@@ -15,7 +15,7 @@ from typing import Final
 
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
-from benchmarks.pages import list_table, run_page
+from benchmarks.pages import describe_ends, list_table, run_page
 from benchmarks.rows import Row
 
 _INTRODUCTION: Final = """\
@@ -163,7 +163,7 @@ def write_page(lines: Iterable[str], date: str, picture: str = "") -> str:
         date=date,
         commit=", ".join(sorted({row["commit"] for row in rows})),
         machine=", ".join(sorted({row["machine"] for row in rows})),
-        runs=f"{min(runs)} to {max(runs)}",
+        runs=describe_ends(runs),
     )
     medians, tails = (_collect(rows, f"{name}_relative_sse") for name in ("median", "p90"))
     parts = [

@@ -24,6 +24,12 @@ def list_table(title: str, words: str, heads: Sequence[str], rows: Iterable[str]
         yield ""
 
 
+def describe_ends(values: Iterable[int]) -> str:
+    """Return the least and the greatest in words: ``3 to 10``, or ``5`` where they are one."""
+    found = set(values)
+    return " to ".join(map(str, sorted({min(found), max(found)})))
+
+
 def read_row(line: str) -> Row:
     """Read a row from JSON."""
     found = json.loads(line)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from benchmarks.pages import list_table, read_row, run_page
+from benchmarks.pages import describe_ends, list_table, read_row, run_page
 from benchmarks.rows import Row
 from benchmarks.synthesis_items import INDEPENDENT
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
@@ -67,9 +67,7 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
         date=date,
         commit=", ".join(sorted({row["commit"] for row in raw})),
         machine=", ".join(sorted({row["machine"] for row in raw})),
-        runs=" to ".join(
-            map(str, sorted({min(row.runs for row in rows), max(row.runs for row in rows)}))
-        ),
+        runs=describe_ends(row.runs for row in rows),
     )
     parts = [head, *_list_losses(ranges)]
     if picture:
