@@ -11,6 +11,7 @@ runs; medians.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -26,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from analyst.estimators import MomentMixture, NetworkMixture
 from benchmarks.mnist import Digits, load_digits
+from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from shared.system import SystemSource
@@ -133,7 +135,12 @@ VARIANTS: dict[str, Callable[[Digits, str, int], Drawn]] = {
 
 def measure(quick: bool, case: str = "", picture: Path | None = None) -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
-    data, runs = load_digits(), _QUICK_RUNS if quick else _RUNS
+    try:
+        data = load_digits()
+    except PackageUnavailableError as error:
+        print(f"benchmarks.{NAME}: without images: {error}", file=sys.stderr)
+        return
+    runs = _QUICK_RUNS if quick else _RUNS
     real = measure_accuracy(data.images[:_N_DRAWN], data.digits[:_N_DRAWN], data)
     yield _make_row(_REAL, "accuracy", real, "1", 1)
     for epsilon in _EPSILONS:

@@ -13,6 +13,7 @@ over epsilon, and drawn images; its queries "holds any item of a set" are in
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +27,7 @@ from scipy.optimize import linear_sum_assignment
 from analyst.estimators import NetworkMixture
 from benchmarks.generative_accounts import N_RECORDS, STATED, Published, list_figure
 from benchmarks.mnist import Digits, load_digits
+from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
 from learning.generative.accounting import compute_mu
 from learning.generative.partition import FeatureMap, KernelPartition, assign
@@ -241,10 +243,13 @@ def measure(quick: bool, case: str = "", folder: Path | None = None) -> Iterator
             draw_accounts(folder / "networks-epsilon.png")
     if case in ("", "clusters"):
         rows = []
-        for row in measure_clusters(quick):
-            rows.append(row)
-            yield row
-        if folder is not None:
+        try:
+            for row in measure_clusters(quick):
+                rows.append(row)
+                yield row
+        except PackageUnavailableError as error:
+            print(f"benchmarks.{NAME}: without clusters: {error}", file=sys.stderr)
+        if folder is not None and rows:
             draw_clusters(rows, folder / "networks-clusters.png")
     if case in ("", "images") and folder is not None:
         draw_images(folder / "networks-images.png")
