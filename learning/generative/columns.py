@@ -22,6 +22,7 @@ from shared.core.logarithm import compress, expand
 from shared.plan import SketchPlan
 
 Floats = NDArray[np.float64]
+_FEW_INSIDE = 20
 _SEED, _N_RANGES, _N_REPLICAS = 0, 500, 8
 
 
@@ -44,6 +45,9 @@ class NumberColumn:
     histogram
         The noised bins, to be blended with a density of the same records; None where there are
         reports instead.
+    inside
+        Shape ``(N,)``, ascending, on the scale of the dimension: values that tell how records lie
+        inside of a bin; without them, and where they are few, evenly.
     """
 
     name: str
@@ -52,6 +56,7 @@ class NumberColumn:
     resolution: float | None
     error: float
     histogram: Marginal | None = None
+    inside: Floats | None = None
 
     def blend_with(self, values: Floats, spread: float) -> NumberColumn:
         """Return the distribution that follows a density where noise hides the histogram.
@@ -67,15 +72,15 @@ class NumberColumn:
             return self
         scaled = values if self.resolution is None else compress(values, self.resolution)
         # What is beyond a bound stands on it.
-        counts, _ = np.histogram(np.clip(scaled, self.edges[0], self.edges[-1]), self.edges)
+        scaled = np.sort(np.clip(scaled, self.edges[0], self.edges[-1]))
+        counts, _ = np.histogram(scaled, self.edges)
         found = blend(self.histogram, counts / len(values))
-        return replace(self, shares=found.shares, error=found.estimate_error(spread))
+        return replace(self, shares=found.shares, error=found.estimate_error(spread), inside=scaled)
 
     def place(self, values: Floats, rng: np.random.Generator) -> Floats:
         """Return values of this distribution in the order of others: shapes ``(n,)``.
 
-        Equal values are put in a random order. Values are uniform inside a bin on its scale, and
-        those beyond the bounds stand on a bound.
+        Equal values are put in a random order. Those beyond the bounds stand on a bound.
         """
         n = len(values)
         order = np.lexsort((rng.random(n), values))
@@ -89,7 +94,14 @@ class NumberColumn:
         bins = np.searchsorted(ends, heights, side="right") - 1
         bins = np.clip(bins, 0, len(self.shares) - 1)
         inside = (heights - ends[bins]) / np.maximum(ends[bins + 1] - ends[bins], 1e-300)
-        found = edges[bins] + np.clip(inside, 0.0, 1.0) * (edges[bins + 1] - edges[bins])
+        inside = np.clip(inside, 0.0, 1.0)
+        found = edges[bins] + inside * (edges[bins + 1] - edges[bins])
+        if self.inside is not None:
+            starts = np.searchsorted(self.inside, edges)
+            known = starts[bins + 1] - starts[bins]
+            places = starts[bins] + inside * np.maximum(known - 1, 0)
+            followed = np.interp(places, np.arange(self.inside.size), self.inside)
+            found = np.where(known >= _FEW_INSIDE, followed, found)
         return found if self.resolution is None else expand(found, self.resolution)
 
 

@@ -22,7 +22,10 @@ Floats = NDArray[np.float64]
 _SEED: Final = 0
 _N_RANGES: Final = 500
 _STRICTNESS: Final = 0.4
-"""Exponent of the thresholds, over ln B: 1 would let one coefficient of pure noise through."""
+"""Exponent of the thresholds, over ln B, where the density has records; 1 where it has none.
+
+With 1 noise alone makes a coefficient or two larger than its threshold.
+"""
 _ERRORS: Final = 2.0
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)
 
@@ -62,6 +65,15 @@ def list_widths(n_values: int) -> Floats:
     return np.concatenate([[n_values], *widths]).astype(np.float64)
 
 
+def _sum_blocks(values: Floats) -> Floats:
+    """Sum the values that each coefficient of :func:`transform` depends on."""
+    levels, left = [], values
+    while left.size > 1:
+        left = left[::2] + left[1::2]
+        levels.append(left)
+    return np.concatenate([left, *reversed(levels)])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blend:
     """A distribution on bins, and what its error is made of.
@@ -79,7 +91,9 @@ class Blend:
     left
         Part of ranges that was left to the density, 0 to 1.
     part
-        Mean error of ranges because their ends are inside of bins.
+        Mean error of ranges at most because their ends are inside of bins. No histogram tells
+        whether the records of a bin have one value; the worst is one at its edge, where the two
+        ends of a range are off by half of the bin's share each.
     """
 
     shares: Floats
@@ -100,7 +114,8 @@ class Blend:
         """
         expected = self.noise + self.left * spread**2
         most, least = self.square + _ERRORS * self.doubt, max(self.square, self.noise)
-        return _MEAN_OF_NORMAL * math.sqrt(max(least, min(expected, most))) + self.part
+        error = _MEAN_OF_NORMAL * math.sqrt(max(least, min(expected, most))) + self.part
+        return min(1.0, error)
 
 
 def blend(found: Marginal, density: Floats) -> Blend:
@@ -111,23 +126,29 @@ def blend(found: Marginal, density: Floats) -> Blend:
     found
         The histogram, of 2^b inner bins.
     density
-        Shape ``(B,)``: shares of the bins, >= 0 with sum 1. Errors are of ranges where it has
-        records.
+        Shape ``(B,)``: shares of the bins, >= 0 with sum 1. Errors are of ranges between the first
+        and the last bin of either.
     """
     n_bins, n = found.bins.size, found.n_present
     # A coefficient is a difference of sums of so many bins, over the root of their number.
-    widths = list_widths(n_bins)
-    exponent = _STRICTNESS * math.log(n_bins)
-    most = found.noise.bound(widths, exponent) / (np.sqrt(widths) * n)
+    widths, strict = list_widths(n_bins), math.log(n_bins)
+    exponents = np.where(_sum_blocks(density) > 0.0, _STRICTNESS * strict, strict)
+    most = np.empty(n_bins)
+    for exponent in np.unique(exponents):
+        chosen = exponents == exponent
+        most[chosen] = found.noise.bound(widths[chosen], exponent)
+    most /= np.sqrt(widths) * n
     missed = transform(found.bins / n - density)
-    # Of a coefficient, what noise of the size of its threshold may be: all of a small one.
+    # Of a coefficient, what noise of the size of its threshold may be: all of a small one, and of
+    # one that no two distributions differ by.
     ratio = np.minimum(1.0, most / np.maximum(np.abs(missed), 1e-300))
+    ratio[most > 2.0 / np.sqrt(widths)] = 1.0
     kept = missed * (1.0 - ratio**2)
-    end = float(found.noise.bound(np.ones(1), math.log(n_bins))[0])
+    end = float(found.noise.bound(np.ones(1), strict)[0])
     below, above = (each / n if each > end else 0.0 for each in (found.below, found.above))
     shares = project_on_simplex(np.array([below, *(density + invert(kept)), above]), 1.0)
-    held = np.flatnonzero(density)
-    first, stop = int(held[0]), int(held[-1]) + 1
+    held = np.flatnonzero((density > 0.0) | (shares[1:-1] > 0.0))
+    first, stop = (int(held[0]), int(held[-1]) + 1) if held.size else (0, n_bins)
     ranges = transform(_draw_ranges(n_bins, first, stop))
     slopes, variance = np.where(ratio < 1.0, 1.0 + ratio**2, 0.0), found.deviation**2
     squares = ranges**2
@@ -141,7 +162,7 @@ def blend(found: Marginal, density: Floats) -> Blend:
         doubt=math.sqrt(2.0) * variance * float(np.mean(np.sum(squares[:, slopes == 0.0], axis=1))),
         noise=variance * float(np.mean(np.sum(squares[:, slopes > 0.0], axis=1))),
         left=float(np.sum(squares[:, slopes == 0.0]) / np.sum(squares)),
-        part=_estimate_part(shares[1:-1]) / (stop - first),
+        part=float(np.sum(shares[1:-1])) / (stop - first),
     )
 
 
@@ -152,13 +173,3 @@ def _draw_ranges(n_bins: int, first: int, stop: int) -> Floats:
     places = np.arange(n_bins)
     inside: Floats = np.clip(np.minimum(high, places + 1) - np.maximum(low, places), 0.0, 1.0)
     return inside
-
-
-def _estimate_part(shares: Floats) -> float:
-    """Estimate the error of ranges whose ends are inside of bins, times the number of bins.
-
-    Where a bin stands above its neighbours, its records may have one value, anywhere in it. With
-    two ends that are uniform over a bin, the mean error is 2/3 of its share.
-    """
-    beside = np.pad(shares, 1)
-    return 2.0 / 3.0 * float(np.sum(np.maximum(0.0, shares - np.maximum(beside[:-2], beside[2:]))))

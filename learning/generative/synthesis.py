@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.answers.densities import Interval, compute_shares
+from learning.answers.densities import Interval, compute_shares, pool
 from learning.decoding.bars import LAWS, choose_word
 from learning.decoding.densities import Posterior
 from learning.decoding.verdict import UNUSABLE
-from learning.generative.columns import Column, NumberColumn, match_columns
+from learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
 from shared.errors import DecodingError
 from shared.plan import SketchPlan
 from shared.wire.bodies.results import DimensionBody, PromiseBody
@@ -83,6 +83,22 @@ class Synthesiser:
             raise DecodingError(
                 "has no column of the study: it has "
                 + ", ".join(repr(each.name) for each in self.columns),
+                field="histogram",
+                fix="name a histogram of the same columns",
+            )
+
+        for column in self.columns:
+            self._require_kind(column)
+
+    def _require_kind(self, column: Column) -> None:
+        """Refuse a column of the histogram that is of another kind than the study's."""
+        if column.name not in self.names:
+            return
+        own = self.plan.dimensions[self.names.index(column.name)]
+        n_levels = column.shares.size if isinstance(column, LevelColumn) else 0
+        if n_levels != len(own.levels):
+            raise DecodingError(
+                f"has {column.name!r} {_say(n_levels)}, and the study {_say(len(own.levels))}",
                 field="histogram",
                 fix="name a histogram of the same columns",
             )
@@ -267,10 +283,8 @@ class Synthesiser:
 
     def _measure_spread(self, box: Sequence[Interval]) -> float:
         """Return the standard error of a share, as its bar has it."""
-        shares = compute_shares(self.posterior, box)
-        mean = float(self.posterior.shares @ shares)
-        spread = float(self.posterior.shares @ (shares - mean) ** 2)
-        return LAWS["share"].compute_factor(self.posterior.held_out) * math.sqrt(spread)
+        _, spread = pool(self.posterior, compute_shares(self.posterior, box))
+        return LAWS["share"].compute_factor(self.posterior.held_out) * float(spread)
 
     def _find_number(self, axis: int) -> NumberColumn | None:
         name = self.plan.dimensions[self.plan.axes[axis].dimension].name
@@ -293,3 +307,7 @@ class Synthesiser:
 
 def _count(error: RangeErrorBody) -> str:
     return "one column" if error.n_columns == 1 else f"{error.n_columns} columns"
+
+
+def _say(n_levels: int) -> str:
+    return f"with {n_levels} levels" if n_levels else "as a number"

@@ -118,6 +118,13 @@ def test_a_column_of_reports_stays_and_one_of_bins_follows_a_density_where_noise
     expected = np.cumsum(bins / 50_000)
     assert np.max(np.abs(np.cumsum(found.shares[1:-1]) - expected)) < 0.01
     assert np.max(np.abs(np.cumsum(histogram.bins / 50_000) - expected)) > 0.01
+    drawn = found.place(values, rng)
+    # Inside of a bin, records lie as the density has them.
+    narrow = replace(noised, edges=np.array([-1.0, 0.5, 2.0]), shares=np.array([0, 0.5, 0.5, 0]))
+    coarse = replace(narrow, inside=np.sort(values)).place(values, rng)
+    assert np.std(drawn) == pytest.approx(0.3, rel=0.05)
+    assert np.std(coarse) == pytest.approx(0.3, rel=0.05)
+    assert np.std(narrow.place(values, rng)) > 0.7
 
 
 def test_the_error_of_ranges_is_that_of_noise_and_bins() -> None:

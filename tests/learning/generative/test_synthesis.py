@@ -98,6 +98,13 @@ def test_a_histogram_of_other_columns_is_refused_by_name() -> None:
         make(columns=[replace(HISTOGRAM[0], name="x")])
 
 
+def test_a_column_of_another_kind_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match="'site' as a number, and the study with 2 levels"):
+        make(columns=[replace(HISTOGRAM[0], name="site")])
+    with pytest.raises(DecodingError, match="'flow' with 2 levels, and the study as a number"):
+        make(columns=[replace(HISTOGRAM[1], name="flow")])
+
+
 def test_noise_is_not_sampled_unless_somebody_insists() -> None:
     with pytest.raises(DecodingError, match=r"do not use.*plan advise"):
         make(verdict="do not use")
