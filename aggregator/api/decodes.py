@@ -129,7 +129,7 @@ async def draw_synthetic_records(
 ) -> SyntheticBody:
     """Draw synthetic records from the stored densities of a decode.
 
-    Any number of them costs no privacy. With a histogram their columns agree with it.
+    Any number of them costs no privacy. With a histogram their columns follow it.
     """
     return await services.decodes.synthesise(bytes.fromhex(decode), body)
 

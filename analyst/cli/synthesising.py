@@ -49,7 +49,7 @@ def _synthesise(
         typer.Option(
             metavar="STUDY|FILE",
             help="A study with a histogram of the same records, or with --histogram-plan a sketch "
-            "file of one: columns are made to agree with it.",
+            "file of one: columns follow it.",
         ),
     ] = None,
     histogram_plan: Annotated[

@@ -468,7 +468,7 @@ class DecodeResult:
         Parameters
         ----------
         histogram
-            Files of a histogram of the same records: columns are made to agree with it. None
+            Files of a histogram of the same records: columns follow it. None
             stands for that of a pilot, if there was one.
         seed
             The same one gives the same records.

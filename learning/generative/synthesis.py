@@ -110,7 +110,7 @@ class Synthesiser:
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """Names of the columns that agree with a histogram."""
+        """Names of the columns that follow a histogram."""
         known = {each.name for each in self.columns}
         return tuple(name for name in self.names if name in known)
 
@@ -218,7 +218,8 @@ class Synthesiser:
             else "How far they are off cannot be stated."
         )
         matched = (
-            f"The columns {', '.join(self.matched)} agree with a histogram."
+            f"The columns {', '.join(self.matched)} follow a histogram, where it says more than "
+            "noise."
             if self.matched
             else "Spikes and sharp ends of columns are blurred, and ranges that end near them are "
             "off by more, up to 2 or 3 times: a histogram would mend that."
@@ -240,7 +241,7 @@ class Synthesiser:
         """Estimate how far shares of random ranges of one, two and three numbers are off.
 
         From the spread over the densities, in bars as those of questions, and for columns that
-        agree with a histogram from its noise. There are none where the bars mean nothing.
+        follow a histogram from what it says of them. There are none where the bars mean nothing.
         """
         found = self.posterior
         word = choose_word(found.held_out, is_trusted=found.is_trusted)

@@ -174,7 +174,7 @@ class AsyncDecodes(AsyncSnapshots):
         Parameters
         ----------
         histogram
-            A study with a histogram of the same records: columns are made to agree with it.
+            A study with a histogram of the same records: columns follow it.
         seed
             The same one gives the same records.
         allow_unusable

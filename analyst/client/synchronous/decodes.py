@@ -175,7 +175,7 @@ class Decodes(Snapshots):
         Parameters
         ----------
         histogram
-            A study with a histogram of the same records: columns are made to agree with it.
+            A study with a histogram of the same records: columns follow it.
         seed
             The same one gives the same records.
         allow_unusable

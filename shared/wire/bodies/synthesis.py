@@ -20,7 +20,7 @@ class SynthesisRequest:
         "Number of records.", 1000, default=1000
     )
     histogram: Hex | None = member(
-        "A snapshot of a histogram of the same records: its columns are made to agree with it.",
+        "A snapshot of a histogram of the same records: its columns follow it.",
         None,
         default=None,
     )

@@ -126,7 +126,7 @@ def test_an_answer_spells_levels_and_states_errors_for_up_to_three_numbers() -> 
     assert set(body.columns[2]) <= {"north", "south"}
     assert [each.n_columns for each in body.errors] == [1, 2]
     assert all(0.0 < each.error < 0.2 for each in body.errors)
-    assert "The columns flow, site agree with a histogram." in body.statement
+    assert "The columns flow, site follow a histogram, where" in body.statement
 
 
 def test_no_error_is_stated_where_bars_mean_nothing() -> None:
