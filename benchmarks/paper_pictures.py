@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
@@ -21,7 +22,7 @@ Curves = Mapping[str, Sequence[tuple[float, float]]]
 
 def draw_paper(rows: Sequence[Row], path: Path) -> None:
     """Draw those of the three figures that were measured, with what the paper's text states."""
-    figure = Figure(figsize=(15.0, 5.2), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(17.0, 5.2), layout="constrained", facecolor="white")
     left, right, third = figure.subplots(1, 3)
     _draw_curves(left, collect(rows, "fig2 left", "median_relative_sse"), "SNR")
     left.set_title("Figure 2, left: m = 10 k d")
@@ -30,9 +31,9 @@ def draw_paper(rows: Sequence[Row], path: Path) -> None:
     _draw_curves(third, collect(rows, "fig3", "median_relative_sse"), "epsilon, n = 10^7")
     third.plot([1e-2], [1.2], "*", color="black", markersize=14, label="paper's text, L=1")
     third.set_title("Figure 3")
-    for axes in (left, third):
+    for axes, place in ((left, {}), (third, {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)})):
         if axes.get_legend_handles_labels()[1]:
-            axes.legend(frameon=False, fontsize=7)
+            axes.legend(frameon=False, fontsize=7, **place)
     figure.savefig(path, dpi=120, format="png")
 
 
@@ -51,7 +52,7 @@ def _draw_curves(axes: Axes, curves: Curves, label: str) -> None:
     for i, (curve, points) in enumerate(curves.items()):
         x, y = zip(*points, strict=True)
         style = "--" if "cl-ompr" in curve or "L=" not in curve else "-"
-        axes.plot(x, y, style, marker=".", color=f"C{i % 10}", label=curve)
+        axes.plot(x, y, style, marker=".", color=colormaps["tab20"](i), label=curve)
     axes.axhline(1.2, color="grey", linewidth=0.5)
     axes.set(xscale="log", yscale="log", ylim=(0.98, 6.0), xlabel=label)
     axes.set_ylabel("SSE relative to k-means")
