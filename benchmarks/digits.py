@@ -133,14 +133,16 @@ VARIANTS: dict[str, Callable[[Digits, str, int], Drawn]] = {
 """Of the network, at one epsilon."""
 
 
-def measure(quick: bool, case: str = "", picture: Path | None = None) -> Iterator[Row]:
+def measure(
+    quick: bool, case: str = "", picture: Path | None = None, runs: int | None = None
+) -> Iterator[Row]:
     """Yield the rows of all cases, or of those whose name holds some words."""
     try:
         data = load_digits()
     except PackageUnavailableError as error:
         print(f"benchmarks.{NAME}: without images: {error}", file=sys.stderr)
         return
-    runs = _QUICK_RUNS if quick else _RUNS
+    runs = runs or (_QUICK_RUNS if quick else _RUNS)
     real = measure_accuracy(data.images[:_N_DRAWN], data.digits[:_N_DRAWN], data)
     yield _make_row(_REAL, "accuracy", real, "1", 1)
     for epsilon in _EPSILONS:
@@ -186,6 +188,8 @@ def save_picture(images: Floats, digits: NDArray[np.int64], path: Path) -> None:
 if __name__ == "__main__":
     parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
     parser.add_argument("--case", default="", help='words of a case, such as "eps=1"')
+    parser.add_argument("--runs", type=int, default=None, help="runs of each case; default: 5")
     parser.add_argument("--picture", type=Path, default=None, help="a PNG for each case")
     options = parser.parse_args()
-    print_rows(measure(options.quick, options.case, options.picture), as_json=options.json)
+    found = measure(options.quick, options.case, options.picture, options.runs)
+    print_rows(found, as_json=options.json)
