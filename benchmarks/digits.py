@@ -43,7 +43,7 @@ _DIRECTIONS = {"1": 24, "2": 24, "5": 32}
 _NORM = 10.0
 """The usual length of an image: the square root of some hundred pixels."""
 _CLIPPING_NORM = 3.0
-"""The best of 1, 3 and 10 in one run each; not paid for."""
+"""1, 3 and 10 gave 0.865, 0.857 and 0.863 in one run each."""
 _REAL = "real records"
 
 Floats = NDArray[np.float64]
