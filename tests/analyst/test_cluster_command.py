@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,8 @@ def test_the_ledger_counts_a_fit_and_refuses_the_next(
     capsys.readouterr()
     assert cluster(*given) == 2
     assert "budget" in capsys.readouterr().err
-    assert len(OwnersLedger(Path("owner.ledger")).load()[0]) == 1
+    spent = [event.epsilon for event in OwnersLedger(Path("owner.ledger")).load()[0]]
+    assert sum(each for each in spent if each is not None) == Fraction(3, 5)
 
 
 def test_other_bytes_than_a_release_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
