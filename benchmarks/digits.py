@@ -130,7 +130,7 @@ VARIANTS: dict[str, Callable[[Digits, str, int], Drawn]] = {
     ),
     "NetworkMixture rbm": partial(draw_by_networks, network="rbm"),
 }
-"""Of the network, at one epsilon."""
+"""Variants of the network, by the name of their rows; measured at the last epsilon."""
 
 
 def measure(

@@ -44,7 +44,7 @@ _N_SETS: Final = 200
 _FLOOR: Final = 1e-3
 _RUNS, _QUICK_RUNS = 10, 1
 _FEW_RUNS: Final = 3
-"""Of ways that take much longer than the others."""
+"""Runs of the ways in ``_SLOW``."""
 _N_SPARSE, _N_ITEMS, _N_PROFILES = 100_000, 300, 20
 _N_STEPS: Final = 300
 _COUNT_UNIT: Final = 4

@@ -23,7 +23,6 @@ from shared.plan import SketchPlan
 
 Floats = NDArray[np.float64]
 _FEW_INSIDE = 20
-_SEED, _N_RANGES, _N_REPLICAS = 0, 500, 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +40,8 @@ class NumberColumn:
     resolution
         r of the logarithmic scale, data units; None for a linear one.
     error
-        Mean absolute error of the share of a random range.
+        Mean absolute error of the share of a random range; None for a histogram that was not
+        blended with a density.
     histogram
         The noised bins, to be blended with a density of the same records; None where there are
         reports instead.
@@ -54,7 +54,7 @@ class NumberColumn:
     edges: Floats
     shares: Floats
     resolution: float | None
-    error: float
+    error: float | None
     histogram: Marginal | None = None
     inside: Floats | None = None
 
@@ -166,47 +166,18 @@ def _read_levels(found: LevelShares) -> LevelColumn:
 
 
 def _read_number(found: Marginal | ReportedMarginal) -> NumberColumn:
-    values, error = np.array([found.below, *found.bins, found.above]), found.deviation
-    if isinstance(found, Marginal):
-        # The nearest distribution: the projection takes noise out of empty bins.
-        shares = project_on_simplex(values / found.n_present, 1.0)
-        error = estimate_range_error(shares, error)
-    else:
-        shares = project_on_simplex(values, 1.0)
+    histogram = found if isinstance(found, Marginal) else None
+    values = np.array([found.below, *found.bins, found.above])
+    # The nearest distribution: the projection takes noise out of empty bins.
+    shares = project_on_simplex(values if histogram is None else values / histogram.n_present, 1.0)
     return NumberColumn(
         name=found.name,
         edges=found.edges,
         shares=shares,
         resolution=found.resolution,
-        error=error,
-        histogram=found if isinstance(found, Marginal) else None,
+        error=found.deviation if histogram is None else None,
+        histogram=histogram,
     )
-
-
-def estimate_range_error(shares: Floats, error: float) -> float:
-    """Estimate how far the share of a random range is off: a mean absolute error.
-
-    By a bootstrap: noise is added to the shares that were found, and taken out again. Inside the
-    bins of its ends, values may lie anywhere.
-
-    Parameters
-    ----------
-    shares, error
-        Shares of bins, and the standard deviation of the noise of one.
-    """
-    rng = np.random.default_rng(_SEED)
-    ends = np.sort(rng.integers(0, len(shares) + 1, size=(2, _N_RANGES)), axis=0)
-
-    def measure(values: Floats) -> Floats:
-        below = np.concatenate([[0.0], np.cumsum(values)])
-        found: Floats = below[ends[1]] - below[ends[0]]
-        return found
-
-    exact, errors = measure(shares), []
-    for _ in range(_N_REPLICAS):
-        noised = shares + error * rng.normal(size=len(shares))
-        errors.append(np.mean(np.abs(measure(project_on_simplex(noised, 1.0)) - exact)))
-    return float(np.mean(errors)) + 1.0 / len(shares)
 
 
 def _round(counts: Floats) -> NDArray[np.intp]:

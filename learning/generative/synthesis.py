@@ -265,10 +265,8 @@ class Synthesiser:
         errors = []
         for _ in range(_N_BOXES):
             box = self._draw_box(samples, axes, n_columns, rng)
-            known = self._find_number(box[0].axis) if n_columns == 1 else None
-            errors.append(
-                _MEAN_OF_NORMAL * self._measure_spread(box) if known is None else known.error
-            )
+            known = self._find_error(box[0].axis) if n_columns == 1 else None
+            errors.append(_MEAN_OF_NORMAL * self._measure_spread(box) if known is None else known)
         return float(np.mean(errors))
 
     def _draw_box(
@@ -287,10 +285,11 @@ class Synthesiser:
         _, spread = pool(self.posterior, compute_shares(self.posterior, box))
         return LAWS["share"].compute_factor(self.posterior.held_out) * float(spread)
 
-    def _find_number(self, axis: int) -> NumberColumn | None:
+    def _find_error(self, axis: int) -> float | None:
+        """Find the error of ranges of one number that a histogram states."""
         name = self.plan.dimensions[self.plan.axes[axis].dimension].name
         known = (each for each in self._fitted if isinstance(each, NumberColumn))
-        return next((each for each in known if each.name == name), None)
+        return next((each.error for each in known if each.name == name), None)
 
     def _round(self, records: Floats) -> Floats:
         """Round numbers to digits that say something, so that files stay small."""
