@@ -21,7 +21,7 @@ router = APIRouter(
 )
 
 CBOR = "application/cbor"
-# Neither ever changes, but a study may be withdrawn.
+# Neither ever changes, but a study may be closed or withdrawn.
 _CACHING = "public, no-cache"
 
 
@@ -45,8 +45,11 @@ async def get_plan(
     if CBOR in accept:
         response = Response(encode_plan(plan), media_type=CBOR)
     else:
-        response = answer(PlanBody(name=record.name, plan=plan_to_json(plan), plan_digest=digest))
-    etag = f'"{digest}.{"cbor" if CBOR in accept else "json"}"'
+        body = PlanBody(
+            name=record.name, plan=plan_to_json(plan), plan_digest=digest, state=record.state
+        )
+        response = answer(body)
+    etag = f'"{digest}.{"cbor" if CBOR in accept else record.state}"'
     response.headers.update({"Vary": "Accept", "Cache-Control": _CACHING, "ETag": etag})
     return response
 

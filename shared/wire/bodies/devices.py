@@ -52,11 +52,12 @@ class EnrolmentBody:
 
 @body
 class PlanBody:
-    """A study's name and plan; the study's identity is the hash of the name and the digest."""
+    """A study's name, plan and state; its identity is the hash of the name and the digest."""
 
     name: str = member("The study's name.", "weather")
     plan: dict[str, Any] = member("The plan.", {"format_version": 1})
     plan_digest: Hex = member("SHA-256 of the plan's deterministic CBOR encoding.", "a0" * 32)
+    state: str = member("`open` or `closed`; a closed study takes no devices.", "open")
 
 
 @request

@@ -161,6 +161,16 @@ async def test_a_plan_is_sent_once_in_each_form(server: Server) -> None:
     assert len(etags) == 2
 
 
+async def test_whoever_knows_a_plan_learns_that_its_study_has_closed(server: Server) -> None:
+    desk = server.desk
+    study = await desk.publish(make_plan())
+    url = f"/v1/studies/{study.hex()}/plan"
+    known = {"If-None-Match": (await desk.http.get(url)).headers["etag"]}
+    await desk.change(study, "closed")
+    again = await desk.http.get(url, headers=known)
+    assert (again.status_code, again.json()["state"]) == (200, "closed")
+
+
 async def test_a_closed_study_takes_what_was_on_its_way_until_a_time(server: Server) -> None:
     desk, device, plan = server.desk, Device(1), make_plan()
     study = await desk.publish(plan)

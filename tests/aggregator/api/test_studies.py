@@ -149,6 +149,7 @@ async def test_anyone_reads_the_plan_as_json_or_as_the_hashed_bytes(desk: Desk) 
         "name": as_json["name"],
         "plan": plan_to_json(plan),
         "plan_digest": compute_plan_digest(plan).hex(),
+        "state": "open",
     }
     as_bytes = await desk.http.get(url, headers={"Accept": "application/cbor"})
     assert as_bytes.headers["content-type"] == "application/cbor"

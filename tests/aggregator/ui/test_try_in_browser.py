@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from analyst import Client
 from deploy.demo.trying import make_plan
-from shared.plan import plan_from_spec
+from shared.plan import SketchPlan, plan_from_spec
 from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from tests.aggregator.ui.browser import MISSING, PROGRAM, Page
 from tests.aggregator.ui.scene import Scene
@@ -35,10 +36,37 @@ _DROP = """((text) => {
 })"""
 
 
+# As another tab does it.
+_FORGET = """import('/ui/device/sfumato-device.js').then(
+  (m) => new m.Device({ name: 'try', store: m.openIndexedDb() }).forget())"""
+# As a browser that is short of space does it; where a ledger goes too.
+_ERASE = """new Promise((done) => {
+  indexedDB.deleteDatabase("sfumato").onsuccess = () => done();
+})"""
+# The page sends at once when the network comes back.
+_FLUSH = "void dispatchEvent(new Event('online'))"
+
+
+def _find(text: str) -> str:
+    return f"[...document.querySelectorAll('button')].find((b) => b.textContent === {text!r})"
+
+
 def press(page: Page, text: str) -> None:
     """Press the button with a text."""
-    found = f"[...document.querySelectorAll('button')].find((b) => b.textContent === {text!r})"
-    page.evaluate(f"{found}.click()")
+    page.evaluate(f"{_find(text)}.click()")
+
+
+def _make_count_plan(**other: int) -> SketchPlan:
+    """Return the plan of a study of choices, of which five readings are a sketch."""
+    return plan_from_spec(
+        {
+            "dimensions": [{"name": "colour", "unit": "1", "levels": ["red", "green"]}],
+            **{"n_frequencies": 20, "seed": "choices", "epsilon": "1"},
+            **{"mechanism": "discrete-knorm", "most_records": 1000},
+            "window": {"kind": "count", "length": 5},
+            **other,
+        }
+    )
 
 
 def take_part(page: Page) -> None:
@@ -63,6 +91,16 @@ class Visit:
     def page(self) -> Page:
         return self.scene.page
 
+    def publish(self, plan: SketchPlan) -> EnrolmentCode:
+        """Publish a study of its own, and let one browser in."""
+        made = self.client.create_study(f"other {time.time_ns()}", plan, allow_same_plan=True)
+        return self.make_code(made.study_id, max_uses=1)
+
+    def make_code(self, study: str, *, max_uses: int) -> EnrolmentCode:
+        token = self.client.create_token(study, max_uses=max_uses)
+        server = self.scene.aggregator.url
+        return EnrolmentCode(server=server, study=bytes.fromhex(study), token=token)
+
     def sketches(self) -> list[int]:
         return [each.n_records or 0 for each in self.client.sketches(self.study)]
 
@@ -80,6 +118,8 @@ def visit(scene: Scene) -> Iterator[Visit]:
         scene.page.requests.clear()
         scene.page.open(make_page_address(code), until="h1")
         yield Visit(scene, client, study, code)
+        scene.page.open(f"{server.url}/try/", until="h1")
+        scene.page.evaluate(_FORGET)
         scene.page.open("about:blank", until=None)
 
 
@@ -152,7 +192,7 @@ def test_a_wrong_code_is_refused_with_the_fix(scene: Scene, text: str) -> None:
     page.open("about:blank", until=None)
     page.open(f"{url}/try/#{text}", until=None)
     page.wait_for(".problem", problem=True)
-    assert "copy or scan the whole line" in page.text(".problem").lower()
+    assert "Copy or scan the whole code again" in page.text(".problem")
     page.open(f"{url}/try/", until="#code")
     assert page.text(".door h1") == "Make this browser a device"
 
@@ -205,18 +245,7 @@ def test_a_page_that_came_by_plain_http_says_what_it_needs(visit: Visit) -> None
 
 def test_a_study_of_choices_alone_has_a_device_without_a_plane(visit: Visit) -> None:
     page = visit.page
-    plan = plan_from_spec(
-        {
-            "dimensions": [{"name": "colour", "unit": "1", "levels": ["red", "green"]}],
-            **{"n_frequencies": 20, "seed": "choices", "epsilon": "1"},
-            **{"mechanism": "discrete-knorm", "most_records": 1000},
-            "window": {"kind": "count", "length": 50},
-        }
-    )
-    made = visit.client.create_study(f"choices {time.time_ns()}", plan, allow_same_plan=True)
-    token = visit.client.create_token(made.study_id, max_uses=1)
-    study = bytes.fromhex(made.study_id)
-    code = EnrolmentCode(server=visit.scene.aggregator.url, study=study, token=token)
+    code = visit.publish(_make_count_plan())
     page.open("about:blank", until=None)
     page.open(make_page_address(code), until="h1")
     assert "colour (red, green)" in page.text()
@@ -232,11 +261,208 @@ def test_a_page_whose_device_was_erased_in_another_tab_goes_back_to_its_door(vis
     take_part(page)
     page.wait_for(".leaving", problem=True)
     press(page, "Start recording")
-    other = "new m.Device({ name: 'try', store: m.openIndexedDb() })"
-    page.evaluate(f"import('/ui/device/sfumato-device.js').then((m) => {other}.forget())")
+    page.evaluate(_FORGET)
     page.wait_for("#code", problem=True)
-    assert "has left the study" in page.text(".problem")
-    assert "paste a code" in page.text(".problem")
+    assert "left in another tab" in page.text(".problem")
+    assert "Paste a code" in page.text(".problem")
+
+
+def test_a_page_whose_browser_has_erased_its_data_says_that_and_not_that_somebody_left(
+    visit: Visit,
+) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    page.evaluate(_ERASE)
+    page.evaluate(_FLUSH)
+    page.wait_for("#code", problem=True)
+    assert "The browser has erased this site's data" in page.text(".problem")
+    assert "another tab" not in page.text(".problem")
+
+
+def test_who_leaves_while_something_is_sent_is_shown_no_error(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    # The answer to what is under way comes once the device is gone.
+    leave = _find("Leave the study and erase its data here")
+    page.evaluate(f"{_FLUSH}; {leave}.click()")
+    page.wait_for("#code", problem=True)
+    page.evaluate("new Promise((done) => setTimeout(done, 500))")
+    assert page.evaluate("document.querySelector('.problem')") is None
+
+
+def test_a_notice_stays_and_a_scanned_code_is_compared_with_the_study(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    page.evaluate(_FLUSH)
+    page.wait("document.querySelector('.leaving').innerText.includes('Questions asked\\n8')")
+    assert page.text("h1").startswith(NAME)
+    assert "does not promise to keep this site's data" in page.text(".noticed")
+    page.open("about:blank", until=None)
+    page.open(make_page_address(visit.code), until=".leaving dl")
+    assert "takes part in it already" in page.text(".noticed")
+    other = visit.publish(_make_count_plan())
+    page.open("about:blank", until=None)
+    page.requests.clear()
+    page.open(make_page_address(other), until=".leaving dl")
+    assert "is of another study. Leave this one first" in page.text(".noticed")
+    asked = [each["url"] for each in page.requests]
+    assert not any(other.study.hex() in url for url in asked), "nobody learns of the code"
+
+
+def test_a_closed_study_is_not_offered_and_says_so_before_anybody_tries(visit: Visit) -> None:
+    page = visit.page
+    visit.client.set_state(visit.study, "closed")
+    press(page, "Take part")
+    page.wait_for("p.ended")
+    for _ in range(2):
+        assert "closed: it takes no more devices" in page.text("p.ended")
+        assert "network" not in page.text()
+        assert not page.evaluate(f"Boolean({_find('Take part')})")
+        page.open("about:blank", until=None)
+        page.open(make_page_address(visit.code), until="p.ended")
+
+
+def test_a_recording_ends_with_its_study_and_may_go_on_where_it_opens_again(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    press(page, "Start recording")
+    visit.client.set_state(visit.study, "closed")
+    page.evaluate(_FLUSH)
+    page.wait_for(".ended")
+    assert page.text(".ended h2") == "The study is closed"
+    assert "used only if the study opens again" in page.text(".ended")
+    assert page.evaluate("document.querySelector('fieldset button').matches(':disabled')")
+    assert not page.evaluate(f"Boolean({_find('Stop recording')})")
+    visit.client.set_state(visit.study, "open")
+    page.evaluate(_FLUSH)
+    page.wait_for(".ended", absent=True)
+    press(page, "Start recording")
+    assert page.evaluate(f"Boolean({_find('Stop recording')})")
+
+
+@pytest.mark.parametrize(
+    ("end", "title", "waits"),
+    [
+        ("closed", "The study is closed", "1 wait until the study opens again"),
+        ("revoked", "The operator has revoked this device", "1 are not taken any more"),
+        ("excluded", "The operator has excluded this device", "1 refused by the server"),
+        ("withdrawn", "The study was withdrawn", "1 are not taken any more"),
+        ("spent", "This browser has sent all that it may", "Sketches sent\n1\n"),
+    ],
+)
+def test_a_device_whose_part_has_ended_says_why_and_records_no_more(
+    visit: Visit, end: str, title: str, waits: str
+) -> None:
+    page = visit.page
+    code = visit.publish(_make_count_plan(most_sketches_per_device=1 if end == "spent" else 9))
+    study = code.study.hex()
+    page.open("about:blank", until=None)
+    page.open(make_page_address(code), until="h1")
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    (device,) = visit.client.devices(study)
+    if end == "closed":
+        # Five readings are a sketch, which is made by what the server said before.
+        visit.client.set_state(study, "closed")
+    elif end == "revoked":
+        visit.client.revoke_device(device.device_id, reason="lost")
+    elif end == "excluded":
+        visit.client.exclude_device(device.device_id, reason="lies")
+    elif end == "withdrawn":
+        visit.client.withdraw_study(study, name=visit.client.study(study).name)
+    page.evaluate(f"{_DROP}({json.dumps('colour' + chr(10) + 5 * ('red' + chr(10)))})")
+    page.wait("document.querySelector('.drop [role=status]').textContent.includes('read here')")
+    page.evaluate(_FLUSH)
+    page.wait_for(".ended", problem=True)
+    assert page.text(".ended h2") == title
+    assert page.evaluate("document.querySelector('fieldset').disabled")
+    page.wait(f"document.querySelector('.leaving').innerText.includes({json.dumps(waits)})")
+    assert page.evaluate("document.querySelector('.problem')") is None
+
+
+def test_a_code_that_was_revoked_asks_for_another_code_in_a_sentence(visit: Visit) -> None:
+    page = visit.page
+    # Without a ledger of other studies.
+    page.evaluate(_ERASE)
+    (token,) = visit.client.tokens(visit.study)
+    visit.client.revoke_token(token.token_id)
+    press(page, "Take part")
+    page.wait_for(".problem", problem=True)
+    said = "The code was revoked. Ask the study's operator for another code."
+    assert page.text(".problem p") == said
+    assert page.evaluate("document.querySelector('.problem dl')") is None
+
+
+def test_a_sensor_is_recorded_from_its_first_reading_and_one_that_gives_none_never(
+    visit: Visit,
+) -> None:
+    page = visit.page
+    permissions: dict[str, Any] = {"origin": visit.scene.aggregator.url, "permissions": ["sensors"]}
+    page.call("Browser.grantPermissions", **permissions)
+    with running_first(page, "Object.defineProperty(navigator, 'maxTouchPoints', { value: 5 })"):
+        page.open("about:blank", until=None)
+        page.open(make_page_address(visit.code), until="h1")
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    told = "document.querySelector('fieldset [role=status]').textContent"
+    readings = "Number(document.querySelector('.leaving dd').textContent.split(' ')[0])"
+    press(page, "Use the tilt of this device")
+    page.wait(f"{told}.includes('nothing came from the tilt')")
+    assert not page.evaluate(f"Boolean({_find('Stop recording')})")
+    page.evaluate(_FLUSH)
+    assert page.evaluate(readings) == 0
+    press(page, "Use the tilt of this device")
+    page.wait(f"{told}.startsWith('Waiting for')")
+    turned = "new DeviceOrientationEvent('deviceorientation', { alpha: 1, beta: 30, gamma: -20 })"
+    page.evaluate(f"dispatchEvent({turned})")
+    assert page.evaluate(told) == "The pad follows the tilt of this device."
+    assert "left-right (°): -20" in page.text("fieldset")
+    assert page.evaluate(f"Boolean({_find('Stop recording')})")
+
+
+def test_a_row_that_cannot_be_read_is_counted_aloud_and_keeps_its_place(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".drop", problem=True)
+    told = "document.querySelector('.drop [role=status]').textContent"
+    rows = "left-right;front-back\n1,5;-2\nn/a;3\n4;oops\n"
+    page.evaluate(f"{_DROP}({json.dumps(rows)})")
+    page.wait(f"{told}.includes('read here')")
+    said = page.evaluate(told)
+    assert said.startswith("3 rows of held.csv added")
+    assert "2 rows have a value that cannot be read" in said
+    assert "as 1,5 where semicolons separate" in said
+    page.wait_for(".leaving .sent")
+    assert sum(visit.sketches()) == 3, "the number of records is public, whatever they hold"
+
+
+def test_a_file_larger_than_what_a_device_holds_unstored_is_taken_whole(scene: Scene) -> None:
+    page = scene.page
+    page.open(f"{scene.aggregator.url}/try/", until="h1")
+    rows = json.dumps("a\n" + "1\n" * 12_000)
+    # What the device takes at once, and that a device that has ended takes nothing more.
+    call = f"""import('/ui/try/sources.js').then(async (m) => {{
+      const portions = [];
+      const run = async (most) => {{
+        const add = async ({{ length }}) => portions.push(length) <= most;
+        const area = m.fileDrop([{{ name: 'a' }}], add);
+        const data = new DataTransfer();
+        data.items.add(new File([{rows}], 'held.csv'));
+        area.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data }}));
+        const told = area.querySelector('[role=status]');
+        while (!told.textContent.includes('read here')) await new Promise(requestAnimationFrame);
+        return told.textContent;
+      }};
+      return [await run(9), portions.splice(0), await run(1)];
+    }})"""
+    whole, portions, part = page.evaluate(call)
+    assert (whole[:11], portions) == ("12,000 rows", [5000, 5000, 2000])
+    assert part.startswith("5,000 of 12,000 rows of held.csv added")
+    assert part.endswith("The other 7,000 rows were not taken.")
 
 
 def test_a_secret_number_of_readings_is_no_wave(scene: Scene) -> None:
@@ -259,6 +485,8 @@ def test_a_secret_number_of_readings_is_no_wave(scene: Scene) -> None:
         ('a\tb\n"1"\t"2"\n', [[1, 2]]),
         ('"a",b,c\n1,2,"x, ""y"""\n', [[1, 2]]),
         ("a,b\nx,2\n", [[None, 2]]),
+        ("a;b\n1,5;-,25\n1.5;1.234,5\n", [[1.5, -0.25], [1.5, None]]),
+        ('a,b\n"1,5",2\n', [[None, 2]]),
     ],
 )
 def test_tables_are_read_as_people_write_them(

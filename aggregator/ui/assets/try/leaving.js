@@ -7,15 +7,28 @@ import { count, rounded, whole } from "../base/words.js";
 const SHOWN = 8;
 const HEIGHT = 120;
 
-/** `fetch` that notes what it sends; the device sends by it, and by nothing else. */
+/** What an answer says of study or device, in JSON; nothing where it is something else. */
+async function readAnswer(response) {
+  if (!/json/.test(response.headers.get("Content-Type") ?? "")) return {};
+  try {
+    const { type, field, rule, state, accept_until } = await response.clone().json();
+    return { type, field, rule, state, accept_until };
+  } catch {
+    // Whoever answered is no server of a study.
+    return {};
+  }
+}
+
+/** `fetch` that notes what it sends and what is answered; the device sends by it, and by nothing else. */
 export function watchFetch(note) {
   return async (url, init) => {
     const { pathname } = new URL(url);
     const size = init.body ? (init.body.byteLength ?? new TextEncoder().encode(init.body).length) : 0;
-    const request = { time: new Date(), method: init.method, path: pathname, size, status: null, body: init.method === "PUT" ? init.body : null };
+    const request = { time: new Date(), method: init.method, path: pathname, size, status: null, said: {}, body: init.method === "PUT" ? init.body : null };
     try {
       const response = await fetch(url, init);
       request.status = response.status;
+      request.said = await readAnswer(response);
       return response;
     } finally {
       // What had no answer may have arrived all the same.
@@ -57,7 +70,12 @@ function describeSpent({ release }, nReleased) {
   return `${rounded(each)} for a reading, which is in one sketch; ${all} for ${count(nReleased, "reading")}, one in each sketch; more for more of them`;
 }
 
-/** The panel; `note` takes a request, `show` the state of the device. */
+/** How many sketches were sent, and what became of the others. */
+function describeSketches({ sent, waiting, shelved }, waits) {
+  return [whole(sent), waiting && `${whole(waiting)} ${waits}`, shelved && `${whole(shelved)} refused by the server`].filter(Boolean).join(", ");
+}
+
+/** The panel; `note` takes a request, `show` the state of the device, and why sketches wait. */
 export function leavingPanel(plan) {
   const requests = [];
   let nBytes = 0;
@@ -96,11 +114,11 @@ export function leavingPanel(plan) {
     const rows = requests.slice(0, SHOWN).map((one) => [one.time.toLocaleTimeString("en", { hour12: false }), WORDS[one.method] ?? one.method, whole(one.size), one.status ? String(one.status) : "none"]);
     list.replaceChildren(table("What was sent, newest first", ["Time", "What", "Bytes", "Answer"], rows, { numeric: [2, 3] }));
   }
-  function show({ status, nReadings }) {
+  function show({ status, nReadings, waits }) {
     facts.replaceChildren(
       factList([
         ["Readings since you opened the page", `${whole(nReadings)} (sent as they are: none)`],
-        ["Sketches sent", status.waiting ? `${whole(status.sent)}, and ${whole(status.waiting)} wait for the network` : whole(status.sent)],
+        ["Sketches sent", describeSketches(status, waits)],
         ["Bytes sent by this page", whole(nBytes)],
         ["Questions asked", `${whole(nQuestions)}: is the study open, is there a result? They name this device, and hold no reading`],
         status.released > 0 && ["Epsilon spent", describeSpent(plan.fields, status.released)],

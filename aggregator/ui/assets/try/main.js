@@ -1,16 +1,20 @@
 // A browser as a device of a study: look at it, take part, record, and see what leaves and what comes back.
 
 import { Device, openIndexedDb, SketchError } from "../device/sfumato-device.js";
-import { announce, factList, h, problemBox } from "../base/dom.js";
+import { announce, factList, h, warningList } from "../base/dom.js";
 import { offerThemes } from "../base/theme.js";
 import { count, duration, MECHANISMS, NEIGHBOURS, rounded, UNITS_PROTECTED, withUnit } from "../base/words.js";
 import { leavingPanel, watchFetch } from "./leaving.js";
 import { planePanel } from "./plane.js";
+import { AWAY, problemSaid, reported, sentenceOf, show } from "./sentences.js";
 import { fileDrop, recorder } from "./sources.js";
+import { endBox, Standing } from "./standing.js";
 
 const FLUSH_MS = 5000;
 const PULL_MS = 15_000;
 const LIMIT = "try/limit";
+/** The name of the study that this browser takes part in; empty after leaving, nothing where data were erased. */
+const STUDY = "try/study";
 
 const main = document.getElementById("main");
 /** All that was sent since the page was opened, also before there is a list of it. */
@@ -19,7 +23,13 @@ const keep = (request) => sent.push(request);
 let note = keep;
 let store;
 let device;
+let standing = new Standing();
 let stopAll = () => {};
+
+const watched = watchFetch((request) => {
+  standing.note(request);
+  note(request);
+});
 
 /** Make the device, with the limit that its owner has agreed to: it is kept beside the device. */
 async function openDevice(perRecord) {
@@ -29,19 +39,32 @@ async function openDevice(perRecord) {
     limit ??= values[LIMIT];
     return perRecord ? { [LIMIT]: perRecord } : {};
   });
-  device = new Device({ name: "try", store, limits: limit ? { perRecord: limit } : {}, fetch: watchFetch((request) => note(request)) });
+  device = new Device({ name: "try", store, limits: limit ? { perRecord: limit } : {}, fetch: watched });
 }
 
-/** Problems whose remedy is a programmer's, in words for whoever visits the page. */
-const FOR_VISITORS = {
-  secureSum: { field: "study", rule: "leaves the noise to two servers, and this page takes part only where it adds noise itself", fix: "take part with sfumato-agent" },
-};
+async function readName() {
+  let name;
+  await store.update([STUDY], (values) => {
+    name = values[STUDY];
+    return {};
+  });
+  return name;
+}
 
-/** Show what went wrong, with the fix; other errors are faults of this page. */
-function show(place, error) {
-  if (!(error instanceof SketchError)) throw error;
-  const { field, rule, fix } = FOR_VISITORS[error.field] ?? error;
-  place.replaceChildren(problemBox({ title: "That did not work", field, rule, fix }));
+const keepName = (name) => store.update([STUDY], () => ({ [STUDY]: name }));
+
+/** Say what a code does that is scanned where this browser takes part already; nobody is asked. */
+async function describeCode(code) {
+  const fetch = () => Promise.reject(new TypeError("nobody is asked"));
+  try {
+    // A device that has enrolled compares the code; where it has left meanwhile, it cannot enrol by this.
+    await new Device({ name: "try", store, fetch }).enrol(code);
+    return h("p", { role: "status" }, "You scanned the code of this study: this browser takes part in it already.");
+  } catch (error) {
+    if (!(error instanceof SketchError)) throw error;
+    const isOther = error.kind === "config" && error.field === "code";
+    return warningList([isOther ? "The code that you scanned is of another study. Leave this one first, then scan it again." : sentenceOf(error)], "Notices");
+  }
 }
 
 /** The code after the #; it is taken out of the address, for it lets a device in. */
@@ -72,7 +95,7 @@ function describePlan({ fields }) {
   ].filter(Boolean));
 }
 
-function showDoor(problem = null) {
+function showDoor(problem = null, title = "That did not work") {
   const input = h("input", { type: "text", required: true, autocomplete: "off", autocapitalize: "characters", spellcheck: "false", placeholder: "SFUMATO:…" });
   const place = h("div");
   const submit = (event) => {
@@ -91,7 +114,7 @@ function showDoor(problem = null) {
     ),
   );
   input.id = "code";
-  if (problem) show(place, problem);
+  if (problem) place.replaceChildren(problemSaid(title, problem));
   input.focus();
 }
 
@@ -124,9 +147,27 @@ function showInsecure() {
   main.querySelector("h1").focus();
 }
 
+/** Show a study that takes no devices, before anybody tries. */
+function showClosed(name, plan) {
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card" },
+      h("h1", { tabindex: "-1" }, name),
+      h("p", { class: "ended" }, "This study is closed: it takes no more devices. Nothing was sent about you. Ask the study's operator whether it opens again."),
+      h("p", {}, "This is what it asks of a device."),
+      describePlan(plan),
+      h("p", {}),
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => showDoor() }, "Use another code")),
+    ),
+  );
+  main.querySelector("h1").focus();
+}
+
 /** Show what a study asks, before anything is stored or sent about this device. */
 async function showStudy(code) {
   let study;
+  standing = new Standing();
   try {
     if (!device) await openDevice();
     // This page may talk to its own server alone.
@@ -134,11 +175,12 @@ async function showStudy(code) {
     if (server !== location.origin) return showElsewhere(server, code);
     study = await device.inspect(code);
   } catch (error) {
-    if (error instanceof SketchError) showDoor(error);
+    if (error instanceof SketchError) showDoor(sentenceOf(error));
     else throw error;
     return;
   }
   const { name, plan } = study;
+  if (!standing.isOpen) return showClosed(name, plan);
   const place = h("div");
   const choices = plan.fields.labels.map(({ name: label, values }) => [label, h("select", {}, values.map((value) => h("option", { value }, value)))]);
   const enrol = async () => {
@@ -146,9 +188,12 @@ async function showStudy(code) {
     try {
       const labels = Object.fromEntries(choices.map(([label, select]) => [label, select.value]));
       const { problems } = await device.enrol(code, labels);
-      await showDevice(problems);
+      await keepName(name);
+      await showDevice(warningList(problems.map(reported), "Notices"));
       announce("This browser takes part.");
     } catch (error) {
+      // It was closed while its visitor read.
+      if (error.slug === "study-closed") return showClosed(name, plan);
       // This browser has taken part in another study: its owner may allow both.
       const limit = error.field === "limits.perRecord" && /perRecord: "([^"]+)"/.exec(error.fix)?.[1];
       if (!limit) return show(place, error);
@@ -183,9 +228,12 @@ async function showStudy(code) {
   main.querySelector("h1").focus();
 }
 
-async function showDevice(problems = []) {
+/** Show the device; a notice is given once, and stays. */
+async function showDevice(notice = false) {
   stopAll();
+  standing = new Standing();
   const kept = await device.loadResult().catch(() => undefined);
+  const name = await readName();
   const { plan } = device;
   const leaving = leavingPanel(plan);
   const plane = planePanel(plan, () => pull());
@@ -195,41 +243,83 @@ async function showDevice(problems = []) {
   };
   sent.forEach(leaving.note);
   let nReadings = 0;
+  // Apart from the others, for it is renewed every few seconds.
   const told = h("div");
-  // Apart from what sending says, which is renewed every few seconds.
+  const ended = h("div");
   const untrusted = h("div");
   let refusal = "";
+  let end = null;
+  let isOver = false;
   const add = (records) => {
     for (const record of records) device.add(record);
     nReadings += records.length;
     plane.add(records);
   };
-  const source = recorder(plan.fields.dimensions, add);
-  let shown = problems;
-  const tell = (texts) => {
-    shown = texts;
-    told.replaceChildren(...(shown.length ? [h("ul", { class: "warnings", "aria-label": "Warnings" }, shown.map((text) => h("li", {}, text)))] : []));
+  const addStored = async (records) => {
+    // Before it, the device releases no window, and a file may fill many.
+    await begun;
+    if (isOver || end) return false;
+    try {
+      add(records);
+      await device.save();
+    } catch (error) {
+      if (!(error instanceof SketchError)) throw error;
+      if (isOver) return false;
+      showEnd(standing.find(plan, await device.status(), error));
+      if (!end) show(told, error);
+      return false;
+    }
+    return true;
   };
+  const source = recorder(plan.fields.dimensions, add);
+  const sources = h("fieldset", { class: "bare" }, source.node, fileDrop(plan.fields.dimensions, addStored));
+  const tell = (texts) => told.replaceChildren(...[warningList(texts)].filter(Boolean));
   let isBusy = false;
-  const depart = (problem) => {
+  const depart = (problem, title) => {
     stopAll();
     note = keep;
     sent = [];
-    showDoor(problem);
+    showDoor(problem, title);
+  };
+  const departUnasked = async () => {
+    const wasErased = (await readName()) === undefined;
+    // Whoever left in this tab meanwhile was shown the door already.
+    if (isOver) return;
+    if (wasErased) depart("The browser has erased this site's data, and this device with them: readings that were in no sketch, and its record of what was sent. What was sent stays in the study. Paste a code to take part again; in private browsing, data never last.", "This device is gone");
+    else depart("It was left in another tab of this browser, and its data here are erased. Paste a code to take part again.", "This browser has left the study");
+  };
+  const showEnd = (found) => {
+    if (found?.name === end?.name) return;
+    end = found;
+    sources.disabled = Boolean(end);
+    if (end) source.stop();
+    ended.replaceChildren(...(end ? [endBox(end)] : []));
+    if (!end) announce("The study is open again. You can record.");
+    if (end?.isFinal) timers.forEach(clearInterval);
   };
   const flush = async () => {
     // One at a time: on a slow network the next would wait behind this one, and the one after it too.
-    if (isBusy) return;
+    if (isBusy || isOver) return;
     isBusy = true;
+    let problems = [];
+    let failure = null;
     try {
-      tell((await device.flush()).problems);
+      ({ problems } = await device.flush());
     } catch (error) {
-      if (!(await device.status()).isEnrolled) return depart(new SketchError("config", "device", "has left the study, perhaps in another tab", "paste a code to take part again"));
-      show(told, error);
+      failure = error;
     } finally {
       isBusy = false;
     }
-    leaving.show({ status: await device.status(), nReadings });
+    const status = await device.status();
+    if (isOver) return;
+    if (!status.isEnrolled) return departUnasked();
+    showEnd(standing.find(plan, status, failure));
+    const isAway = problems.some((text) => /^(sketch \d+: )?server: /.test(text));
+    // The box of the end says why sketches are refused, and the state of the study.
+    const said = problems.filter((text) => !/^(sketch \d+: )?server: |^the study is /.test(text) && !(end && text.startsWith("sketch "))).map(reported);
+    if (failure && !end) show(told, failure);
+    else tell(isAway ? [AWAY, ...said] : said);
+    leaving.show({ status, nReadings, waits: end?.waits ?? (isAway ? "wait for the network" : "wait to be sent") });
   };
   const pull = async () => {
     try {
@@ -238,26 +328,31 @@ async function showDevice(problems = []) {
       untrusted.replaceChildren();
     } catch (error) {
       // The network comes back, and the last result goes on being shown. The same words are said once.
-      if ((error instanceof SketchError && error.kind === "transport") || error.message === refusal) return;
+      if (isOver || end || (error instanceof SketchError && error.kind === "transport") || error.message === refusal) return;
       show(untrusted, error);
       refusal = error.message;
     }
   };
   const timers = [setInterval(flush, FLUSH_MS), setInterval(pull, PULL_MS)];
+  addEventListener("online", flush);
   stopAll = () => {
+    isOver = true;
     timers.forEach(clearInterval);
+    removeEventListener("online", flush);
     source.stop();
   };
   const leave = async () => {
     stopAll();
     try {
+      await keepName("");
       await device.forget();
     } catch (error) {
-      return show(told, error);
+      if (!(error instanceof SketchError)) throw error;
+      return showDevice(warningList([sentenceOf(error)], "Notices"));
     }
     depart();
   };
-  const spent = h(
+  const promise = h(
     "section",
     { class: "card" },
     h("h2", {}, "The promise"),
@@ -266,16 +361,19 @@ async function showDevice(problems = []) {
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: leave }, "Leave the study and erase its data here")),
   );
   main.replaceChildren(
-    h("h1", { tabindex: "-1" }, "This browser is a device"),
+    h("h1", { tabindex: "-1" }, name || "This browser is a device"),
+    name ? h("p", {}, "This browser is a device of the study.") : "",
+    h("div", { class: "noticed" }, notice),
+    ended,
     told,
     untrusted,
-    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "What stays here"), source.node, fileDrop(plan.fields.dimensions, add)), plane.node),
-    h("div", { class: "pair" }, leaving.node, spent),
+    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "What stays here"), sources), plane.node),
+    h("div", { class: "pair" }, leaving.node, promise),
   );
   main.querySelector("h1").focus({ preventScroll: true });
-  tell(problems);
   plane.take(kept);
-  await flush();
+  const begun = flush();
+  await begun;
   await pull();
 }
 
@@ -287,9 +385,9 @@ async function begin() {
   try {
     await openDevice();
     const { isEnrolled } = await device.status();
-    if (isEnrolled) return await showDevice(code ? ["this browser takes part in a study already; leave it first to take part in another"] : []);
+    if (isEnrolled) return await showDevice(code && (await describeCode(code)));
   } catch (error) {
-    if (error instanceof SketchError) return showDoor(error);
+    if (error instanceof SketchError) return showDoor(sentenceOf(error));
     throw error;
   }
   return code ? showStudy(code) : showDoor();

@@ -113,7 +113,8 @@ export function planePanel(plan, look) {
   }
 
   function add(records) {
-    for (const record of records.slice(-RECENT)) recent.push(valuesOf(record));
+    // A row of a file may lack a value, and has no place then.
+    for (const record of records.slice(-RECENT)) if (valuesOf(record).every(Number.isFinite)) recent.push(valuesOf(record));
     recent.splice(0, Math.max(0, recent.length - RECENT));
     if (result && records.length) {
       const { cluster, isFar } = result.find(records.at(-1));

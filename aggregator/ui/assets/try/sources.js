@@ -1,9 +1,13 @@
 // Where records come from: a pad and sliders, the sensors of a phone, or a file that is dropped.
 
 import { h, s } from "../base/dom.js";
-import { count, rounded, withUnit } from "../base/words.js";
+import { count, rounded, whole, withUnit } from "../base/words.js";
 
 const PERIOD_MS = 50;
+/** A sensor that is there gives its first reading much sooner. */
+const PATIENCE_MS = 2000;
+/** Rows that are added at once: the device takes no more than 100,000 readings that it has not stored. */
+const PORTION = 5000;
 const SIZE = 200;
 /** What a sensor gives, by the unit of the plan's dimensions. */
 const SENSORS = {
@@ -90,19 +94,39 @@ export function recorder(dimensions, add) {
   const sensor = findSensor(dimensions);
   const told = h("p", { class: "note", role: "status" });
   let timer = null;
+  let patience = null;
   let listening = null;
-  const listen = (event) => panel.set(sensor.read(event));
+  const listen = (event) => {
+    const values = sensor.read(event);
+    panel.set(values);
+    // Not before: where the pad stands is no reading of the sensor.
+    if (!timer && dimensions.every((_, i) => Number.isFinite(values[i]))) {
+      told.textContent = `The pad follows ${sensor.name}.`;
+      go();
+    }
+  };
 
-  const start = h("button", { type: "button", class: "main", onclick: () => (timer ? stop() : go()) }, "Start recording");
+  const start = h("button", { type: "button", class: "main", onclick: () => (timer ? stop() : begin()) }, "Start recording");
   function stop() {
     clearInterval(timer);
     timer = null;
-    if (listening) removeEventListener(listening, listen);
-    listening = null;
+    if (listening) told.textContent = "";
+    forgetSensor();
     start.textContent = "Start recording";
     start.classList.remove("recording");
   }
+  function begin() {
+    forgetSensor();
+    told.textContent = "";
+    go();
+  }
+  function forgetSensor() {
+    clearTimeout(patience);
+    if (listening) removeEventListener(listening, listen);
+    listening = null;
+  }
   function go() {
+    clearTimeout(patience);
     timer = setInterval(() => add([panel.read()]), PERIOD_MS);
     start.textContent = "Stop recording";
     start.classList.add("recording");
@@ -114,10 +138,15 @@ export function recorder(dimensions, add) {
       told.textContent = "The browser refuses the sensor. Allow motion sensors for this site, or use the pad.";
       return;
     }
+    if (start.matches(":disabled")) return;
+    stop();
     addEventListener(sensor.event, listen);
     listening = sensor.event;
-    told.textContent = `The pad follows ${sensor.name}.`;
-    if (!timer) go();
+    told.textContent = `Waiting for ${sensor.name}.`;
+    patience = setTimeout(() => {
+      forgetSensor();
+      told.textContent = `For two seconds nothing came from ${sensor.name}, so nothing is recorded. It may lack the sensor, or the browser holds it back: use the pad, or try again.`;
+    }, PATIENCE_MS);
   }
   const node = h(
     "div",
@@ -144,6 +173,12 @@ export function splitLine(line, separator) {
   return cells.map((cell) => cell.trim());
 }
 
+/** Read a number; between semicolons a comma may stand for the point. Each cell is read by itself. */
+function readNumber(cell, separator) {
+  const text = separator === ";" && /^[-+]?\d*,\d+$/.test(cell) ? cell.replace(",", ".") : cell;
+  return text !== "" && Number.isFinite(Number(text)) ? Number(text) : NaN;
+}
+
 /** Read a table: the first line names the columns. Throws an error that says what is missing. */
 export function readTable(text, dimensions) {
   const lines = text.split(/\r\n|\n|\r/).filter((line) => line.trim());
@@ -157,23 +192,59 @@ export function readTable(text, dimensions) {
     const cells = splitLine(line, separator);
     return dimensions.map(({ levels }, i) => {
       const cell = cells[places[i]] ?? "";
-      return levels ? cell : cell === "" ? NaN : Number(cell);
+      return levels ? cell : readNumber(cell, separator);
     });
   });
 }
 
-/** A panel that takes a CSV file; it is read here and sent nowhere. */
+/** Whether a row lacks a value that its column may have. */
+function isUnreadable(row, dimensions) {
+  return dimensions.some(({ levels }, i) => (levels ? !levels.includes(row[i]) : Number.isNaN(row[i])));
+}
+
+/** Say what became of the rows of a file. */
+function describeRows(name, nRows, nTaken, nUnreadable) {
+  const parts = [`${nTaken < nRows ? `${whole(nTaken)} of ` : ""}${count(nRows, "row")} of ${name} added; the file was read here and sent nowhere.`];
+  if (nUnreadable) {
+    parts.push(
+      `${count(nUnreadable, "row has", "rows have")} a value that cannot be read, and ${nUnreadable === 1 ? "counts as a reading" : "count as readings"} without a value. Write numbers as 1.5, or as 1,5 where semicolons separate the columns.`,
+    );
+  }
+  if (nTaken < nRows) parts.push(`The other ${count(nRows - nTaken, "row was", "rows were")} not taken.`);
+  return parts.join(" ");
+}
+
+/**
+ * A panel that takes a CSV file; it is read here and sent nowhere.
+ *
+ * @param add Takes some rows, and returns when they are stored whether it goes on taking them.
+ */
 export function fileDrop(dimensions, add) {
   const told = h("p", { class: "note", role: "status" });
+  let isBusy = false;
+  async function feed(name, rows) {
+    let nTaken = 0;
+    while (nTaken < rows.length) {
+      const portion = rows.slice(nTaken, nTaken + PORTION);
+      if (!(await add(portion))) break;
+      nTaken += portion.length;
+      if (nTaken < rows.length) told.textContent = `${whole(nTaken)} of ${count(rows.length, "row")} of ${name} added so far.`;
+    }
+    // All of them are added: that one row cannot be read must change nothing about the others.
+    const nUnreadable = rows.slice(0, nTaken).filter((row) => isUnreadable(row, dimensions)).length;
+    told.textContent = describeRows(name, rows.length, nTaken, nUnreadable);
+  }
   async function take(file) {
-    if (!file) return;
+    if (!file || isBusy) return;
+    isBusy = input.disabled = true;
     try {
-      const records = readTable(await file.text(), dimensions);
-      add(records);
-      told.textContent = `${count(records.length, "row")} of ${file.name} added; the file was read here and sent nowhere.`;
+      await feed(file.name, readTable(await file.text(), dimensions));
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       told.textContent = `${file.name}: ${error.message}.`;
+    } finally {
+      isBusy = input.disabled = false;
+      input.value = "";
     }
   }
   const input = h("input", { type: "file", accept: ".csv,.tsv,.txt,text/csv", onchange: () => take(input.files[0]) });
@@ -183,7 +254,7 @@ export function fileDrop(dimensions, add) {
   area.addEventListener("drop", (event) => {
     event.preventDefault();
     area.classList.remove("over");
-    take(event.dataTransfer.files[0]);
+    if (!area.closest("fieldset")?.disabled) take(event.dataTransfer.files[0]);
   });
   return area;
 }
