@@ -5,15 +5,16 @@ Run as ``python -m benchmarks.methods [--quick] [--json] [--plot FILE]``. One re
 k-means on the records, to which ``relative_sse`` refers. ``n_eps`` is n epsilon; all methods get
 the same epsilon, and each spends all of it. Methods that use a scale get the true one, but in cases
 of ``no scale``, where the sketch spends a part of epsilon on a pilot. ``published`` marks the
-methods as their papers have them. ``wide`` stands for a public box four times as wide. Cases where
-the sketch loses most come first. Cases of 20,000 records are those, beside others, that
-:mod:`benchmarks.choosing` takes its table from; they have the methods alone that it chooses from.
-Rows without a curator follow: see :mod:`benchmarks.method_fleets`.
+methods as their papers have them. ``wide`` stands for a public box four times as wide. Cases of the
+strongest noise come first, where the sketch loses most; :mod:`benchmarks.methods_page` sorts them
+by what it loses. Each case's rows come when it is measured, so that a run that is stopped keeps
+them. Cases of 20,000 records are those, beside others, that :mod:`benchmarks.choosing` takes its
+table from; they have the methods alone that it chooses from. Rows without a curator follow: see
+:mod:`benchmarks.method_fleets`.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contenders import CHOICES, CONTENDERS, SKETCH, Run
+from benchmarks.contenders import CHOICES, CONTENDERS, Run
 from benchmarks.datasets import SPREAD, Dataset, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fleets
@@ -184,7 +185,7 @@ _QUICK = (3000, 30_000)
 
 
 def list_cases() -> tuple[MethodCase, ...]:
-    """List the cases: over sets and n epsilon, in wider boxes, and without a scale."""
+    """List the cases, the strongest noise first, where the sketch loses most."""
     quick = _NARROW[:3]
     cases = [
         MethodCase(source=source, n_epsilon=n, quick_runs=3 * int(source in quick and n in _QUICK))
@@ -209,7 +210,8 @@ def list_cases() -> tuple[MethodCase, ...]:
         for source in (*_NARROW, *_MORE)
         for n in _FEWER
     ]
-    return (*cases, *wide, replace(more, runs=5), *few, *unscaled)
+    all_cases = (*cases, *wide, replace(more, runs=5), *few, *unscaled)
+    return tuple(sorted(all_cases, key=lambda case: case.n_epsilon))
 
 
 def measure(quick: bool) -> Iterator[Row]:
@@ -218,17 +220,14 @@ def measure(quick: bool) -> Iterator[Row]:
 
 
 def measure_cases(bench: Bench) -> Iterator[Row]:
-    """Yield the rows of all cases, those first where the sketch loses most."""
-    found = []
+    """Yield the rows of each case as soon as it is measured."""
     for case, names in _select(bench.options).items():
         try:
             case.load(bench.options.first_seed)
         except PackageUnavailableError as error:
             print(f"benchmarks.{NAME}: without {case.name}: {error}", file=sys.stderr)
             continue
-        found.append((case, _measure_case(bench, case, names)))
-    for case, results in sorted(found, key=lambda each: -_find_loss(each[1])):
-        for name, (ratios, runs) in results.items():
+        for name, (ratios, runs) in _measure_case(bench, case, names).items():
             yield from _summarise(f"{case.name} {name}", ratios, runs)
     yield from measure_fleets(bench)
 
@@ -258,13 +257,6 @@ def _measure_case(bench: Bench, case: MethodCase, names: Sequence[str]) -> Resul
             ratios[name].append(compute_sse(dataset.records, run.centroids) / reference.sse)
             runs[name].append(run)
     return {name: (ratios[name], runs[name]) for name in names if runs[name]}
-
-
-def _find_loss(results: Results) -> float:
-    """Return the sketch's median over that of the best other method."""
-    medians = {name: float(np.median(ratios)) for name, (ratios, _) in results.items()}
-    sketch = medians.pop(SKETCH, 1.0)
-    return sketch / min(medians.values(), default=math.inf)
 
 
 def _summarise(name: str, ratios: Sequence[float], runs: Sequence[Run]) -> Iterator[Row]:

@@ -37,6 +37,9 @@ class CandidateKMeans(ClusteringEstimator):
         Levels of the quadtree; None for a number by the columns.
     n_swaps
         Swaps of the published local search; 0 for votes.
+    n_rounds
+        Rounds of sums at the end, which share a third of epsilon. If None, one to five by
+        ``n epsilon / k``.
     relation
         ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
         secret too.
@@ -87,6 +90,7 @@ class CandidateKMeans(ClusteringEstimator):
         scale: Scale | None = None,
         depth: int | None = None,
         n_swaps: int = 0,
+        n_rounds: int | None = None,
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
         public_seed: int | str | bytes | None = None,
@@ -103,6 +107,7 @@ class CandidateKMeans(ClusteringEstimator):
         self.scale = scale
         self.depth = depth
         self.n_swaps = n_swaps
+        self.n_rounds = n_rounds
         self.relation = relation
         self.max_records = max_records
         self.public_seed = public_seed
@@ -115,7 +120,7 @@ class CandidateKMeans(ClusteringEstimator):
     @classmethod
     def published(cls, n_clusters: int = 8, *, n_swaps: int = 10, **parameters: Any) -> Self:
         """Return the local search of Balcan et al., for comparison."""
-        return cls(n_clusters, n_swaps=n_swaps, **parameters)
+        return cls(n_clusters, n_swaps=n_swaps, **({"n_rounds": 1} | parameters))
 
     def _make_method(self, lower: Floats, upper: Floats) -> CandidateMethod:
         del lower, upper
@@ -125,4 +130,9 @@ class CandidateKMeans(ClusteringEstimator):
             else read_whole(self.depth, "depth", most=10, fix="leave it out")
         )
         n_swaps = read_whole(self.n_swaps, "n_swaps", least=0, most=1000, fix="use 0 for votes")
-        return CandidateMethod(depth=depth, n_swaps=n_swaps)
+        n_rounds = (
+            -1
+            if self.n_rounds is None
+            else read_whole(self.n_rounds, "n_rounds", most=10, fix="leave it out")
+        )
+        return CandidateMethod(depth=depth, n_swaps=n_swaps, n_rounds=n_rounds)

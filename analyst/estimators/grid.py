@@ -39,7 +39,8 @@ class GridKMeans(ClusteringEstimator):
         Standard deviation inside one cluster, a number or one a column, from public knowledge:
         residuals are clipped to four of them. If None, it is estimated from the released grid.
     n_rounds
-        Rounds of sums after the grid, which share half of epsilon; 0 gives all to the grid.
+        Rounds of sums after the grid, which share half of epsilon; 0 gives all to the grid. If
+        None, one to five by ``n epsilon / k``.
     relation
         ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
         secret too.
@@ -91,7 +92,7 @@ class GridKMeans(ClusteringEstimator):
         bounds: Bounds,
         delta: Exact = "0",
         scale: Scale | None = None,
-        n_rounds: int = 1,
+        n_rounds: int | None = None,
         is_published: bool = False,
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
@@ -128,7 +129,9 @@ class GridKMeans(ClusteringEstimator):
 
     def _make_method(self, lower: Floats, upper: Floats) -> GridMethod:
         del lower, upper
-        n_rounds = read_whole(self.n_rounds, "n_rounds", least=0, most=10, fix="use 1")
+        n_rounds = -1
+        if self.n_rounds is not None:
+            n_rounds = read_whole(self.n_rounds, "n_rounds", least=0, most=10, fix="leave it out")
         if self.is_published:
-            return GridMethod.published(n_rounds=n_rounds)
+            return GridMethod.published(n_rounds=max(n_rounds, 0))
         return GridMethod(n_rounds=n_rounds)

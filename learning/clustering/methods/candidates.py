@@ -1,10 +1,10 @@
-"""Candidates in a quadtree, their votes, and a round of noisy sums.
+"""Candidates in a quadtree, their votes, and rounds of noisy sums.
 
 Balcan, Dick, Liang, Mou and Zhang, "Differentially Private Clustering in High-Dimensional Euclidean
 Spaces" (2017): a randomly shifted quadtree whose cells with many records give candidates, and then
 a private local search among them. Ours counts the records nearest to each candidate once and
 clusters the counts, which tells as much as all swaps of the search (Jones, Nguyen and Nguyen 2021).
-Their program divides by exact sizes of clusters; here a round of noisy sums does.
+Their program divides by exact sizes of clusters; here rounds of noisy sums do.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from learning.clustering.methods.contract import (
 )
 from learning.clustering.methods.starts import make_rng
 from learning.clustering.methods.sums import (
+    NoisyClusters,
     ask_sums,
     choose_radius,
+    choose_rounds,
     make_noise,
     read_sums,
     sum_bodies,
@@ -74,12 +76,15 @@ class CandidateMethod:
         Levels of the quadtree; -1 for a number by d.
     n_swaps
         Swaps of the published local search; 0 for votes.
+    n_rounds
+        Rounds of sums at the end; -1 for a number by ``n epsilon / k``.
     """
 
     name: ClassVar[str] = "candidates"
 
     depth: int = -1
     n_swaps: int = 0
+    n_rounds: int = -1
 
     def __post_init__(self) -> None:
         if self.depth != -1 and not 1 <= self.depth <= MOST_DEPTH:
@@ -88,11 +93,15 @@ class CandidateMethod:
             )
         if not 0 <= self.n_swaps <= 1000:
             raise ConfigError("must be from 0 to 1000", field="n_swaps", fix="use 0 for votes")
+        if self.n_rounds != -1 and not 1 <= self.n_rounds <= 10:
+            raise ConfigError(
+                "must be from 1 to 10", field="n_rounds", fix="leave it out for a choice"
+            )
 
     @classmethod
     def published(cls, *, n_swaps: int = 10) -> Self:
         """Return the local search of Balcan et al., with so many swaps."""
-        return cls(n_swaps=n_swaps)
+        return cls(n_swaps=n_swaps, n_rounds=1)
 
     def describe(self) -> dict[str, Any]:
         """See ``Method``."""
@@ -102,8 +111,10 @@ class CandidateMethod:
         """See ``Method``: a third of epsilon each for the quadtree, the choice, and the sums."""
         depth = choose_depth(task) if self.depth < 0 else self.depth
         chosen = ["swap"] * self.n_swaps + ["best"] if self.n_swaps else ["votes"]
-        names = ["cells"] * depth + chosen + ["sums"]
-        shares = [_THIRD / depth] * depth + [_THIRD / len(chosen)] * len(chosen) + [_THIRD]
+        n_rounds = choose_rounds(task) if self.n_rounds < 0 else self.n_rounds
+        parts = ["cells"] * depth, chosen, ["sums"] * n_rounds
+        names = [name for part in parts for name in part]
+        shares = [_THIRD / len(part) for part in parts for _ in part]
         rounds = divide_pure(task, names, shares)
         # What cannot be drawn is refused before anything is spent.
         projection = _project(task)
@@ -133,12 +144,26 @@ class CandidateMethod:
             centres, scale = _cluster(
                 task, histogram, answer, task.n_clusters, make_rng(task, "votes")
             )
-        if projection.is_identity:
-            radius = (
-                STEPS if self.n_swaps else choose_radius(task.scale or scale, curator.next_round)
-            )
-            ask_sums(records, task, curator, centres, self._law, radius)
-            return
+        radius = STEPS if self.n_swaps else choose_radius(task.scale or scale, curator.next_round)
+        if not projection.is_identity:
+            planned = curator.next_round
+            answer = self._ask_projected(records, places, centres, task, curator)
+            centres = self._read(task, planned, answer).centroids
+            # Votes are of projected records: they tell no scale of those in the columns.
+            radius = choose_radius(task.scale, planned)
+        for planned in curator.rounds[len(curator.answers) :]:
+            answer = ask_sums(records, task, curator, centres, self._law, radius)
+            centres = self._read(task, planned, answer).centroids
+
+    def _ask_projected(
+        self,
+        records: QuantisedRecords,
+        places: Integers,
+        centres: Floats,
+        task: Task,
+        curator: Curator,
+    ) -> Answer:
+        """Ask for the sums of the records whose projections are nearest to each centre."""
         around = np.rint(centres).astype(np.int64)
         noise = make_noise(self._law, curator.next_round, task, STEPS)
         sums = np.zeros((task.n_clusters + 1, task.n_dimensions + 1), dtype=np.int64)
@@ -146,14 +171,14 @@ class CandidateMethod:
         sums[:-1] = sum_bodies(records.steps, labels, task.n_clusters, noise.sums.count_unit)
         sums[-1, -1] = noise.sums.count_unit * records.n_missing
         centre = np.zeros((task.n_clusters, task.n_dimensions), dtype=np.int64)
-        curator.ask(noise, sums, centroids=centre, radius=np.array([STEPS]), places=around)
+        return curator.ask(noise, sums, centroids=centre, radius=np.array([STEPS]), places=around)
 
     def recover(
         self, task: Task, answers: Sequence[Answer], *, n_clusters: int, rng: np.random.Generator
     ) -> Clusters:
         """See ``Method``; another k than the task's is clustered from votes, or from the sums."""
         rounds = self.plan_rounds(task)
-        moved = read_sums(task, rounds[-1], answers[-1], self._law, is_shrunk=not self.n_swaps)
+        moved = self._read(task, rounds[-1], answers[-1])
         found = Clusters.of(moved.centroids, moved.masses)
         if n_clusters == task.n_clusters:
             return found
@@ -175,6 +200,9 @@ class CandidateMethod:
         return Clusters.of(
             centroids, np.bincount(labels, weights, minlength=n_clusters).astype(float)
         )
+
+    def _read(self, task: Task, planned: Round, answer: Answer) -> NoisyClusters:
+        return read_sums(task, planned, answer, self._law, is_shrunk=not self.n_swaps)
 
     @property
     def _law(self) -> str:

@@ -42,6 +42,7 @@ from learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
+    choose_rounds,
     make_noise,
     read_sums,
 )
@@ -70,7 +71,7 @@ class GridMethod:
     Parameters
     ----------
     n_rounds
-        Rounds of sums after the grid; 0 for the grid alone.
+        Rounds of sums after the grid: 0 for the grid alone, -1 for a number by ``n epsilon / k``.
     grid_share
         Share of epsilon for the grid, where rounds follow.
     is_published
@@ -81,7 +82,7 @@ class GridMethod:
 
     name: ClassVar[str] = "grid"
 
-    n_rounds: int = 1
+    n_rounds: int = -1
     grid_share: Fraction = Fraction(1, 2)
     is_published: bool = False
     noise: Literal["cube", "laplace"] = "cube"
@@ -89,8 +90,10 @@ class GridMethod:
     def __post_init__(self) -> None:
         if self.noise not in ("cube", "laplace"):
             raise ConfigError("must be cube or laplace", field="noise", fix="leave it out")
-        if not 0 <= self.n_rounds <= 10:
-            raise ConfigError("must be from 0 to 10", field="n_rounds", fix="use 1")
+        if not -1 <= self.n_rounds <= 10:
+            raise ConfigError(
+                "must be from 0 to 10", field="n_rounds", fix="leave it out for a choice"
+            )
         if not 0 < self.grid_share < 1:
             raise ConfigError("must be between 0 and 1", field="grid_share", fix="use 1/2")
 
@@ -160,9 +163,10 @@ class GridMethod:
     def _divide(self, task: Task) -> tuple[Round, ...]:
         if not self.n_rounds:
             return (Round(name="counts", epsilon=task.epsilon),)
-        rest = (1 - self.grid_share) / self.n_rounds
-        names = ["counts", *["sums"] * self.n_rounds]
-        return divide_pure(task, names, [self.grid_share, *[rest] * self.n_rounds])
+        n_rounds = choose_rounds(task) if self.n_rounds < 0 else self.n_rounds
+        rest = (1 - self.grid_share) / n_rounds
+        names = ["counts", *["sums"] * n_rounds]
+        return divide_pure(task, names, [self.grid_share, *[rest] * n_rounds])
 
     def _read(self, task: Task, planned: Round, answer: Answer) -> NoisyClusters:
         return read_sums(task, planned, answer, self.noise, is_shrunk=not self.is_published)

@@ -40,6 +40,8 @@ _SPREAD: Final = 0.225
 _FREE_COUNT: Final = 0.3
 """Weight of a Gaussian count over sqrt(d) R where it is not free; it costs 9 % of the variance."""
 _BATCH: Final = 1 << 14
+_ROUNDS: Final = ((10_000.0, 5), (3000.0, 3), (1000.0, 2))
+"""Least ``n epsilon / k``, and the rounds of sums after a start from there on."""
 _WIDTHS: Final = 4.0
 """Standard deviations inside a cluster from its centroid to where residuals are clipped."""
 
@@ -79,6 +81,16 @@ class SumsNoise:
     def count_deviation(self) -> float:
         """Standard deviation of a count, records."""
         return self.deviation / self.sums.count_unit
+
+
+def choose_rounds(task: Task) -> int:
+    """Choose the rounds of sums that follow a start, by ``n epsilon / k``, a public number.
+
+    Each takes its part of epsilon. Where noise is strong, one round is all that it leaves room for;
+    where it is weak, a start from wide cells lies in the wrong place by more than noise moves it.
+    """
+    found = task.strength / task.n_clusters
+    return next((n_rounds for least, n_rounds in _ROUNDS if found >= least), 1)
 
 
 def make_noise(law: str, planned: Round, task: Task, radius: int) -> SumsNoise:

@@ -16,7 +16,13 @@ from learning.clustering.reference.local_search import (
     compute_swap_costs,
 )
 from shared.errors import ConfigError
-from tests.learning.clustering.methods.replaying import draw_steps, make_task, play
+from tests.learning.clustering.methods.replaying import (
+    compare_neighbours,
+    draw_steps,
+    make_neighbours,
+    make_task,
+    play,
+)
 
 HALF = 20
 
@@ -87,6 +93,19 @@ def test_many_columns_are_projected_and_found_again() -> None:
     cost = np.mean((steps - found.centroids[labels]) ** 2)
     # A third of the variance of all records is between clusters and would be lost by one centroid.
     assert cost < 0.5 * np.mean((steps - steps.mean(axis=0)) ** 2)
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+def test_neighbours_of_many_columns_move_no_sum_of_a_later_round_beyond_its_sensitivity(
+    relation: str,
+) -> None:
+    used = []
+    method = CandidateMethod(n_rounds=3)
+    task = make_task(relation, n_dimensions=12, epsilon=Fraction(20), scale=0.1)
+    for seed in range(4):
+        near, far = make_neighbours(relation, seed, d=12)
+        used.append(max(compare_neighbours(method, task, near, far, seed=seed)[-2:]))
+    assert Fraction(1, 5) < max(used) <= 1
 
 
 def test_a_search_whose_costs_could_overflow_is_refused_by_public_numbers() -> None:

@@ -53,8 +53,10 @@ GIVEN = ((0.5, 0.5), (-0.5, 0.5), (0.0, -0.5))
 VARIANTS: dict[str, Callable[[], Method]] = {
     "grid": GridMethod,
     "grid alone": lambda: GridMethod(n_rounds=0),
+    "grid in rounds": lambda: GridMethod(n_rounds=3),
     "grid published": lambda: GridMethod.published(n_rounds=1),
     "candidates": CandidateMethod,
+    "candidates in rounds": lambda: CandidateMethod(n_rounds=3),
     "candidates published": lambda: CandidateMethod.published(n_swaps=2),
     "cover": CoverMethod,
     "cover published": CoverMethod.published,
