@@ -94,7 +94,8 @@ class Published:
         # The group rule for two steps: half of epsilon, and (1 + exp(epsilon / 2)) times delta.
 
         def costs_more(epsilon: float) -> bool:
-            return (1.0 + math.exp(epsilon / 2.0)) * accountant.get_delta(epsilon / 2.0) > delta
+            least = float(accountant.get_delta(epsilon / 2.0))
+            return (1.0 + math.exp(epsilon / 2.0)) * least > delta
 
         # From below: far above the answer the factor multiplies what rounding leaves of delta.
         low, high = 0.0, 1.0
