@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,7 @@ from shared.wire.bodies.results import (
     DimensionBody,
     EvidenceBody,
     MixtureBody,
+    PromiseBody,
     ResultBody,
     SnapshotBody,
     VerdictBody,
@@ -98,7 +99,7 @@ class DecodeResult:
         *,
         snr: float,
         seconds: float,
-        privacy: str | None = None,
+        promise: PromiseBody | None = None,
         search_box: Mapping[str, Sequence[float]] = _NO_BOX,
         seed: int | None = None,
         sums_digest: str = "",
@@ -109,11 +110,11 @@ class DecodeResult:
 
         Parameters
         ----------
-        privacy
-            The statement of privacy; by default the plan's.
+        promise
+            What all that was spent promises together; by default the plan's promise.
         """
         decoder, _, version = solution.solver.partition("/")
-        verdict, evidence, promise = solution.verdict, solution.evidence, describe_promise(plan)
+        verdict, evidence = solution.verdict, solution.evidence
         body = make_body(
             ResultBody,
             solution,
@@ -137,7 +138,7 @@ class DecodeResult:
             ),
             evidence=evidence and make_body(EvidenceBody, evidence),
             resolved=None if evidence is None else evidence.resolved.tolist(),
-            privacy=promise if privacy is None else replace(promise, statement=privacy),
+            privacy=promise or describe_promise(plan),
             seconds=seconds,
             **describe_errors(plan, solution),
         )
