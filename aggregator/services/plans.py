@@ -72,6 +72,6 @@ def require_present(study: StudyRecord | None) -> StudyRecord:
         raise StudyWithdrawnError(
             "was withdrawn by its operator, with all its data",
             field="study",
-            fix="create a study with another name or plan",
+            fix="use another study: the name and plan of this one cannot be used again",
         )
     return study

@@ -257,7 +257,7 @@ def _describe_sketch(
         weights=model.weights_,
         n_records=release.n_records,
         guarantee=model.guarantee_,
-        rounds=["sketch"] if len(model.events_) < 2 else ["pilot", "sketch"],
+        rounds=["pilot", "sketch"] if "pilot" in release.design else ["sketch"],
         digest=release.digest,
         words=f"{model.describe()} Method compressive: {model.result_.verdict}, "
         f"{model.result_.reason}",

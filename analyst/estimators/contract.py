@@ -314,7 +314,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _describe_repetition(self) -> str:
         """Describe what more than one release costs; empty for one."""
         n_fits = len({event.stream for event in self.events_})
-        if n_fits == 1:
+        if n_fits <= 1:
             return ""
         mixed = explain_relations(self.events_)
         why = f": {mixed}" if mixed else ""
@@ -349,11 +349,16 @@ def compose_guarantee(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
     Releases of one plan in one fit are of different records: the largest counts. Fits under both
     relations protect a record that is replaced.
     """
-    costly = select_per_record(events, {event.reader for event in events})
+    costly = select_costly(events)
     joint = costly[0] if len(costly) == 1 else join_events(costly)
     return PrivacyGuarantee(
         epsilon=joint.epsilon, delta=joint.delta, neighbouring=joint.neighbouring, rho=joint.rho
     )
+
+
+def select_costly(events: Sequence[PrivacyEvent]) -> Sequence[PrivacyEvent]:
+    """Return the releases that one record may be in: of each plan in each fit the costliest."""
+    return select_per_record(events, {event.reader for event in events})
 
 
 def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:

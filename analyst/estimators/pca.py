@@ -215,7 +215,7 @@ class PrivatePCA(
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:
         """Return what a fit to records of so many columns will spend; reads no record."""
         design = self._design(n_features)
-        return (make_event(design.public, design.mechanism),)
+        return (make_event(design.public, design.mechanism, stream=self._name_fit()),)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the components of records: shape ``(n, n_components)``, units of the metric.

@@ -105,6 +105,10 @@ class Choices:
         }
         return hashlib.sha256(encode_deterministic(listed)).digest()
 
+    def name_design(self, part: str) -> bytes:
+        """Return the digest by which events name one part of a fit with these choices."""
+        return hashlib.sha256(self.digest + part.encode()).digest()
+
 
 def count_axes(dimensions: Sequence[Dimension]) -> int:
     """Return the number of coordinates of some columns."""

@@ -37,7 +37,7 @@ def test_centroids_are_printed_as_those_of_a_decode_and_the_promise_after_them(
     assert "weight" in words
     assert "temp (1)" in words
     assert "epsilon = 2 differentially private" in words
-    assert "Method grid, 2 rounds." in words
+    assert "Method grid, 3 rounds." in words
 
 
 @pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])
@@ -83,6 +83,20 @@ def test_a_sketch_is_stored_and_clustered_again_for_another_k(
     assert np.array(again["centroids"]) == pytest.approx(np.array(made["centroids"]), abs=0.2)
     assert cluster("show", "found.cbor", "-k", "1") == 0
     assert "differentially private" in capsys.readouterr().out
+
+
+def test_a_stored_sketch_says_what_it_cost_with_its_pilot(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["-k", "2", "--epsilon", "8", *BOUNDS, "--method", "compressive", "-o", "found.cbor"]
+    assert cluster("records.csv", *given, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["epsilon"], made["rounds"]) == ("8", ["pilot", "sketch"])
+    assert cluster("show", "found.cbor", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    for name in ("epsilon", "delta", "relation", "rounds", "statement"):
+        assert shown[name] == made[name]
+    assert "epsilon = 8 differentially private" in shown["statement"]
 
 
 def test_a_method_is_chosen_by_public_numbers_and_says_why(

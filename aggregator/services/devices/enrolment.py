@@ -234,7 +234,11 @@ class EnrolmentService(Service):
         labels: Mapping[str, str],
     ) -> DeviceRecord:
         if study.state != "open":
-            raise StudyClosedError("accepts no more devices", field="study_id")
+            raise StudyClosedError(
+                "is closed and accepts no more devices",
+                field="study_id",
+                fix="ask the study's operator whether it opens again",
+            )
         now = self._clock.now()
         plan = await self._plans.get(study)
         _require_declared(plan, labels)

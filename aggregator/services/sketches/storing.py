@@ -311,7 +311,11 @@ def _require_included(device: DeviceRecord) -> None:
 
 def _require_open(study: StudyRecord, now: float) -> None:
     if not study.accepts_sketches(now):
-        raise StudyClosedError("accepts no more sketches", field="study")
+        raise StudyClosedError(
+            "is closed and accepts no more sketches",
+            field="study",
+            fix="ask the study's operator whether it opens again",
+        )
 
 
 async def _require_share(

@@ -178,6 +178,7 @@ async def test_a_closed_study_enrols_nobody(desk: Desk) -> None:
     await desk.change(study, "closed")
     answer = await enrol(desk, Device(1).enrolment(token, study))
     assert_problem(answer, "study-closed", 403, "study_id")
+    assert "whether it opens again" in answer.json()["fix"]
 
 
 @pytest.mark.parametrize("field", ["public_key", "proof", "study_id"])

@@ -10,6 +10,7 @@ import { LEEWAY_S } from "./windows.ts";
 const TIMEOUT_MS = 60_000;
 const LONGEST_HOLD_S = 86_400;
 const CHECK = "check the address and the network; nothing is lost, and the same bytes are sent again";
+const ASK = "ask the study's operator";
 
 /** Sends a request, as `fetch` does. */
 export type Fetch = (url: string, init: RequestInit) => Promise<FetchAnswer>;
@@ -206,7 +207,8 @@ export class Server {
     const [type, field, rule, fix] = ["type", "field", "rule", "fix"].map((name) => String(problem[name] ?? ""));
     const slug = type!.replace("/problems/", "");
     const kind = findAction(slug) === "retry" ? "transport" : "refused";
-    const error = new SketchError(kind, field || "server", rule || slug, fix || CHECK, slug);
+    const remedy = fix || (kind === "transport" ? CHECK : ASK);
+    const error = new SketchError(kind, field || "server", rule || slug, remedy, slug);
     error.holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#settings.clock());
     throw error;
   }
