@@ -189,7 +189,7 @@ class ReleasingEstimator(SketchingEstimator):
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             n_records = None if plan.releases_count else summed.n_records
             yield (
-                read_pilot(plan, sums, n_records, choices=rest, is_pooled=self._is_pooled),
+                read_pilot(plan, sums, n_records, choices=rest, units=self._list_units(choices)),
                 make_release(plan, sums, n_records),
             )
 
