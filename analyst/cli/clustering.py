@@ -141,7 +141,7 @@ def _cluster(
     if method == "lloyd" and given["delta"] and not published:
         given["noise"] = "gaussian"
     if method == "compressive":
-        given["scale"] = given["scale"] or "auto"
+        given["scale"] = given["scale"] or "bounds"
     kind = METHODS[method]
     if published and not hasattr(kind, "published"):
         raise ConfigError(

@@ -217,8 +217,7 @@ class ClusteringEstimator(
         half their widths.
         """
         self._require_fitted()
-        half = (self.release_.upper - self.release_.lower) / 2.0
-        return np.ones_like(half) if np.all(half == half[0]) else half
+        return measure_by(self.release_.lower, self.release_.upper)
 
     @property
     def _n_features_out(self) -> int:
@@ -286,6 +285,12 @@ class ClusteringEstimator(
         with np.errstate(over="ignore", invalid="ignore"):
             scaled: Floats = rows / self.metric_
         return scaled
+
+
+def measure_by(lower: Floats, upper: Floats) -> Floats:
+    """Return the lengths that count as one under some bounds: 1 if equally wide, or half widths."""
+    half = (upper - lower) / 2.0
+    return np.ones_like(half) if np.all(half == half[0]) else half
 
 
 def describe_release(release: ClusterRelease) -> str:

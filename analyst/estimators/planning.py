@@ -347,6 +347,6 @@ def find_scales(
             each if each.is_categorical else replace(each, scale=float(scales[by_dimension[i]]))
             for i, each in enumerate(dimensions)
         ],
-        is_pooled=is_pooled,
+        units=[1.0] * len(dimensions) if is_pooled else None,
         is_constant=[bool(is_constant[by_dimension[i]]) for i in range(len(dimensions))],
     )

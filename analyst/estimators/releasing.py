@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -188,7 +189,7 @@ class ReleasingEstimator(SketchingEstimator):
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             n_records = None if plan.releases_count else summed.n_records
             yield (
-                read_pilot(plan, sums, n_records, choices=rest, is_pooled=self._is_pooled),
+                read_pilot(plan, sums, n_records, choices=rest, units=self._list_units(choices)),
                 make_release(plan, sums, n_records),
             )
 
@@ -255,6 +256,7 @@ class ReleasingEstimator(SketchingEstimator):
             seconds=time.monotonic() - started,
             promise=self._describe_promise(),
             search_box=solved.search_box,
+            sums_digest=_identify(held),
             posterior=None
             if solution.posterior is None
             else Inquiry(
@@ -325,6 +327,15 @@ class ReleasingEstimator(SketchingEstimator):
         return sketch_batches(
             plan.statistic_of(b"file/main"), batches, n_threads=read_threads(self.n_jobs)
         )
+
+
+def _identify(held: Held) -> str:
+    """Return a digest of the sums that are decoded, in place of a snapshot's identity."""
+    if held.releases:
+        digests = [release.digest for release in held.releases]
+        joined = digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+        return joined.hex()
+    return sha256(held.totals.sums.astype("<i8").tobytes()).hexdigest()
 
 
 def _read_margins(pilot: Release | None) -> tuple[Column, ...]:

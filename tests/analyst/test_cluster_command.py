@@ -85,6 +85,19 @@ def test_a_sketch_is_stored_and_clustered_again_for_another_k(
     assert "differentially private" in capsys.readouterr().out
 
 
+def test_the_example_of_the_help_finds_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    means = np.array([[10, 30], [25, 90], [0, 120], [-20, 60], [40, 40]])
+    rng = np.random.default_rng(1)
+    records = means[rng.integers(5, size=5000)] + rng.normal(size=(5000, 2)) * [2.0, 4.0]
+    lines = ["temp,wind", *(f"{a:.3f},{b:.3f}" for a, b in records)]
+    Path("records.csv").write_text("\n".join(lines) + "\n")
+    given = ["-k", "5", "--epsilon", "1", "--bounds", "temp=-40:60", "--bounds", "wind=0:150"]
+    assert cluster("records.csv", *given, "--json") == 0
+    found = np.array(json.loads(capsys.readouterr().out)["centroids"])
+    offsets = np.abs(found[:, None] - means) / [2.0, 4.0]
+    assert offsets.max(axis=2).min(axis=0).max() < 2.0
+
+
 def test_a_stored_sketch_says_what_it_cost_with_its_pilot(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -92,7 +92,9 @@ def test_every_estimator_of_a_central_method_is_tested_here() -> None:
 def test_clusters_are_found_where_noise_is_small(name: str, relation: str) -> None:
     if name == "sample-aggregate":
         relation = "replace-one"
-    found = make(name, relation=relation, max_records=3000, public_seed=1).fit(make_records())
+    # Fresh noise: a false alarm has a chance below 1e-9. Lloyd's rounds were never above 0.06.
+    found = make(name, relation=relation, max_records=3000, public_seed=1, epsilon="80")
+    found.fit(make_records())
     distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
     if "published" not in name and name not in ("lloyd", "privgene", "sample-aggregate"):
         # These have one start, or an average of many, and may end in a local optimum.
@@ -241,10 +243,11 @@ def test_what_is_spent_is_known_before_and_after(name: str) -> None:
 @each
 def test_noise_never_follows_a_random_state_or_a_public_seed(name: str) -> None:
     records = make_records(500)
-    first, second = (make(name, public_seed=1, epsilon=2).fit(records).release_ for _ in range(2))
-    assert first.design == second.design
-    differ = first.answers[0].values != second.answers[0].values
-    assert np.mean(differ) > 0.4
+    first, second = (make(name, public_seed=1, epsilon="0.5").fit(records) for _ in range(2))
+    assert first.release_.design == second.release_.design
+    one, other = (found.release_.answers[0].values for found in (first, second))
+    # Fresh noise: of few coordinates most are alike with a chance below 1e-10.
+    assert np.mean(one != other) > 0.2
 
 
 @each

@@ -215,7 +215,10 @@ def test_no_value_of_a_record_is_refused_by_a_private_fit(value: Any) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
-    found = make_private(relation="add-remove-one", epsilon="0.1", max_records=1000)
+    # Fresh noise of 121 coordinates: their common radius shows a record in fewer than 1e-20 runs.
+    found = make_private(
+        relation="add-remove-one", epsilon="0.1", max_records=1000, n_frequencies=60
+    )
     found.partial_fit(np.zeros((n, D)))
     assert found.release_.n_records is None
     with pytest.raises(SketchError, match="too few records to tell them from the noise"):

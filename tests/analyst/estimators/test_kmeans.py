@@ -211,7 +211,7 @@ def test_tables_without_records_or_columns_are_refused(rows: Floats) -> None:
 
 
 def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
-    # Nine in ten bars hold; of 36 fewer than 24 would with a chance below 3e-5, if apart.
+    # Fresh noise: 19 in 20 bars hold; of 36 fewer than 20 do with a chance below 1e-9.
     n_held = n_bars = 0
     for seed in range(6):
         records = make_records(20_000, seed)
@@ -223,7 +223,7 @@ def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
         assert found.weights_std_.shape == (K,)
         # They can fail the other way: bars that hold all centroids would be useless.
         assert np.all(reach < 1.0)
-    assert n_held >= 24
+    assert n_held >= 20
     assert n_bars == 36
     weak = make_private(epsilon="0.02").fit(make_records(3000))
     with pytest.raises(AttributeError, match="no error bars are shown for an answer that is"):
