@@ -20,7 +20,7 @@ from analyst.estimators.contract import compose_guarantee
 from analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from analyst.estimators.holding import holding
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
-from analyst.estimators.planning import Choices, make_plan, predict_quality
+from analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
 from analyst.estimators.reading import list_names, read_rng
 from analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator
 from analyst.estimators.summary import describe_estimator
@@ -97,6 +97,7 @@ class CompressiveEstimator(ReleasingEstimator):
             self._finish()
             self._describe_records(rows)
             return
+        require_hope(self._leave_sketch(choices), self._COUNT)
         self._release_of(rows, choices, names)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803

@@ -227,11 +227,11 @@ def test_what_was_released_before_a_failure_is_kept_and_counted(
     with choosing("compressive"):
         found = make(epsilon="1")
         with pytest.raises(DecodingError, match="no clusters"):
-            found.fit(make_records(40))
+            found.fit(make_records(400))
     assert len(found.events_) == 1
     assert found.release_.digest
     with pytest.raises(PrivacyError, match="would spend it again"):
-        found.fit(make_records(40))
+        found.fit(make_records(400))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,8 @@ def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
     for name in ("compressive", "grid"):
         found = make().set_params(**changes)
         with choosing(name), pytest.raises(error) as caught:
-            found.fit(make_records(10))
+            # Fewer records than clusters, or enough for the sketch.
+            found.fit(make_records(10 if field == "n_clusters" else 400))
         assert caught.value.field == field
         assert not {"release_", "events_", "estimator_"} & set(vars(found))
     assert list(tmp_path.iterdir()) == []
