@@ -25,7 +25,13 @@ from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
-from analyst.estimators.reading import Exact, find_names, list_names, open_table
+from analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    open_table,
+    refuse_words,
+)
 from analyst.estimators.sizes import (
     count_public,
     read_clusters,
@@ -35,7 +41,7 @@ from analyst.estimators.sizes import (
 from analyst.estimators.tree import TreeKMeans
 from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from shared.errors import SketchError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -320,8 +326,13 @@ class AutoKMeans(
             return f"{type(self).__name__}: not fitted"
         return f"{type(self).__name__}: {self.choice_.name}\n{self.estimator_}"
 
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        # By the rule of the estimator that composed them.
+        return self.estimator_._state_spent(events)
+
     def _look(self, X: Any) -> tuple[int, list[str]]:  # noqa: N803
         """Return the number of records and the columns: all that a choice may know of a table."""
+        refuse_words(X)
         shape = open_table(X).shape
         require_records(shape, self.relation)
         return shape[0], list(list_names(find_names(X), shape[1]))

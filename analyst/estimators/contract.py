@@ -39,6 +39,7 @@ STREAM = "main"
 FORMAT = "sfumato-release"
 VERSION = 1
 
+_MOST_EPSILON = 10_000
 _REFUSED = "refused: noise that can be repeated can be removed"
 
 
@@ -223,13 +224,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         # What was spent before outlives its release: an exact fit in between drops that alone.
         events = vars(self).get("events_", ())
         if ("release_" in vars(self) or events) and not self.refit:
-            spent = compose_guarantee(events) if events else self.guarantee_
+            spent = self._state_spent(events) if events else self.guarantee_
             raise PrivacyError(
                 f"was fitted already and has spent {describe_level(spent)} under "
                 f"{spent.neighbouring}; a second fit of the same records would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
             )
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        """Return what all fits guarantee together, as ``guarantee_`` does of them."""
+        return compose_guarantee(events)
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
         """Return epsilon and delta, exact; refuse a relation that is unknown."""
@@ -242,6 +247,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         epsilon = read_number(self.epsilon, "epsilon")
         if epsilon <= 0:
             raise PrivacyError("must be greater than zero", field="epsilon", fix="use 1 or less")
+        if epsilon > _MOST_EPSILON:
+            raise PrivacyError(
+                f"must be at most {_MOST_EPSILON:,}, beyond which no noise is left",
+                field="epsilon",
+                fix="use 1 or less",
+            )
         delta = read_number(self.delta, "delta")
         if not 0 <= delta < 1:
             raise PrivacyError(

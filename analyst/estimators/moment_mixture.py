@@ -30,6 +30,7 @@ from analyst.estimators.reading import (
     read_rng,
     read_rows,
     read_whole,
+    refuse_words,
     require_delta,
 )
 from analyst.estimators.sizes import require_records
@@ -39,7 +40,7 @@ from learning.clustering.methods.contract import Answer, Curator
 from learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 from shared.privacy.accounting import join_events
 from shared.system import SystemSource
 
@@ -195,6 +196,7 @@ class MomentMixture(StoredModel):
         return self
 
     def _fit_parts(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+        refuse_words(X)
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
@@ -309,6 +311,9 @@ class MomentMixture(StoredModel):
         self._require_fitted()
         return self.model_.covariances
 
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
+
     def plan_events(
         self, n_features: int, *, names: Sequence[str] | None = None
     ) -> tuple[PrivacyEvent, ...]:
@@ -380,7 +385,7 @@ class MomentMixture(StoredModel):
             lower=lower,
             upper=upper,
             origin=self.origin,
-            norm=float(self.norm),
+            norm=self._read_norm(),
             n_parts=len(self._read_parts()),
             n_directions=min(r, len(names)),
             relation=self.relation,
@@ -390,6 +395,12 @@ class MomentMixture(StoredModel):
         # Noise that cannot be drawn is refused here, before anything is counted.
         _ = design.basis_noise, design.parts_noise
         return design
+
+    def _read_norm(self) -> float:
+        is_number = isinstance(self.norm, int | float | np.number)
+        if isinstance(self.norm, bool) or not (is_number and 0.0 < self.norm < np.inf):
+            raise ConfigError("must be a finite positive number", field="norm", fix="leave it out")
+        return float(self.norm)
 
     def _publish(self, design: MomentDesign, names: Sequence[str]) -> dict[str, Any]:
         parts = [str(part) for part in self._read_parts()]

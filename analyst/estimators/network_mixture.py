@@ -51,7 +51,7 @@ from learning.generative.partition import FeatureMap, KernelPartition
 from shared.cbor import encode_deterministic
 from shared.core.quantise import Quantiser
 from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 from shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class NetworkMixture(StoredModel):
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
-        refuse_words(X, [()] * rows.shape[1])
+        refuse_words(X)
         require_records(rows.shape, self.relation)
         places = None
         if not self._finds_parts:
@@ -291,6 +291,9 @@ class NetworkMixture(StoredModel):
                 self.feature_names_in_ = found
             self.multiplier_ = design.rule.multiplier
             self._show(names)
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
 
     def plan_events(
         self, n_features: int, *, names: Sequence[str] | None = None
@@ -372,6 +375,12 @@ class NetworkMixture(StoredModel):
 
     def _count_parts(self) -> int:
         if self.parts is not None:
+            if self.n_parts != 1:
+                raise ConfigError(
+                    "cannot be combined with parts, whose number is theirs",
+                    field="n_parts",
+                    fix="leave one of both out",
+                )
             return len(read_parts(self.parts))
         return read_whole(self.n_parts, "n_parts", most=MOST_PARTS, fix="use some ten")
 

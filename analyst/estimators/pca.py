@@ -22,7 +22,13 @@ from analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
-from analyst.estimators.reading import Exact, find_names, list_names, read_rows
+from analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    read_rows,
+    refuse_words,
+)
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
@@ -180,6 +186,7 @@ class PrivatePCA(
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
         """Release the moments of some records, and compute their components."""
+        refuse_words(X)
         records = read_rows(X)
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:

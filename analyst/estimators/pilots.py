@@ -22,6 +22,7 @@ from shared.errors import ConfigError
 from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, create_plan
 
 _STEPS = 100
+_LEAST_VARIANCE = 1e-300
 _FINEST = 1.0 / 8000.0
 """Least scale over the width of the bounds."""
 _UNEVEN = 4.0
@@ -156,7 +157,8 @@ def _specify(choices: Choices, epsilon: Fraction) -> PlanSpec:
 def _measure(choices: Choices, epsilon: Fraction) -> float:
     """Return the strength of a pilot: x of one column."""
     variance = create_plan(_specify(choices, epsilon)).mechanism.variance
-    return choices.n_records * math.sqrt(8.0 / variance)
+    # Of an epsilon of thousands the variance underflows.
+    return choices.n_records * math.sqrt(8.0 / max(variance, _LEAST_VARIANCE))
 
 
 def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Dimension:

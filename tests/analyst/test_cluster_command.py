@@ -117,7 +117,21 @@ def test_a_method_is_chosen_by_public_numbers_and_says_why(
 ) -> None:
     assert cluster("records.csv", "-k", "2", "--epsilon", "2", *SCALED, "--json") == 0
     made = json.loads(capsys.readouterr().out)
-    assert "It was chosen: on sets of about 2 columns" in made["statement"]
+    assert ". It was chosen: on sets of about 2 columns" in made["statement"]
+
+
+def test_a_release_names_its_published_form_and_claims_no_delta_that_it_did_not_spend(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["-k", "2", "--epsilon", "2", "--delta", "1e-6", "--method", "grid", "--published"]
+    assert cluster("records.csv", *given, *BOUNDS, "-o", "found.cbor", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert cluster("show", "found.cbor", "--json") == 0
+    for answer in (made, json.loads(capsys.readouterr().out)):
+        assert answer["delta"] == "0"
+        assert "delta" not in answer["statement"]
+        assert answer["published"]
+        assert "Method grid, as published" in answer["statement"]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +144,10 @@ def test_a_method_is_chosen_by_public_numbers_and_says_why(
         (["--bounds", "rain=0:1"], "rain"),
         ([*BOUNDS, "--budget", "1"], "--budget"),
         ([*BOUNDS, "--method", "tree", "--published"], "--published"),
-        ([*BOUNDS, "--relation", "add-remove-one"], "max_records"),
+        ([*BOUNDS, "--relation", "add-remove-one"], "--max-records"),
         ([*BOUNDS, "--epsilon", "0"], "--epsilon"),
+        ([*BOUNDS, "--method", "cover"], "--delta"),
+        ([*BOUNDS, "--method", "grid", "--epsilon", "1e-6"], "fewer clusters"),
     ],
 )
 def test_what_is_refused_names_the_option_and_nothing_is_written(

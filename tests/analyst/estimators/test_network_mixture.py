@@ -219,6 +219,7 @@ def test_what_the_records_alone_would_tell_is_absent(fitted: NetworkMixture) -> 
         ({"bounds": None}, PARTS, ConfigError, "bounds"),
         ({"parts": []}, PARTS, ConfigError, "parts: must be 1 to"),
         ({"parts": None, "n_parts": 0}, None, ConfigError, "n_parts"),
+        ({"n_parts": 3}, PARTS, ConfigError, "n_parts: cannot be combined with parts"),
         ({"parts": None, "n_parts": 2, "start": [[0.0]]}, None, ConfigError, "start: must have"),
         ({"parts": None, "n_parts": 2, "bandwidth": -1.0}, None, ConfigError, "bandwidth"),
         ({"parts": None, "n_parts": 2, "share_for_parts": "1"}, None, ConfigError, "share_for"),
