@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from benchmarks.cover import METHODS
 from benchmarks.pages import describe_ends, list_table, read_row, run_page
 from benchmarks.rows import Row
@@ -153,6 +155,9 @@ def draw_cover(rows: Sequence[Row], path: Path) -> None:
                 axes.plot(*zip(*points, strict=True), style, marker=".", label=name)
         axes.set(xscale="log", yscale="log", title=f"{title}, epsilon = 1", xlabel="k")
         axes.set_ylabel("mean squared distance")
+        ticks = sorted({float(x) for line in axes.get_lines() for x in np.ravel(line.get_xdata())})
+        axes.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110, format="png")
 
