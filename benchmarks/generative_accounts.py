@@ -92,11 +92,18 @@ class Published:
         if not replaced:
             return float(accountant.get_epsilon(delta))
         # The group rule for two steps: half of epsilon, and (1 + exp(epsilon / 2)) times delta.
-        low, high = 0.0, 100.0
+
+        def costs_more(epsilon: float) -> bool:
+            least = float(accountant.get_delta(epsilon / 2.0))
+            return (1.0 + math.exp(epsilon / 2.0)) * least > delta
+
+        # From below: far above the answer the factor multiplies what rounding leaves of delta.
+        low, high = 0.0, 1.0
+        while costs_more(high):
+            low, high = high, 2.0 * high
         while high - low > 1e-4:
             middle = (low + high) / 2.0
-            joined = (1.0 + math.exp(middle / 2.0)) * accountant.get_delta(middle / 2.0)
-            low, high = (middle, high) if joined > delta else (low, middle)
+            low, high = (middle, high) if costs_more(middle) else (low, middle)
         return high
 
 

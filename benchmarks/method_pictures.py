@@ -45,8 +45,15 @@ def draw_methods(rows: Sequence[Row], path: Path) -> None:
     if needs:
         _draw_needs(next(free), needs)
     if sets:
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
+        # Some methods run on some sets only.
+        shown = {
+            label: handle
+            for axes in panels[: len(sets)]
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        names = [name for name in _SHOWN if name in shown]
+        handles = [shown[name] for name in names]
+        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize="small")
     for name, curves in fleets.items():
         _draw_fleet(next(free), name, curves)
     for axes in free:

@@ -5,7 +5,8 @@ Run as ``python -m benchmarks.methods [--quick] [--json] [--plot FILE]``. One re
 k-means on the records, to which ``relative_sse`` refers. ``n_eps`` is n epsilon; all methods get
 the same epsilon, and each spends all of it. Methods that use a scale get the true one, but in cases
 of ``no scale``, where the sketch spends a part of epsilon on a pilot. ``published`` marks the
-methods as their papers have them. ``wide`` stands for a public box four times as wide. Cases of the
+methods as their papers have them, and ``granted`` one whose condition on the records is not
+checked. ``wide`` stands for a public box four times as wide. Cases of the
 strongest noise come first, where the sketch loses most; :mod:`benchmarks.methods_page` sorts them
 by what it loses. Each case's rows come when it is measured, so that a run that is stopped keeps
 them. Cases of 20,000 records are those, beside others, that :mod:`benchmarks.choosing` takes its
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.contenders import CHOICES, CONTENDERS, Run
+from benchmarks.contenders import CHOICES, CONTENDERS, MOST, SLOW, Run
 from benchmarks.datasets import SPREAD, Dataset, RealData
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fleets
@@ -128,7 +129,7 @@ class MethodCase:
     n_epsilon: int
     box: float = 1.0
     knows_scale: bool = True
-    contenders: tuple[str, ...] = tuple(CONTENDERS)
+    contenders: tuple[str, ...] = MOST
     runs: int = 20
     quick_runs: int = 0
 
@@ -188,7 +189,12 @@ def list_cases() -> tuple[MethodCase, ...]:
     """List the cases, the strongest noise first, where the sketch loses most."""
     quick = _NARROW[:3]
     cases = [
-        MethodCase(source=source, n_epsilon=n, quick_runs=3 * int(source in quick and n in _QUICK))
+        MethodCase(
+            source=source,
+            n_epsilon=n,
+            contenders=(*MOST, *(SLOW if source == _NARROW[0] else ())),
+            quick_runs=3 * int(source in quick and n in _QUICK),
+        )
         for source in _NARROW
         for n in _N_EPSILONS
     ]

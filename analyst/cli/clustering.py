@@ -24,7 +24,7 @@ from analyst.estimators import (
     LloydKMeans,
     TreeKMeans,
 )
-from analyst.estimators.clustering import describe_release
+from analyst.estimators.clustering import describe_release, is_published, state_guarantee
 from analyst.estimators.contract import FORMAT
 from analyst.estimators.held import decode_release
 from analyst.planning.files import parse_delta, parse_epsilon, read_plan
@@ -34,7 +34,7 @@ from learning.clustering.methods.release import ClusterRelease
 from shared.cbor import decode_deterministic
 from shared.command import SETTINGS, list_examples
 from shared.core import Columns
-from shared.errors import ConfigError, PlanError
+from shared.errors import ConfigError, PlanError, SketchError
 from shared.plan import Dimension, decode_plan
 from shared.privacy import PrivacyGuarantee
 from shared.reading import WatchedFile
@@ -50,6 +50,18 @@ METHODS: dict[str, Any] = {
     "candidates": CandidateKMeans,
     "cover": CoverKMeans,
 }
+
+_OPTIONS = {
+    "bounds": "--bounds",
+    "budget": "--budget",
+    "delta": "--delta",
+    "epsilon": "--epsilon",
+    "ledger": "--ledger",
+    "max_records": "--max-records",
+    "n_clusters": "-k",
+    "scale": "--bounds",
+}
+"""The options by the names of the parameters that they set."""
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -141,7 +153,7 @@ def _cluster(
     if method == "lloyd" and given["delta"] and not published:
         given["noise"] = "gaussian"
     if method == "compressive":
-        given["scale"] = given["scale"] or "auto"
+        given["scale"] = given["scale"] or "bounds"
     kind = METHODS[method]
     if published and not hasattr(kind, "published"):
         raise ConfigError(
@@ -152,6 +164,9 @@ def _cluster(
     model = (kind.published if published else kind)(n_clusters, **given)
     try:
         model.fit(_Table(records, names))
+    except SketchError as error:
+        error.field = _OPTIONS.get(error.field or "", error.field)
+        raise
     finally:
         # Also where it shows no clusters: it was paid for.
         if output is not None and "release_" in vars(model):
@@ -183,6 +198,7 @@ class _Answer:
     """Clusters, and the release that they were computed from."""
 
     method: str
+    is_published: bool
     columns: Sequence[str]
     units: Sequence[str]
     centroids: Floats
@@ -228,17 +244,15 @@ def _read_answer(data: bytes, n_clusters: int | None) -> _Answer:
 def _describe_clusters(
     release: ClusterRelease, centroids: Floats, weights: Floats, units: Sequence[str]
 ) -> _Answer:
-    task = release.task
     return _Answer(
         method=release.method.name,
+        is_published=is_published(release),
         columns=release.names,
         units=units,
         centroids=centroids,
         weights=weights,
         n_records=release.n_records,
-        guarantee=PrivacyGuarantee(
-            epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation
-        ),
+        guarantee=state_guarantee(release),
         rounds=[answer.name for answer in release.answers],
         digest=release.digest,
         words=describe_release(release),
@@ -251,16 +265,17 @@ def _describe_sketch(
     release = model.release_
     return _Answer(
         method="compressive",
+        is_published=False,
         columns=columns,
         units=units,
         centroids=model.cluster_centers_,
         weights=model.weights_,
         n_records=release.n_records,
         guarantee=model.guarantee_,
-        rounds=["sketch"] if len(model.events_) < 2 else ["pilot", "sketch"],
+        rounds=["pilot", "sketch"] if "pilot" in release.design else ["sketch"],
         digest=release.digest,
         words=f"{model.describe()} Method compressive: {model.result_.verdict}, "
-        f"{model.result_.reason}",
+        f"{model.result_.reason}.",
     )
 
 
@@ -334,6 +349,7 @@ def _print(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         document = {
             "method": answer.method,
+            "published": answer.is_published,
             "n_records": answer.n_records,
             "columns": list(answer.columns),
             "centroids": answer.centroids.tolist(),

@@ -30,7 +30,7 @@ from analyst.cli.options import (
 from analyst.cli.results import ResultReference, find_result, write_result
 from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from analyst.cli.selections import From, Labelled, To, read_labels
-from analyst.client import Client, Decode
+from analyst.client import Client, Decode, ServedResult
 from analyst.planning.bands import show_snr
 from analyst.planning.files import read_plan
 from analyst.results import DecodeResult, require_usable
@@ -300,16 +300,29 @@ def _request(
     )
 
 
-def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Answer:
+def follow(running: Decode, *, allow_unusable: bool, timeout: float | None) -> ServedResult:
+    """Wait for a decode, with a progress bar on a terminal, and return its result.
+
+    Raises
+    ------
+    DecodingError
+        The decode failed or was cancelled, or the verdict on its result is "do not use".
+    TransportError
+        It has not ended in time.
+    """
     console = create_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("decoding", total=1.0)
-        result = running.wait(
+        return running.wait(
             progress=lambda share: progress.update(task, completed=share),
             allow_unusable=allow_unusable,
             timeout=timeout,
             note=lambda words: progress.console.print(f"note: {words}", markup=False),
         )
+
+
+def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Answer:
+    result = follow(running, allow_unusable=allow_unusable, timeout=timeout)
     yield result.to_json()
     yield from _describe(result)
 

@@ -23,10 +23,11 @@ from rich.progress import (
 
 from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, create_console, show, tabulate
 from analyst.planning.files import parse_epsilon, read_plan
+from analyst.results.promises import NOT_PRIVATE
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.reader import RecordReader, choose_fields
 from analyst.sketching.release import make_sketch, require_suitable, sum_file
-from analyst.sketching.report import NOT_PRIVATE, Report, describe_sketch, sketch_to_json
+from analyst.sketching.report import Report, describe_sketch, sketch_to_json
 from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
 from analyst.sketching.spending import Account
 from shared.command import SETTINGS, list_examples

@@ -13,8 +13,8 @@ import typer
 from analyst.cli.options import PLAN_HELP
 from analyst.client import Client
 from analyst.planning.files import read_plan
+from analyst.results.promises import NOT_PRIVATE
 from analyst.sketching.answers import LocalSketches
-from analyst.sketching.report import NOT_PRIVATE
 from analyst.sketching.sketch_file import read_sketch_file
 from analyst.sketching.sources import Source, find_snapshot
 from shared.errors import ConfigError

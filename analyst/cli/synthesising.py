@@ -9,24 +9,26 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from analyst.cli.decodes import AllowUnusable, Seed
+from analyst.cli.decodes import AllowUnusable, Seed, Timeout, follow
 from analyst.cli.options import DEFAULT_URL, Json, Url, show
 from analyst.cli.search_boxes import Within, read_search_box
+from analyst.cli.selections import From, Labelled, To, read_labels
 from analyst.cli.sources import MaybeKey, PlanOfFile
-from analyst.client import Client
+from analyst.client import Client, Decode
 from analyst.planning.files import read_plan
-from analyst.results.synthetic import SyntheticRecords
+from analyst.results import UNUSABLE
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError
+from shared.errors import ConfigError, NotFoundError
+from shared.wire.references import is_beginning
 
 synthesise = typer.Typer(**SETTINGS)
 
 
 @synthesise.command(
     epilog=list_examples(
-        "sfumato synthesise DECODE -n 10000 --out records.csv",
+        "sfumato synthesise STUDY -k 5 -n 10000 --out records.csv",
         "sfumato synthesise DECODE --histogram pilot --out records.parquet",
         "sfumato synthesise main.sketch --plan main.toml -k 8 --histogram pilot.sketch "
         "--histogram-plan pilot.toml --out records.csv",
@@ -36,8 +38,10 @@ def _synthesise(
     references: Annotated[
         list[str],
         typer.Argument(
-            metavar="DECODE|FILE...",
-            help="The id of a decode, or with --plan sketch files of different records.",
+            metavar="STUDY|DECODE|FILE...",
+            help="A study: its last decode that may be used, or with -k a new one; a decode by its "
+            "id or 6 or more first digits of it; or with --plan sketch files of different "
+            "records.",
         ),
     ],
     out: Annotated[
@@ -57,11 +61,15 @@ def _synthesise(
     ] = None,
     plan: PlanOfFile = None,
     n_clusters: Annotated[
-        int | None, typer.Option("-k", min=1, help="Clusters to decode sketch files with.")
+        int | None, typer.Option("-k", min=1, help="Decode a study or files with so many clusters.")
     ] = None,
+    start: From = None,
+    end: To = None,
+    label: Labelled = None,
     seed: Seed = 0,
     within: Within = None,
     allow_unusable: AllowUnusable = False,
+    timeout: Timeout = None,
     key: MaybeKey = "",
     url: Url = DEFAULT_URL,
     as_json: Json = False,
@@ -72,16 +80,45 @@ def _synthesise(
     Gaussians follow its shape better. A histogram mends spikes and sharp ends of columns.
     """
     if plan is None:
-        if histogram_plan is not None or n_clusters is not None:
+        if histogram_plan is not None:
             raise ConfigError(
-                "is missing: --histogram-plan and -k are for sketch files",
+                "is missing: --histogram-plan is for sketch files",
                 field="--plan",
-                fix="name the plan of the sketch files, or leave these options out",
+                fix="name the plan of the sketch files, or leave this option out",
             )
-        found = _ask_server(
-            references, n_records, histogram, seed, key=key, url=url, allow_unusable=allow_unusable
-        )
+        reference = _require_one(references)
+        has_selection = any((start, end, label, within))
+        if has_selection and n_clusters is None:
+            raise ConfigError(
+                "is missing: --from, --to, --label and --within are for a new decode",
+                field="-k",
+                fix="name a number of clusters, or leave these options out",
+            )
+        with Client(url, key=key or None) as client:
+            if n_clusters is None:
+                running = Decode(client, _find_decode(client, reference, allow_unusable))
+            else:
+                running = client.decode(
+                    reference,
+                    n_clusters=n_clusters,
+                    start=start,
+                    end=end,
+                    labels=read_labels(label),
+                    seed=seed,
+                    search_box=read_search_box(within),
+                )
+            served = follow(running, allow_unusable=allow_unusable, timeout=timeout)
+            n_clusters = served.n_clusters
+            found = served.synthesise(
+                n_records, histogram=histogram, seed=seed, allow_unusable=allow_unusable
+            )
     else:
+        if any((start, end, label)):
+            raise ConfigError(
+                "must be left out: --from, --to and --label choose sketches of a study",
+                field="--plan",
+                fix="name the sketch files that you want",
+            )
         if n_clusters is None:
             raise ConfigError(
                 "is missing", field="-k", fix="name a number of clusters, as for decode"
@@ -99,36 +136,45 @@ def _synthesise(
         files = [str(each) for each in written]
         print(json.dumps({**found.about, "files": files}, ensure_ascii=False))
         return
+    if plan is None:
+        body = found.body
+        drawn = f"Drawn from decode {body.decode_id} of {body.study!r}"
+        # Left whole, so that the id can be copied.
+        show(f"{drawn}: {n_clusters} clusters by {body.decoder}, verdict {body.verdict!r}.")
     show(Text(found.statement))
     show(Text(f"Wrote {len(found):,} records to {' and '.join(map(str, written))}."))
 
 
-def _ask_server(
-    references: list[str],
-    n_records: int,
-    histogram: str | None,
-    seed: int,
-    *,
-    key: str,
-    url: str,
-    allow_unusable: bool,
-) -> SyntheticRecords:
+def _require_one(references: list[str]) -> str:
     if len(references) > 1:
         raise ConfigError(
-            "must be one decode", field="DECODE", fix="draw from one decode, or give --plan"
+            "must be one study or decode", field="STUDY", fix="draw from one, or give --plan"
         )
     if Path(references[0]).is_file():
         raise ConfigError(
             f"is missing, and {references[0]} is a file", field="--plan", fix="name the file's plan"
         )
-    with Client(url, key=key or None) as client:
-        return client.synthesise(
-            references[0],
-            n_records,
-            histogram=histogram,
-            seed=seed,
-            allow_unusable=allow_unusable,
-        )
+    return references[0]
+
+
+def _find_decode(client: Client, reference: str, allow_unusable: bool) -> str:
+    """Return the id of the decode that a reference means, or of a study's last one of use."""
+    if is_beginning(reference):
+        try:
+            return client.find_decode(reference)
+        except NotFoundError:
+            # Digits of a study, then.
+            pass
+    for each in client.decodes(client.find_study(reference)):
+        verdict = each.result.verdict if each.result else None
+        is_unusable = verdict is not None and verdict.word == UNUSABLE
+        if each.state == "succeeded" and (allow_unusable or not is_unusable):
+            return each.decode_id
+    raise NotFoundError(
+        f"{reference!r} has none that may be used",
+        field="decode",
+        fix="name a number of clusters: -k 5",
+    )
 
 
 def _read_histogram(histogram: str | None, plan: Path | None) -> LocalSketches | None:

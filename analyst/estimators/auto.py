@@ -17,6 +17,7 @@ from analyst.estimators.clustering import (
     ABSENT,
     ClusteringEstimator,
     NotOfRecords,
+    measure_by,
 )
 from analyst.estimators.columns import Bounds, Scale, read_box
 from analyst.estimators.contract import PrivateEstimator
@@ -24,7 +25,13 @@ from analyst.estimators.cover import CoverKMeans
 from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
-from analyst.estimators.reading import Exact, find_names, list_names, open_table
+from analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    open_table,
+    refuse_words,
+)
 from analyst.estimators.sizes import (
     count_public,
     read_clusters,
@@ -34,7 +41,7 @@ from analyst.estimators.sizes import (
 from analyst.estimators.tree import TreeKMeans
 from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from shared.errors import SketchError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -88,8 +95,9 @@ class AutoKMeans(
         ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
         data units. Required and public: they must not be read off the records.
     scale
-        Standard deviation inside one cluster, a number or one a column, from public knowledge. If
-        None and the sketch is chosen, a part of epsilon finds one.
+        Standard deviation inside one cluster, a number or one a column, from public knowledge;
+        their root mean square as a share of the bounds serves all columns. If None and the sketch
+        is chosen, a part of epsilon finds one.
     relation
         ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
         secret too.
@@ -109,8 +117,10 @@ class AutoKMeans(
     ----------
     choice_, estimator_
         The choice with its reason, and the fitted estimator that was chosen.
-    cluster_centers_, weights_, metric_
+    cluster_centers_, weights_
         As of that estimator.
+    metric_
+        Lengths that count as one along each axis, the same for every choice.
     release_, events_, guarantee_
         What it released; what was spent; and what all guarantee together.
     n_features_in_, feature_names_in_
@@ -133,6 +143,7 @@ class AutoKMeans(
     estimator_: ClusteringEstimator | CompressiveKMeans
     cluster_centers_: Floats
     weights_: Floats
+    _metric: Floats
 
     _ABSENT: ClassVar[Mapping[str, str]] = ABSENT
 
@@ -199,7 +210,7 @@ class AutoKMeans(
         for name in dict.fromkeys((choice.name, *choice.expected)):
             possible = _take(choice, name)
             try:
-                self._make(possible).plan_events(n_records, n_features, names=known)
+                self._make(possible, known).plan_events(n_records, n_features, names=known)
             except SketchError as error:
                 # By public numbers too, such as a pilot that could find nothing.
                 refusal = refusal or error
@@ -218,21 +229,23 @@ class AutoKMeans(
         names
             Of the columns, where parameters name them.
         """
-        model = self._make(self.choose(n_records, n_features, names=names))
-        planned: tuple[PrivacyEvent, ...] = model.plan_events(n_records, n_features, names=names)
+        known = list(names or list_names(None, n_features))
+        model = self._make(self.choose(n_records, n_features, names=known), known)
+        planned: tuple[PrivacyEvent, ...] = model.plan_events(n_records, n_features, names=known)
         return planned
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
         """Choose a method by the shape of ``X`` and the parameters, and fit it."""
         n_records, names = self._look(X)
         choice = self.choose(n_records, len(names), names=names)
-        model = self._make(choice)
+        model = self._make(choice, names)
         try:
             model.fit(X)
         finally:
             # What fails from a release on was spent all the same.
             if len(vars(model).get("events_", ())) > len(vars(self).get("events_", ())):
                 self.choice_, self.estimator_ = choice, model
+                self._metric = measure_by(*read_box(self.bounds, names))
                 self._take_over()
 
     def decode(self, n_clusters: int | None = None) -> Self:
@@ -278,14 +291,20 @@ class AutoKMeans(
             The columns are not those of the fit.
         """
         self._require_fitted()
-        distances: Floats = self.estimator_.transform(X)
+        # A sketch measures in units of its scale.
+        unit = float(self.estimator_.metric_[0] / self.metric_[0])
+        distances: Floats = unit * self.estimator_.transform(X)
         return distances
 
     @property
     def metric_(self) -> Floats:
-        """Lengths that count as one along each axis: shape ``(d,)``."""
+        """Lengths that count as one along each axis: shape ``(d,)``, whatever method was chosen.
+
+        All 1, so that distances are in data units, where all bounds are equally wide, and otherwise
+        half their widths.
+        """
         self._require_fitted()
-        return self.estimator_.metric_
+        return self._metric
 
     def describe(self) -> str:
         """Describe in words what was spent, what it protects, and why this method."""
@@ -307,17 +326,26 @@ class AutoKMeans(
             return f"{type(self).__name__}: not fitted"
         return f"{type(self).__name__}: {self.choice_.name}\n{self.estimator_}"
 
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        # By the rule of the estimator that composed them.
+        return self.estimator_._state_spent(events)
+
     def _look(self, X: Any) -> tuple[int, list[str]]:  # noqa: N803
         """Return the number of records and the columns: all that a choice may know of a table."""
+        refuse_words(X)
         shape = open_table(X).shape
         require_records(shape, self.relation)
         return shape[0], list(list_names(find_names(X), shape[1]))
 
-    def _make(self, choice: MethodChoice) -> Any:
+    def _make(self, choice: MethodChoice, names: Sequence[str]) -> Any:
         """Make the chosen estimator; it goes on from what was spent before."""
         given = self.get_params(deep=False)
         if choice.name == SKETCH:
-            given["scale"] = "auto" if self.scale is None else self.scale
+            # One share of the bounds for all columns, as the other methods measure distances.
+            lower, upper = read_box(self.bounds, names)
+            half = (upper - lower) / 2.0
+            share = read_scale(self.scale, names, half)
+            given["scale"] = "bounds" if share is None else share * half
             # With n public, room for more records would be planned for more.
             if self.relation == "replace-one":
                 given["max_records"] = None

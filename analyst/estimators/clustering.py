@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -21,12 +22,14 @@ from analyst.estimators.reading import (
     read_rng,
     read_rows,
     read_seed,
+    refuse_words,
 )
 from analyst.estimators.sizes import (
     count_public,
     read_clusters,
     read_scale,
     require_records,
+    require_signal,
 )
 from learning.clustering.methods.contract import (
     Curator,
@@ -107,6 +110,7 @@ class ClusteringEstimator(
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
         """Ask the planned questions about some records, with noise, and compute centroids."""
+        refuse_words(X)
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
@@ -144,6 +148,9 @@ class ClusteringEstimator(
             if found is not None:
                 self.feature_names_in_ = found
             self._answer(plan.task.n_clusters)
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
 
     def plan_events(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None
@@ -217,8 +224,7 @@ class ClusteringEstimator(
         half their widths.
         """
         self._require_fitted()
-        half = (self.release_.upper - self.release_.lower) / 2.0
-        return np.ones_like(half) if np.all(half == half[0]) else half
+        return measure_by(self.release_.lower, self.release_.upper)
 
     @property
     def _n_features_out(self) -> int:
@@ -257,10 +263,12 @@ class ClusteringEstimator(
             scale=read_scale(self.scale, names, (upper - lower) / 2.0),
             seed=bytes.fromhex(read_seed(self.public_seed) or ""),
         )
+        rounds = method.plan_rounds(task)
+        require_signal(task)
         return _Plan(
             method=method,
             task=task,
-            rounds=method.plan_rounds(task),
+            rounds=rounds,
             lower=lower,
             upper=upper,
             names=tuple(names),
@@ -288,20 +296,43 @@ class ClusteringEstimator(
         return scaled
 
 
+def measure_by(lower: Floats, upper: Floats) -> Floats:
+    """Return the lengths that count as one under some bounds: 1 if equally wide, or half widths."""
+    half = (upper - lower) / 2.0
+    return np.ones_like(half) if np.all(half == half[0]) else half
+
+
 def describe_release(release: ClusterRelease) -> str:
     """Describe in words what a release protects, and in how many rounds it was made."""
-    task = release.task
-    guarantee = PrivacyGuarantee(epsilon=task.epsilon, delta=task.delta, neighbouring=task.relation)
+    task, guarantee = release.task, state_guarantee(release)
     changed = (
         "in the values of one record; the number of records is public"
         if task.is_counted
         else "by the presence of one record; the number of records is secret"
     )
     n_rounds = len(release.answers)
+    published = ", as published" if is_published(release) else ""
     return (
         f"The release is {describe_level(guarantee)} differentially private: this compares two "
-        f"sets of records that differ {changed}. Method {release.method.name}, "
+        f"sets of records that differ {changed}. Method {release.method.name}{published}, "
         f"{n_rounds} {'round' if n_rounds == 1 else 'rounds'}."
+    )
+
+
+def is_published(release: ClusterRelease) -> bool:
+    """Return whether a method asked as its paper has it, where ours differs."""
+    settings = release.method.describe()
+    return bool(settings.get("is_published") or settings.get("n_swaps"))
+
+
+def state_guarantee(release: ClusterRelease) -> PrivacyGuarantee:
+    """Return what a release guarantees: no delta where all its noise is pure."""
+    task = release.task
+    is_pure = not any(planned.delta for planned in release.method.plan_rounds(task))
+    return PrivacyGuarantee(
+        epsilon=task.epsilon,
+        delta=Fraction(0) if is_pure else task.delta,
+        neighbouring=task.relation,
     )
 
 

@@ -18,7 +18,7 @@ from shared.plan.dimensions import MOST_ONE_HOT
 Floats = NDArray[np.float64]
 Pair = tuple[float, float]
 Bounds = tuple[ArrayLike, ArrayLike] | Mapping[Any, Pair]
-Scale = ArrayLike | Mapping[Any, float] | Literal["auto", "pooled", "pilot"]
+Scale = ArrayLike | Mapping[Any, float] | Literal["auto", "pooled", "bounds", "pilot"]
 Logs = Sequence[Any] | Mapping[Any, float] | None
 
 PILOT_RESOLUTION: Final = 1e-6
@@ -323,7 +323,10 @@ def measure_width(dimension: Dimension) -> float:
 
 
 def settle_scales(
-    dimensions: Sequence[Dimension], *, is_pooled: bool, is_constant: Sequence[bool]
+    dimensions: Sequence[Dimension],
+    *,
+    units: Sequence[float] | None,
+    is_constant: Sequence[bool],
 ) -> tuple[Dimension, ...]:
     """Give all columns one scale where theirs are alike, or where that is wanted.
 
@@ -332,20 +335,25 @@ def settle_scales(
 
     Parameters
     ----------
-    is_pooled
-        Whether one scale is wanted, however much they differ.
+    units
+        Of each dimension, the length that one scale is a share of, where one is wanted however much
+        they differ; None where each may have its own.
     is_constant
         Of each dimension, whether it is known not to vary.
     """
+    lengths = [1.0] * len(dimensions) if units is None else units
     varying = [
-        float(dimension.scale or 0.0)
-        for dimension, constant in zip(dimensions, is_constant, strict=True)
+        float(dimension.scale or 0.0) / length
+        for dimension, length, constant in zip(dimensions, lengths, is_constant, strict=True)
         if not (constant or dimension.is_categorical)
     ]
     is_plain = all(each.transform is None and not each.is_categorical for each in dimensions)
     if not varying or not is_plain:
         return tuple(dimensions)
-    if not is_pooled and max(varying) >= ALIKE * min(varying):
+    if units is None and max(varying) >= ALIKE * min(varying):
         return tuple(dimensions)
     pooled = math.sqrt(sum(scale**2 for scale in varying) / len(varying))
-    return tuple(replace(dimension, scale=pooled) for dimension in dimensions)
+    return tuple(
+        replace(dimension, scale=pooled * length)
+        for dimension, length in zip(dimensions, lengths, strict=True)
+    )

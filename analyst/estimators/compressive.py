@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import STREAM
-from analyst.estimators.held import Held, Sketches, read_sketches
+from analyst.estimators.contract import compose_guarantee
+from analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from analyst.estimators.holding import holding
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
-from analyst.estimators.planning import Choices, make_plan, predict_quality
+from analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
 from analyst.estimators.reading import list_names, read_rng
-from analyst.estimators.releasing import ReleasingEstimator, state_promise
+from analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator
 from analyst.estimators.summary import describe_estimator
 from analyst.questions import Box, make_questions
 from analyst.results.analyses import Comparison
@@ -33,7 +33,7 @@ from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
 from learning.planning.quality import QualityBand
 from shared.errors import ConfigError, DecodingError, PrivacyError
-from shared.plan import SketchPlan, compute_plan_digest, make_event
+from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import PrivacyEvent
 from shared.wire.bodies.questions import AnswersBody
 
@@ -92,11 +92,12 @@ class CompressiveEstimator(ReleasingEstimator):
         choices = self._choose(rows, list_names(names, rows.shape[1]), margin=0.0)
         self._require_room(len(rows), choices.most_records)
         if not self._is_private:
-            self._begin(make_plan(choices), names, is_exact=True)
+            self._begin(Held(plan=make_plan(choices), is_exact=True), names)
             self._held.add(self._sum(rows, self._held.plan))
             self._finish()
             self._describe_records(rows)
             return
+        require_hope(self._leave_sketch(choices), self._COUNT)
         self._release_of(rows, choices, names)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803
@@ -134,8 +135,12 @@ class CompressiveEstimator(ReleasingEstimator):
                     fix="state it, or call fit with all records",
                 )
             choices = self._choose(rows, list_names(names, rows.shape[1]), margin=_MARGIN)
-            self._begin(make_plan(choices), names, is_exact=not self._is_private)
-            self._choices = choices
+            held = Held(
+                plan=make_plan(choices),
+                is_exact=not self._is_private,
+                design=choices.name_design(SKETCH),
+            )
+            self._begin(held, names)
         elif self._held.is_exact == self._is_private:
             raise PrivacyError(
                 "was set or removed after the sum was begun",
@@ -241,20 +246,21 @@ class CompressiveEstimator(ReleasingEstimator):
         box = check_search_box(held.plan, search_box)
         names = [dimension.name for dimension in held.plan.dimensions]
         is_named = names != list_names(None, len(names))
-        self._begin(
-            held.plan, np.array(names, dtype=object) if is_named else None, is_exact=held.is_exact
-        )
-        self._held = held
-        self.search_box_ = box
+        self._begin(held, np.array(names, dtype=object) if is_named else None)
+        if box:
+            self.search_box_ = box
         if not held.is_exact:
             self._show_releases()
-            self.guarantee_ = state_promise(held.plan)
+            self.guarantee_ = compose_guarantee(held.list_costs())
         self._finish()
 
     # ---- results ----
 
     def release(self) -> SketchFile:
         """Return the sum as a sketch file's content; with epsilon, release what was not yet.
+
+        After a pilot the file's plan promises the sketch alone: ``release_.encode()`` keeps what
+        both cost.
 
         Raises
         ------
@@ -511,12 +517,15 @@ class CompressiveEstimator(ReleasingEstimator):
         known = list(names or list_names(None, n_features))
         choices = self._choose(np.zeros((n_records, n_features)), known, margin=0.0)
         if not self._wants_pilot or not list_numbers(choices):
-            plans = [make_plan(choices)]
+            plans = {SKETCH: make_plan(choices)}
         else:
             pilot = plan_pilot(choices)
             # The plan itself follows from the pilot; its cost does not.
-            plans = [pilot, make_plan(leave_rest(choices, pilot))]
-        return tuple(make_event(plan, stream=STREAM) for plan in plans)
+            plans = {PILOT: pilot, SKETCH: make_plan(leave_rest(choices, pilot))}
+        return tuple(
+            name_event(plan, choices.name_design(part), stream=self._name_fit())
+            for part, plan in plans.items()
+        )
 
     def expect(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None

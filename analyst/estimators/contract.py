@@ -39,6 +39,7 @@ STREAM = "main"
 FORMAT = "sfumato-release"
 VERSION = 1
 
+_MOST_EPSILON = 10_000
 _REFUSED = "refused: noise that can be repeated can be removed"
 
 
@@ -223,13 +224,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         # What was spent before outlives its release: an exact fit in between drops that alone.
         events = vars(self).get("events_", ())
         if ("release_" in vars(self) or events) and not self.refit:
-            spent = compose_guarantee(events) if events else self.guarantee_
+            spent = self._state_spent(events) if events else self.guarantee_
             raise PrivacyError(
                 f"was fitted already and has spent {describe_level(spent)} under "
                 f"{spent.neighbouring}; a second fit of the same records would spend it again",
                 field=type(self).__name__,
                 fix="use what was released, or set refit=True",
             )
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        """Return what all fits guarantee together, as ``guarantee_`` does of them."""
+        return compose_guarantee(events)
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
         """Return epsilon and delta, exact; refuse a relation that is unknown."""
@@ -242,6 +247,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         epsilon = read_number(self.epsilon, "epsilon")
         if epsilon <= 0:
             raise PrivacyError("must be greater than zero", field="epsilon", fix="use 1 or less")
+        if epsilon > _MOST_EPSILON:
+            raise PrivacyError(
+                f"must be at most {_MOST_EPSILON:,}, beyond which no noise is left",
+                field="epsilon",
+                fix="use 1 or less",
+            )
         delta = read_number(self.delta, "delta")
         if not 0 <= delta < 1:
             raise PrivacyError(
@@ -314,7 +325,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _describe_repetition(self) -> str:
         """Describe what more than one release costs; empty for one."""
         n_fits = len({event.stream for event in self.events_})
-        if n_fits == 1:
+        if n_fits <= 1:
             return ""
         mixed = explain_relations(self.events_)
         why = f": {mixed}" if mixed else ""
@@ -349,11 +360,16 @@ def compose_guarantee(events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
     Releases of one plan in one fit are of different records: the largest counts. Fits under both
     relations protect a record that is replaced.
     """
-    costly = select_per_record(events, {event.reader for event in events})
+    costly = select_costly(events)
     joint = costly[0] if len(costly) == 1 else join_events(costly)
     return PrivacyGuarantee(
         epsilon=joint.epsilon, delta=joint.delta, neighbouring=joint.neighbouring, rho=joint.rho
     )
+
+
+def select_costly(events: Sequence[PrivacyEvent]) -> Sequence[PrivacyEvent]:
+    """Return the releases that one record may be in: of each plan in each fit the costliest."""
+    return select_per_record(events, {event.reader for event in events})
 
 
 def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,10 +27,55 @@ from shared.errors import (
     PlanMismatchError,
     PrivacyError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
+from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan, make_event
+from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 from shared.wire import encode_payload
 from shared.wire.bodies.results import SnapshotSumsBody
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PilotFindings:
+    """What a pilot of the same records cost, and what it found beside the columns of the plan.
+
+    Parameters
+    ----------
+    plan
+        Of the pilot: it says what that cost.
+    search_box
+        Where to search for clusters: lower and upper bound by name.
+    doubts
+        What the pilot could not see, a sentence each.
+    guessed
+        The columns whose bounds and scale are a guess, so that no verdict on the fit holds.
+    """
+
+    plan: SketchPlan
+    search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, of which :meth:`of` makes the findings again."""
+        return {
+            "plan": encode_plan(self.plan),
+            "search_box": {name: list(pair) for name, pair in self.search_box.items()},
+            "doubts": list(self.doubts),
+            "guessed": list(self.guessed),
+        }
+
+    @classmethod
+    def of(cls, design: Mapping[str, Any]) -> PilotFindings | None:
+        """Return the findings behind the design of a release; None if there was no pilot."""
+        known = design.get("pilot")
+        if known is None:
+            return None
+        return cls(
+            plan=decode_plan(known["plan"]),
+            search_box={str(name): list(map(float, b)) for name, b in known["search_box"].items()},
+            doubts=tuple(map(str, known["doubts"])),
+            guessed=tuple(map(str, known["guessed"])),
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -42,6 +88,10 @@ class Held:
         The plan.
     is_exact
         Whether no noise is added, ever.
+    pilot
+        What a pilot found, if there was one: the plan follows from it.
+    design
+        Digest of the public choices behind the plan, by which events name it; empty for the plan's.
     unreleased
         The exact sum, of all records or of those after the last release; None if there is none.
     releases
@@ -56,6 +106,8 @@ class Held:
 
     plan: SketchPlan
     is_exact: bool
+    pilot: PilotFindings | None = None
+    design: bytes = b""
     unreleased: SketchAccumulator | None = None
     releases: tuple[Release, ...] = ()
     snapshot: Totals | None = None
@@ -102,7 +154,16 @@ class Held:
     def put(self, sums: NDArray[np.int64], n_records: int | None) -> None:
         """Put a release in place of the exact sum."""
         self.unreleased = None
-        self.releases = (*self.releases, make_release(self.plan, sums, n_records))
+        self.releases = (*self.releases, make_release(self.plan, sums, n_records, self.pilot))
+
+    def make_event(self, *, stream: str = STREAM, sequence: int = 0) -> PrivacyEvent:
+        """Return the event of one release of the sum."""
+        return name_event(self.plan, self.design, stream=stream, sequence=sequence)
+
+    def list_costs(self) -> tuple[PrivacyEvent, ...]:
+        """Return the events behind one release: its own, after that of a pilot if there was one."""
+        pilot = () if self.pilot is None else (make_event(self.pilot.plan, stream=STREAM),)
+        return (*pilot, self.make_event())
 
     def merge(self, other: Held) -> None:
         """Add what another holds of other records.
@@ -213,10 +274,30 @@ class Held:
         return make_sketch_file(plan, release.sums, release.n_records or 0, is_exact=False)
 
 
-def make_release(plan: SketchPlan, sums: NDArray[np.int64], n_records: int | None) -> Release:
-    """Return a release under a plan."""
+def name_event(plan: SketchPlan, design: bytes, *, stream: str, sequence: int = 0) -> PrivacyEvent:
+    """Return the event of a release under a plan, named by the public choices behind it.
+
+    The plan itself may follow from a fresh seed, or from a pilot, which no choice knows.
+
+    Parameters
+    ----------
+    design
+        Digest of the choices; empty for the plan's own.
+    """
+    event = make_event(plan, stream=stream, sequence=sequence)
+    return replace(event, plan_digest=design) if design else event
+
+
+def make_release(
+    plan: SketchPlan,
+    sums: NDArray[np.int64],
+    n_records: int | None,
+    pilot: PilotFindings | None = None,
+) -> Release:
+    """Return a release under a plan, which may follow from a pilot."""
+    found = {} if pilot is None else {"pilot": pilot.describe()}
     return Release(
-        design={"statistic": plan.kind, "plan": encode_plan(plan)},
+        design={"statistic": plan.kind, "plan": encode_plan(plan), **found},
         n_records=n_records,
         sums=sums,
         noise_variance=plan.mechanism.variance,
@@ -236,6 +317,7 @@ def decode_release(data: bytes) -> Release:
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError
         plan = decode_plan(document["design"]["plan"])
+        pilot = PilotFindings.of(document["design"])
         sums, n_records = np.array(document["sums"], dtype=np.int64), document["n_records"]
         is_counted = isinstance(n_records, int) and n_records > 0
         if (
@@ -244,13 +326,13 @@ def decode_release(data: bytes) -> Release:
             or not (is_counted or plan.releases_count)
         ):
             raise ValueError
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise MalformedMessageError(
             f"must be a release of a sketch, version {VERSION}",
             field="release",
             fix="read the file that this program wrote",
         ) from error
-    return make_release(plan, sums, n_records)
+    return make_release(plan, sums, n_records, pilot)
 
 
 def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
@@ -290,7 +372,12 @@ def read_sketches(
         _ = source.plan.fourier
         return Held(plan=source.plan, is_exact=False, snapshot=source.totals, is_foreign=True)
     if isinstance(source, Release):
-        held = Held(plan=decode_plan(source.design["plan"]), is_exact=False, is_foreign=True)
+        held = Held(
+            plan=decode_plan(source.design["plan"]),
+            is_exact=False,
+            is_foreign=True,
+            pilot=PilotFindings.of(source.design),
+        )
         held.put(source.sums, source.n_records)
         return held
     if plan is None:

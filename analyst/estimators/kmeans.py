@@ -56,7 +56,8 @@ class CompressiveKMeans(
         data units, from public knowledge. ``auto`` finds one for each column: without epsilon from
         k-means of at most 10,000 records, with it from a pilot. Distances are in units of it;
         where all are alike, within a factor of 2, one serves all columns, and distances are in data
-        units. ``pooled`` is one for all, however much they differ. ``pilot`` is ``auto`` with
+        units. ``pooled`` is one for all, however much they differ; ``bounds``, with epsilon, is one
+        share of the bounds of each, by which the other methods measure. ``pilot`` is ``auto`` with
         epsilon: ``fit`` spends a tenth of epsilon, up to a quarter where noise is strong, on a
         histogram of each column, and takes scales from it, and bounds where there are none.
     log

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import PrivateEstimator, Release
+from analyst.estimators.contract import Release
+from analyst.estimators.fleets import read_fleet
 from analyst.estimators.holding import holding
 from analyst.estimators.labels import (
     make_array,
@@ -29,14 +30,17 @@ from analyst.estimators.reading import (
     read_rng,
     read_rows,
     read_whole,
+    refuse_words,
     require_delta,
 )
 from analyst.estimators.sizes import require_records
+from analyst.estimators.stored import StoredModel
+from analyst.sketching.sources import Source
 from learning.clustering.methods.contract import Answer, Curator
 from learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 from shared.privacy.accounting import join_events
 from shared.system import SystemSource
 
@@ -48,7 +52,7 @@ Floats = NDArray[np.float64]
 _DIRECTIONS = 24
 
 
-class MomentMixture(PrivateEstimator):
+class MomentMixture(StoredModel):
     """Synthetic records from a Gaussian for each part of the records, from two private releases.
 
     First the second moments of all records, clipped to a ball, are released with Gaussian noise;
@@ -104,6 +108,10 @@ class MomentMixture(PrivateEstimator):
         Shape ``(d, r)``: directions of length 1.
     model_
         :class:`learning.generative.moment_mixture.MomentMixtureModel`.
+    covariances_
+        Shape ``(k, d, d)``, squared data units.
+    warnings_
+        Of ``from_snapshots``: what should be known about the moments of each part.
     release_, events_, guarantee_
         What was released, what each release spent, and what both guarantee together.
     n_features_in_, feature_names_in_
@@ -123,6 +131,7 @@ class MomentMixture(PrivateEstimator):
     """
 
     model_: MomentMixtureModel
+    warnings_: tuple[str, ...]
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "score": "a score of the records would be another release",
@@ -187,6 +196,7 @@ class MomentMixture(PrivateEstimator):
         return self
 
     def _fit_parts(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+        refuse_words(X)
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
@@ -210,7 +220,7 @@ class MomentMixture(PrivateEstimator):
             self._reserve(turn, join_events(events), events)
             sums = turn.draw(release)
             self.release_ = Release(
-                design=public,
+                design=self._complete(public, names),
                 n_records=n_public,
                 sums=sums,
                 noise_variance=design.parts_noise.variance,
@@ -220,7 +230,89 @@ class MomentMixture(PrivateEstimator):
             self.__dict__.pop("feature_names_in_", None)
             if found is not None:
                 self.feature_names_in_ = found
-            self._answer(design, parts)
+            self._show(names)
+
+    @classmethod
+    def from_snapshots(
+        cls,
+        snapshots: Mapping[Any, Source],
+        *,
+        binary: bool = False,
+        random_state: object = None,
+    ) -> Self:
+        """Make a mixture of what a fleet has released: a snapshot of moments for each part.
+
+        Each part is a study of the statistic ``moments``, or some devices or slots of one. The
+        Gaussians are in all dimensions, without a basis. Nothing is spent: devices have spent.
+
+        Parameters
+        ----------
+        snapshots
+            By part: what :func:`analyst.sketching.sources.find_snapshot` finds, or
+            :class:`analyst.sketching.answers.LocalSketches`. They share no sketch.
+        binary, random_state
+            As of the estimator.
+
+        Raises
+        ------
+        ConfigError
+            There is no part, dimensions differ or are no plain numbers, relations or units differ,
+            or two parts may share a sketch.
+        WrongStatisticError
+            A study has no moments.
+        DecodingError
+            Noise hides every part, or there are too few records.
+
+        Guarantees
+        ----------
+        Those of the studies, as ``describe()`` composes them. ``guarantee_`` is that of a record
+        in one part, provided that devices put it in no more.
+        """
+        fleet = read_fleet(snapshots)
+        found = cls(
+            fleet.parts,
+            epsilon=fleet.guarantee.epsilon,
+            delta=fleet.guarantee.delta,
+            bounds=(fleet.model.lower, fleet.model.upper),
+            n_directions=len(fleet.names),
+            binary=binary,
+            relation="replace-one" if fleet.is_replaced else "add-remove-one",
+            random_state=random_state,
+        )
+        found._promise, found.warnings_ = fleet.promise, fleet.warnings
+        found.events_, found.guarantee_ = (), fleet.guarantee
+        found.n_features_in_ = len(fleet.names)
+        found.feature_names_in_ = np.array(fleet.names, dtype=object)
+        found.model_, found.parts_ = fleet.model, fleet.parts
+        found.part_sizes_, found.means_ = fleet.model.sizes, fleet.model.centres
+        found.basis_ = fleet.model.basis
+        return found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in vars(self)
+
+    def _require_first(self) -> None:
+        if "_promise" in vars(self):
+            raise ConfigError(
+                "was made of snapshots, and holds no records",
+                field=type(self).__name__,
+                fix="fit another one",
+            )
+        super()._require_first()
+
+    def describe(self) -> str:
+        """Describe in words what was spent, and what it protects; of snapshots, what they cost."""
+        promise: str | None = vars(self).get("_promise")
+        return super().describe() if promise is None else promise
+
+    @property
+    def covariances_(self) -> Floats:
+        """Covariances of the parts: shape ``(k, d, d)``, squared data units."""
+        self._require_fitted()
+        return self.model_.covariances
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
 
     def plan_events(
         self, n_features: int, *, names: Sequence[str] | None = None
@@ -293,7 +385,7 @@ class MomentMixture(PrivateEstimator):
             lower=lower,
             upper=upper,
             origin=self.origin,
-            norm=float(self.norm),
+            norm=self._read_norm(),
             n_parts=len(self._read_parts()),
             n_directions=min(r, len(names)),
             relation=self.relation,
@@ -303,6 +395,12 @@ class MomentMixture(PrivateEstimator):
         # Noise that cannot be drawn is refused here, before anything is counted.
         _ = design.basis_noise, design.parts_noise
         return design
+
+    def _read_norm(self) -> float:
+        is_number = isinstance(self.norm, int | float | np.number)
+        if isinstance(self.norm, bool) or not (is_number and 0.0 < self.norm < np.inf):
+            raise ConfigError("must be a finite positive number", field="norm", fix="leave it out")
+        return float(self.norm)
 
     def _publish(self, design: MomentDesign, names: Sequence[str]) -> dict[str, Any]:
         parts = [str(part) for part in self._read_parts()]
@@ -326,8 +424,19 @@ class MomentMixture(PrivateEstimator):
             for planned in design.rounds
         )
 
-    def _answer(self, design: MomentDesign, parts: list[Any]) -> None:
-        """Set all other attributes: functions of the release and of public parameters."""
+    def _read_release(
+        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+    ) -> tuple[float, Sequence[PrivacyEvent]]:
+        design = self._design(names)
+        if public != self._publish(design, names):
+            raise ValueError
+        n_sums = design.basis_noise.n_coordinates + design.parts_noise.n_coordinates
+        if sums.shape != (n_sums,):
+            raise ValueError
+        return design.parts_noise.variance, self._list_events(design, public)
+
+    def _show(self, names: Sequence[str]) -> None:
+        design = self._design(names)
         n = design.records_statistic.n_coordinates
         names = [planned.name for planned in design.rounds]
         stretches = self.release_.sums[:n].copy(), self.release_.sums[n:].copy()
@@ -337,7 +446,7 @@ class MomentMixture(PrivateEstimator):
                 for name, values in zip(names, stretches, strict=True)
             ]
         )
-        self.parts_ = parts
+        self.parts_ = self._read_parts()
         self.part_sizes_ = self.model_.sizes
         self.basis_ = self.model_.basis
-        self.means_ = self.model_.origin + (self.model_.means @ self.basis_.T) * self.model_.step
+        self.means_ = self.model_.centres

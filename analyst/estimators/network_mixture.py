@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import PrivateEstimator, Release
+from analyst.estimators.contract import Release
 from analyst.estimators.holding import holding
 from analyst.estimators.labels import (
     make_array,
@@ -37,6 +37,7 @@ from analyst.estimators.reading import (
     require_delta,
 )
 from analyst.estimators.sizes import require_records
+from analyst.estimators.stored import StoredModel
 from learning.generative.accounting import MOST_STEPS
 from learning.generative.network_mixture import (
     MOST_PARTS,
@@ -50,7 +51,7 @@ from learning.generative.partition import FeatureMap, KernelPartition
 from shared.cbor import encode_deterministic
 from shared.core.quantise import Quantiser
 from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent
+from shared.privacy import PrivacyEvent, PrivacyGuarantee
 from shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ _MOST_KERNEL_FEATURES: Final = 4000
 _RATES: Final = {"vae": 0.02, "rbm": 0.2}
 
 
-class NetworkMixture(PrivateEstimator):
+class NetworkMixture(StoredModel):
     """Synthetic records from a generative network for each part of the records.
 
     Parts are labels, or are found first by private k-means on random features. Then every part's
@@ -254,7 +255,7 @@ class NetworkMixture(PrivateEstimator):
         rows = read_rows(X)
         found = find_names(X)
         names = list_names(found, rows.shape[1])
-        refuse_words(X, [()] * rows.shape[1])
+        refuse_words(X)
         require_records(rows.shape, self.relation)
         places = None
         if not self._finds_parts:
@@ -277,7 +278,7 @@ class NetworkMixture(PrivateEstimator):
         with self._take_turn({**public, "n_records": n_public}) as turn:
             turn.keep(b"")
             self.release_ = Release(
-                design=public,
+                design=self._complete(public, names),
                 n_records=n_public,
                 # The loss is counted before the first batch is drawn.
                 sums=self._draw_once(turn, event, release),
@@ -288,7 +289,11 @@ class NetworkMixture(PrivateEstimator):
             self.__dict__.pop("feature_names_in_", None)
             if found is not None:
                 self.feature_names_in_ = found
-            self._answer(design)
+            self.multiplier_ = design.rule.multiplier
+            self._show(names)
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
 
     def plan_events(
         self, n_features: int, *, names: Sequence[str] | None = None
@@ -370,6 +375,12 @@ class NetworkMixture(PrivateEstimator):
 
     def _count_parts(self) -> int:
         if self.parts is not None:
+            if self.n_parts != 1:
+                raise ConfigError(
+                    "cannot be combined with parts, whose number is theirs",
+                    field="n_parts",
+                    fix="leave one of both out",
+                )
             return len(read_parts(self.parts))
         return read_whole(self.n_parts, "n_parts", most=MOST_PARTS, fix="use some ten")
 
@@ -377,6 +388,12 @@ class NetworkMixture(PrivateEstimator):
         return list(range(self._count_parts())) if self.parts is None else read_parts(self.parts)
 
     def _design(self, names: Sequence[str]) -> NetworkDesign:
+        design = self._make_design(names)
+        # Noise that cannot be drawn is refused here, before anything is counted.
+        _ = design.rule.gradient_noise, design.rule.count_noise, design.sizes_noise
+        return design
+
+    def _make_design(self, names: Sequence[str]) -> NetworkDesign:
         epsilon, delta = self._read_level()
         lower, upper = read_box(self.bounds, names)
         require_delta(delta)
@@ -392,7 +409,7 @@ class NetworkMixture(PrivateEstimator):
             )
         quantiser = Quantiser.from_bounds(lower, upper)
         seed = hashlib.sha256((read_seed(self.public_seed) or "").encode()).digest()
-        design = NetworkDesign(
+        return NetworkDesign(
             quantiser=quantiser,
             n_parts=self._count_parts(),
             partition=self._make_partition(quantiser, seed) if self._finds_parts else None,
@@ -413,9 +430,6 @@ class NetworkMixture(PrivateEstimator):
             delta=delta,
             seed=int.from_bytes(seed[:8], "little"),
         )
-        # Noise that cannot be drawn is refused here, before anything is counted.
-        _ = design.rule.gradient_noise, design.rule.count_noise, design.sizes_noise
-        return design
 
     def _make_partition(self, quantiser: Quantiser, seed: bytes) -> KernelPartition:
         d = quantiser.n_dimensions
@@ -461,12 +475,23 @@ class NetworkMixture(PrivateEstimator):
 
     # ---- after the release ----
 
-    def _answer(self, design: NetworkDesign) -> None:
-        """Set all other attributes: functions of the release and of public parameters."""
+    def _read_release(
+        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+    ) -> tuple[float, Sequence[PrivacyEvent]]:
+        design = self._make_design(names)
+        if any(public[key] != value for key, value in design.stated.items()):
+            raise ValueError
+        if sums.shape != (design.n_centroids + design.n_parts * (1 + design.n_weights),):
+            raise ValueError
+        # As it was calibrated: another version of the accounting may find another one.
+        self.multiplier_ = float(public["multiplier"])
+        return math.nan, (self._make_event(design, public),)
+
+    def _show(self, names: Sequence[str]) -> None:
+        design = self._make_design(names)
         self.model_ = design.read(self.release_.sums)
         self.parts_ = self._list_parts()
         self.part_sizes_ = self.model_.sizes
-        self.multiplier_ = design.rule.multiplier
 
 
 def _read(value: object, field: str, most: int) -> int:

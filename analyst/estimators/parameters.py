@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.columns import (
     make_dimension,
+    measure_width,
     read_bounds,
     read_levels,
     read_logs,
@@ -45,7 +46,8 @@ from shared.plan import Dimension
 
 Floats = NDArray[np.float64]
 
-_SCALES = ("auto", "pooled", "pilot")
+_SCALES = ("auto", "pooled", "bounds", "pilot")
+_PRIVATE_SCALES = ("bounds", "pilot")
 
 
 class SketchingEstimator(PrivateEstimator):
@@ -126,7 +128,7 @@ class SketchingEstimator(PrivateEstimator):
             found = find_bounds(open_rows, [names[i] for i in unstated], margin=margin)
             for i, pair in zip(unstated, found, strict=True):
                 bounds[i] = pair
-        elif unstated and not self._wants_pilot:
+        elif unstated and (not self._wants_pilot or self.scale == "bounds"):
             raise ConfigError(
                 "must be (lower, upper): two numbers, or two rows of numbers, and are missing for "
                 f"{', '.join(repr(names[i]) for i in unstated)}",
@@ -167,9 +169,10 @@ class SketchingEstimator(PrivateEstimator):
         """Whether the scale is to be found; refuse a word that means nothing."""
         if not isinstance(self.scale, str):
             return False
-        if self.scale not in _SCALES or (self.scale == "pilot" and not self._is_private):
+        if self.scale not in _SCALES or (self.scale in _PRIVATE_SCALES and not self._is_private):
             raise ConfigError(
-                f"is {self.scale!r}, and must be auto, pooled, numbers, or with epsilon pilot",
+                f"is {self.scale!r}, and must be auto, pooled, numbers, or with epsilon bounds or "
+                "pilot",
                 field="scale",
                 fix="give the spread inside one cluster, in the units of the columns, or auto",
             )
@@ -177,7 +180,14 @@ class SketchingEstimator(PrivateEstimator):
 
     @property
     def _is_pooled(self) -> bool:
-        return isinstance(self.scale, str) and self.scale == "pooled"
+        return isinstance(self.scale, str) and self.scale in ("pooled", "bounds")
+
+    def _list_units(self, choices: Choices) -> list[float] | None:
+        """List the lengths that one scale for all is a share of; None for scales of each."""
+        if not self._is_pooled:
+            return None
+        is_by_bounds = self.scale == "bounds"
+        return [measure_width(each) / 2.0 if is_by_bounds else 1.0 for each in choices.dimensions]
 
     @property
     def _wants_pilot(self) -> bool:

@@ -22,7 +22,13 @@ from analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
-from analyst.estimators.reading import Exact, find_names, list_names, read_rows
+from analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    read_rows,
+    refuse_words,
+)
 from learning.estimate.moments import PrincipalComponents, estimate_components
 from shared.core import SketchAccumulator
 from shared.core.quantise import Quantiser
@@ -180,6 +186,7 @@ class PrivatePCA(
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
         """Release the moments of some records, and compute their components."""
+        refuse_words(X)
         records = read_rows(X)
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:
@@ -215,7 +222,7 @@ class PrivatePCA(
     def plan_events(self, n_features: int) -> tuple[PrivacyEvent, ...]:
         """Return what a fit to records of so many columns will spend; reads no record."""
         design = self._design(n_features)
-        return (make_event(design.public, design.mechanism),)
+        return (make_event(design.public, design.mechanism, stream=self._name_fit()),)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the components of records: shape ``(n, n_components)``, units of the metric.

@@ -22,8 +22,11 @@ from shared.errors import ConfigError
 from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, create_plan
 
 _STEPS = 100
+_LEAST_VARIANCE = 1e-300
 _FINEST = 1.0 / 8000.0
 """Least scale over the width of the bounds."""
+_UNEVEN = 4.0
+"""Scales whose shares of their bounds differ by more are worth a caution."""
 _QUIET = frozenset({"log", "missing"})
 _BLIND = frozenset({"outside", "unplaced"})
 _GUESSED = frozenset({"outside", "tail", "unplaced", "weak"})
@@ -100,7 +103,7 @@ def read_pilot(
     n_records: int | None,
     *,
     choices: Choices,
-    is_pooled: bool,
+    units: Sequence[float] | None,
 ) -> Calibrated:
     """Return the choices that a pilot suggests; a function of its release and public choices.
 
@@ -110,8 +113,9 @@ def read_pilot(
         The release of the pilot.
     choices
         Of the sketch, see :func:`leave_rest`.
-    is_pooled
-        Whether one scale serves all columns, however much they differ.
+    units
+        Of each column, the length that one scale for all is a share of; None where each may have
+        its own scale.
     """
     marginals = read_study_marginals(plan, sum_parts([(sums, n_records or 0)]))
     found = calibrate(marginals, n_clusters=choices.n_clusters)
@@ -129,11 +133,14 @@ def read_pilot(
             search_box[dimension.name] = search
         dimensions.append(dimension)
     is_constant = [each.name in columns and not columns[each.name].is_kept for each in dimensions]
-    settled = settle_scales(dimensions, is_pooled=is_pooled, is_constant=is_constant)
+    settled = settle_scales(dimensions, units=units, is_constant=is_constant)
     return Calibrated(
         choices=replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
         search_box=search_box,
-        doubts=tuple(_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions})),
+        doubts=(
+            *_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions}),
+            *_describe_uneven(choices.dimensions, settled, is_constant),
+        ),
         guessed=tuple(each.name for each in found.columns if not _GUESSED.isdisjoint(each.codes)),
     )
 
@@ -150,7 +157,8 @@ def _specify(choices: Choices, epsilon: Fraction) -> PlanSpec:
 def _measure(choices: Choices, epsilon: Fraction) -> float:
     """Return the strength of a pilot: x of one column."""
     variance = create_plan(_specify(choices, epsilon)).mechanism.variance
-    return choices.n_records * math.sqrt(8.0 / variance)
+    # Of an epsilon of thousands the variance underflows.
+    return choices.n_records * math.sqrt(8.0 / max(variance, _LEAST_VARIANCE))
 
 
 def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Dimension:
@@ -189,6 +197,26 @@ def _describe_doubts(
         if finding.code not in _QUIET
     ]
     return [*doubts, *describe_limits(found)] if found.needs_wider_law else doubts
+
+
+def _describe_uneven(
+    stated: Sequence[Dimension], settled: Sequence[Dimension], is_constant: Sequence[bool]
+) -> Sequence[str]:
+    """Describe by how much scales weigh columns otherwise than bounds that were stated do."""
+    shares = {
+        each.name: (found.scale or 0.0) / measure_width(each)
+        for each, found, constant in zip(stated, settled, is_constant, strict=True)
+        # A logarithmic scale may stand for bounds that were not stated.
+        if not (constant or each.is_categorical or each.transform or found.transform)
+    }
+    if len(shares) < 2 or min(shares.values()) * _UNEVEN > max(shares.values()):
+        return []
+    widest, finest = max(shares, key=shares.__getitem__), min(shares, key=shares.__getitem__)
+    return [
+        "distances, and the verdict on them, are in units of the scales that a pilot found: next "
+        f"to its bounds {finest} counts {shares[widest] / shares[finest]:.2g} times as much as "
+        f'{widest}. If columns matter as their bounds do, use scale="bounds"'
+    ]
 
 
 def _describe(finding: Finding, bounds: tuple[float, float]) -> str:

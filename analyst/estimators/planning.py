@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import math
 import secrets
@@ -18,6 +19,7 @@ from learning.decoding.kmeans import assign, cluster
 from learning.decoding.solver import Monitor
 from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from learning.planning.laws import LAW_CHOICES
+from learning.planning.methods import MOST_PARAMETERS
 from learning.planning.outline import StudyOutline
 from learning.planning.quality import QualityBand
 from shared.cbor import encode_deterministic
@@ -35,6 +37,7 @@ TARGET_SSE: Final = 1.1
 """Relative SSE that the choice of noise and frequencies aims at."""
 _LEAST_SNR: Final = 0.01
 """SNR below which a sketch is noise alone, and to decode it takes minutes for nothing."""
+_MOST_DOUBLINGS: Final = 12
 _MOST_SKETCHES: Final = 1 << 10
 _SUBSET: Final = 10_000
 _LEAST_FREQUENCIES: Final = 64
@@ -104,6 +107,10 @@ class Choices:
             ],
         }
         return hashlib.sha256(encode_deterministic(listed)).digest()
+
+    def name_design(self, part: str) -> bytes:
+        """Return the digest by which events name one part of a fit with these choices."""
+        return hashlib.sha256(self.digest + part.encode()).digest()
 
 
 def count_axes(dimensions: Sequence[Dimension]) -> int:
@@ -193,6 +200,56 @@ def predict_quality(choices: Choices) -> QualityBand:
         No noise gives the guarantee.
     """
     return choose_candidate(_list_candidates(choices), TARGET_SSE).band
+
+
+def require_hope(choices: Choices, field: str) -> None:
+    """Refuse more clusters than a sketch can tell apart, before it is released.
+
+    Parameters
+    ----------
+    field
+        The parameter that states the number of clusters.
+
+    Raises
+    ------
+    ConfigError
+        Noise would decide where the centroids are, or decoding would take minutes.
+    PrivacyError
+        No noise gives the guarantee.
+    """
+    k, d = choices.n_clusters, choices.n_axes
+    if k * d > MOST_PARAMETERS:
+        raise ConfigError(
+            f"must be at most {MOST_PARAMETERS // d} in {d} dimensions: to decode more takes "
+            "minutes",
+            field=field,
+            fix="ask for fewer clusters, or use AutoKMeans; nothing was spent",
+        )
+    band = predict_quality(choices)
+    if not band.is_hopeless:
+        return
+    # A smaller k, and a larger epsilon, never leave less signal for each cluster.
+    most = bisect.bisect_left(range(1, k), True, key=lambda k: _is_hopeless(choices, n_clusters=k))
+    epsilon = choices.epsilon or Fraction(1)
+    levels = (epsilon * 2**i for i in range(1, _MOST_DOUBLINGS))
+    enough = next((each for each in levels if not _is_hopeless(choices, epsilon=each)), None)
+    fixes = [f"ask for at most {most}"] * bool(most)
+    if enough is not None:
+        fixes.append(f"raise epsilon to {enough}")
+    raise ConfigError(
+        f"is {k}, and {choices.n_records} records with epsilon {epsilon} cannot tell so many "
+        f"clusters apart: {band.describe_limit()}, so noise would decide where centroids are",
+        field=field,
+        fix=f"{', or '.join([*fixes, 'give more records'])}; parts of a larger whole are summed by "
+        "partial_fit, or released by it and merged; nothing was spent",
+    )
+
+
+def _is_hopeless(choices: Choices, **changes: Any) -> bool:
+    try:
+        return predict_quality(replace(choices, **changes)).is_hopeless
+    except (ConfigError, PrivacyError):
+        return True
 
 
 def _list_candidates(choices: Choices) -> list[Candidate]:
@@ -343,6 +400,6 @@ def find_scales(
             each if each.is_categorical else replace(each, scale=float(scales[by_dimension[i]]))
             for i, each in enumerate(dimensions)
         ],
-        is_pooled=is_pooled,
+        units=[1.0] * len(dimensions) if is_pooled else None,
         is_constant=[bool(is_constant[by_dimension[i]]) for i in range(len(dimensions))],
     )

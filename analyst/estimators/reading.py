@@ -193,8 +193,13 @@ def _write_cell(value: Any) -> str:
         return ""
 
 
-def refuse_words(rows: object, levels: Sequence[tuple[str, ...]]) -> None:
+def refuse_words(rows: object, levels: Sequence[tuple[str, ...]] | None = None) -> None:
     """Refuse a table with a column of words, by its declared type, that has no levels.
+
+    Parameters
+    ----------
+    levels
+        Of each column, empty for a number; None for an estimator that knows none.
 
     Raises
     ------
@@ -205,7 +210,8 @@ def refuse_words(rows: object, levels: Sequence[tuple[str, ...]]) -> None:
     columns = list(getattr(rows, "columns", ()))
     if types is None or len(columns) != len(list(types)):
         return
-    for name, kind, texts in zip(columns, list(types), levels, strict=True):
+    known = [()] * len(columns) if levels is None else levels
+    for name, kind, texts in zip(columns, list(types), known, strict=True):
         # Libraries of tables have types of their own beside NumPy's.
         letter = getattr(kind, "kind", "O")
         named = str(kind).lower() in ("category", "str", "string", "categorical")
@@ -213,7 +219,9 @@ def refuse_words(rows: object, levels: Sequence[tuple[str, ...]]) -> None:
             raise TableError(
                 f"has the column {name!r} of type {kind}, which holds no numbers",
                 field="X",
-                fix=f'state all its values, levels={{"{name}": [...]}}, or drop it',
+                fix="drop it, or write its values as numbers, each record by itself"
+                if levels is None
+                else f'state all its values, levels={{"{name}": [...]}}, or drop it',
             )
 
 

@@ -7,14 +7,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import STREAM, Release, compose_guarantee
-from analyst.estimators.held import Held, draw_sums, make_release
+from analyst.estimators.contract import (
+    Release,
+    compose_guarantee,
+    describe_level,
+    select_costly,
+)
+from analyst.estimators.held import Held, PilotFindings, draw_sums, make_release, name_event
 from analyst.estimators.holding import holding
 from analyst.estimators.parameters import SketchingEstimator
 from analyst.estimators.pilots import (
@@ -27,7 +33,7 @@ from analyst.estimators.pilots import (
 from analyst.estimators.planning import Choices, make_plan
 from analyst.estimators.reading import read_rng, read_threads
 from analyst.results import UNUSABLE, DecodeResult
-from analyst.sketching.report import NOT_PRIVATE
+from analyst.results.promises import describe_exact, describe_spending
 from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
@@ -42,15 +48,16 @@ from shared.plan import (
     compute_plan_digest,
     decode_plan,
     encode_plan,
-    make_event,
     make_statement,
 )
-from shared.privacy import PrivacyGuarantee
+from shared.privacy import PrivacyEvent
+from shared.wire.bodies.results import PromiseBody
 
 Floats = NDArray[np.float64]
 
 _BATCH = 1 << 16
-_OF_FIT = frozenset({"_choices", "_guessed"})
+PILOT, SKETCH = "pilot", "sketch"
+"""The parts of a fit that spend, by the names in their events."""
 
 
 class ReleasingEstimator(SketchingEstimator):
@@ -106,23 +113,24 @@ class ReleasingEstimator(SketchingEstimator):
             )
         return dict(vars(self))
 
-    def _begin(
-        self, plan: SketchPlan, names: NDArray[np.object_] | None, *, is_exact: bool
-    ) -> None:
+    def _begin(self, held: Held, names: NDArray[np.object_] | None) -> None:
         """Drop what was fitted before, and begin a sum."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in _OF_FIT]:
+        for name in [name for name in vars(self) if name.endswith("_")]:
             # What was spent stays spent, also where what follows is exact, or another's release.
             if name != "events_":
                 del self.__dict__[name]
-        self._held = Held(plan=plan, is_exact=is_exact)
-        self.plan_ = plan
-        self.n_features_in_ = plan.n_dimensions
+        self._held = held
+        self.plan_ = held.plan
+        self.n_features_in_ = held.plan.n_dimensions
         if names is not None:
             self.feature_names_in_ = names
-        if not is_exact:
+        if not held.is_exact:
             self.events_ = vars(self).get("events_", ())
-            self.guarantee_ = state_promise(plan)
+            self.guarantee_ = compose_guarantee(held.list_costs())
         self.search_box_: Mapping[str, Sequence[float]] = {}
+        if held.pilot is not None:
+            self.search_box_ = held.pilot.search_box
+            self.pilot_doubts_ = held.pilot.doubts
 
     def _release_of(
         self, rows: NDArray[np.floating], choices: Choices, names: NDArray[np.object_] | None
@@ -135,15 +143,25 @@ class ReleasingEstimator(SketchingEstimator):
                 # A fit that was cut off may have drawn other frequencies.
                 plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated.choices))))
                 summed = self._sum(rows, plan)
-                event = make_event(plan, stream=stream)
+                held = Held(
+                    plan=plan,
+                    is_exact=False,
+                    pilot=None
+                    if pilot is None
+                    else PilotFindings(
+                        plan=decode_plan(pilot.design["plan"]),
+                        search_box=calibrated.search_box,
+                        doubts=calibrated.doubts,
+                        guessed=calibrated.guessed,
+                    ),
+                    design=choices.name_design(SKETCH),
+                )
+                event = held.make_event(stream=stream)
                 sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
-                self._begin(plan, names, is_exact=False)
-                self._held.put(sums, None if plan.releases_count else summed.n_records)
-                self.search_box_ = calibrated.search_box
+                self._begin(held, names)
+                held.put(sums, None if plan.releases_count else summed.n_records)
                 if pilot is not None:
                     self.pilot_ = pilot
-                    self.pilot_doubts_ = calibrated.doubts
-                    self._guessed = calibrated.guessed
                 self._show_releases()
                 self._decode()
 
@@ -162,16 +180,16 @@ class ReleasingEstimator(SketchingEstimator):
         plan = plan_pilot(choices)
         rest = leave_rest(choices, plan)
         # Refused now, before the pilot spends anything: what follows it must be possible.
-        following = make_event(make_plan(rest), stream=stream)
+        following = name_event(make_plan(rest), choices.name_design(SKETCH), stream=stream)
         with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
             turn.keep(b"")
-            event = make_event(plan, stream=stream)
+            event = name_event(plan, choices.name_design(PILOT), stream=stream)
             turn.require_affordable(event, following)
             summed = self._sum(rows[:, numbers], plan)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             n_records = None if plan.releases_count else summed.n_records
             yield (
-                read_pilot(plan, sums, n_records, choices=rest, is_pooled=self._is_pooled),
+                read_pilot(plan, sums, n_records, choices=rest, units=self._list_units(choices)),
                 make_release(plan, sums, n_records),
             )
 
@@ -180,13 +198,14 @@ class ReleasingEstimator(SketchingEstimator):
         held.require_here()
         plan, sequence = held.plan, len(held.releases)
         digest = compute_plan_digest(plan)
+        design = held.make_event().plan_digest
         # Releases before this one may be another's, and earlier events of another fit.
-        before = [event.stream for event in self.events_ if event.plan_digest == digest]
+        before = [event.stream for event in self.events_ if event.plan_digest == design]
         stream = before[-1] if sequence and before else self._name_fit()
         named = {"plan": digest, "stream": stream, "sequence": sequence}
         with self._take_turn(named) as turn:
             turn.keep(b"")
-            event = make_event(plan, stream=stream, sequence=sequence)
+            event = held.make_event(stream=stream, sequence=sequence)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             held.put(sums, None if plan.releases_count else summed.n_records)
             self._show_releases()
@@ -224,7 +243,8 @@ class ReleasingEstimator(SketchingEstimator):
             is_exact=held.is_exact,
         )
         self.snr_ = solved.utility.snr
-        self.verdict_ = _doubt(solved.solution.verdict, vars(self).get("_guessed", ()))
+        guessed = () if held.pilot is None else held.pilot.guessed
+        self.verdict_ = _doubt(solved.solution.verdict, guessed)
         doubts = vars(self).get("pilot_doubts_", ())
         self.warnings_ = (*solved.solution.warnings, *doubts)
         solution = replace(solved.solution, warnings=self.warnings_, verdict=self.verdict_)
@@ -234,8 +254,9 @@ class ReleasingEstimator(SketchingEstimator):
             solution,
             snr=solved.utility.snr,
             seconds=time.monotonic() - started,
-            privacy=NOT_PRIVATE if held.is_exact else self.describe(),
+            promise=self._describe_promise(),
             search_box=solved.search_box,
+            sums_digest=_identify(held),
             posterior=None
             if solution.posterior is None
             else Inquiry(
@@ -253,14 +274,29 @@ class ReleasingEstimator(SketchingEstimator):
         Of sketches that others made, describe what their plan promises.
         """
         held: Held | None = vars(self).get("_held")
-        if held is not None and held.is_foreign and not held.is_exact:
+        is_alone = held is not None and held.pilot is None
+        if held is not None and is_alone and held.is_foreign and not held.is_exact:
             return make_statement(held.plan).describe()
         return super().describe()
 
+    def _describe_promise(self) -> PromiseBody:
+        """Return the promise of everything that these results follow from."""
+        if self._held.is_exact:
+            return describe_exact(self._held.plan)
+        return describe_spending(self._held.plan, self._list_costs(), statement=self.describe())
+
+    def _list_costs(self) -> Sequence[PrivacyEvent]:
+        """Return what one record loses by, in all fits; of sketches of others, by what they say."""
+        return select_costly(self.events_ or self._held.list_costs())
+
     def _describe_repetition(self) -> str:
+        pilot = None if "_held" not in vars(self) else self._held.pilot
         parts = ""
+        if pilot is not None:
+            spent = describe_level(pilot.plan.mechanism.guarantee)
+            parts = f" A pilot of the columns took {spent} of it."
         if len(vars(self).get("releases_", ())) > 1:
-            parts = (
+            parts += (
                 f" There are {len(self.releases_)} releases, of different records: each record "
                 "has that cost once."
             )
@@ -293,9 +329,13 @@ class ReleasingEstimator(SketchingEstimator):
         )
 
 
-def state_promise(plan: SketchPlan) -> PrivacyGuarantee:
-    """Return what one release under a plan guarantees."""
-    return compose_guarantee([make_event(plan, stream=STREAM)])
+def _identify(held: Held) -> str:
+    """Return a digest of the sums that are decoded, in place of a snapshot's identity."""
+    if held.releases:
+        digests = [release.digest for release in held.releases]
+        joined = digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
+        return joined.hex()
+    return sha256(held.totals.sums.astype("<i8").tobytes()).hexdigest()
 
 
 def _read_margins(pilot: Release | None) -> tuple[Column, ...]:

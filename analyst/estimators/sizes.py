@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from analyst.estimators.columns import read_scales
 from analyst.estimators.reading import read_whole
-from learning.clustering.methods.contract import MOST_RECORDS
+from learning.clustering.methods.contract import MOST_RECORDS, Task
 from shared.errors import ConfigError, TableError
 
 Floats = NDArray[np.float64]
 
 _MOST_CLUSTERS: Final = 10_000
+LEAST_STRENGTH: Final = 0.5
+"""Least ``n epsilon / k`` that a fit is tried at."""
 
 
 def require_records(shape: tuple[int, ...], relation: str) -> None:
@@ -52,6 +54,27 @@ def count_public(relation: str, n_records: int, max_records: object) -> int:
             fix="state the most records that there can be, a public number",
         )
     return read_whole(max_records, "max_records", most=MOST_RECORDS, fix="give a public number")
+
+
+def require_signal(task: Task) -> None:
+    """Refuse clusters that the noise on any count would hide, by public numbers alone.
+
+    Even a single count that has all of epsilon is off by ``sqrt(2) / epsilon``: nearly three times
+    a cluster of ``1 / (2 epsilon)`` records. Useful answers begin at some hundred times as many.
+
+    Raises
+    ------
+    ConfigError
+        ``n epsilon / k`` is below 1/2; nothing was spent.
+    """
+    share = task.strength / task.n_clusters
+    if share < LEAST_STRENGTH:
+        raise ConfigError(
+            f"is too little for {task.n_clusters} clusters of {task.n_records} records: the noise "
+            f"on a count would be {math.sqrt(2.0) / share:.2g} times a cluster's records",
+            field="epsilon",
+            fix="ask for fewer clusters, give more records, or raise epsilon; nothing was spent",
+        )
 
 
 def read_clusters(n_clusters: object) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from learning.answers.errors import describe_errors
 from learning.answers.questions import Inquiry
 from learning.decoding.solution import Solution
 from learning.generative.columns import Column
+from learning.generative.synthesis import Origin
 from shared.errors import ConfigError, DecodingError, MethodError
 from shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from shared.structure import structure
@@ -36,6 +37,7 @@ from shared.wire.bodies.results import (
     DimensionBody,
     EvidenceBody,
     MixtureBody,
+    PromiseBody,
     ResultBody,
     SnapshotBody,
     VerdictBody,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
+AnyResult = TypeVar("AnyResult", bound="DecodeResult")
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 UNUSABLE = "do not use"
 """The verdict on a result that is withheld unless ``allow_unusable`` is passed."""
@@ -98,7 +101,7 @@ class DecodeResult:
         *,
         snr: float,
         seconds: float,
-        privacy: str | None = None,
+        promise: PromiseBody | None = None,
         search_box: Mapping[str, Sequence[float]] = _NO_BOX,
         seed: int | None = None,
         sums_digest: str = "",
@@ -109,11 +112,11 @@ class DecodeResult:
 
         Parameters
         ----------
-        privacy
-            The statement of privacy; by default the plan's.
+        promise
+            What all that was spent promises together; by default the plan's promise.
         """
         decoder, _, version = solution.solver.partition("/")
-        verdict, evidence, promise = solution.verdict, solution.evidence, describe_promise(plan)
+        verdict, evidence = solution.verdict, solution.evidence
         body = make_body(
             ResultBody,
             solution,
@@ -137,7 +140,7 @@ class DecodeResult:
             ),
             evidence=evidence and make_body(EvidenceBody, evidence),
             resolved=None if evidence is None else evidence.resolved.tolist(),
-            privacy=promise if privacy is None else replace(promise, statement=privacy),
+            privacy=promise or describe_promise(plan),
             seconds=seconds,
             **describe_errors(plan, solution),
         )
@@ -489,13 +492,15 @@ class DecodeResult:
             raise DecodingError(
                 "are not here: a server keeps them, or the decoder found none",
                 field="densities",
-                fix="call `synthesise` of the client or of the decode",
+                fix="call `synthesise` of a client, with the id of a decode",
             )
         return draw_parts(
             self.posterior,
             n_records,
             verdict=self.verdict,
-            snapshot_id=self.sums_digest,
+            origin=Origin(
+                snapshot_id=self.sums_digest, decoder=f"{self.decoder}/{self.decoder_version}"
+            ),
             promise=self.body.privacy,
             margins=self.margins,
             histogram=histogram,
@@ -572,7 +577,7 @@ def require_success(decode: DecodeBody) -> ResultBody:
     raise DecodingError(f"was {decode.state}", field="decode", fix="ask for it again")
 
 
-def require_usable(result: DecodeResult, *, allow_unusable: bool) -> DecodeResult:
+def require_usable(result: AnyResult, *, allow_unusable: bool) -> AnyResult:
     """Return a result whose verdict allows it.
 
     Raises

@@ -18,7 +18,7 @@ from analyst.results.tables import make_frame
 from learning.answers.questions import Inquiry
 from learning.estimate.totals import Totals
 from learning.generative.columns import Column, read_columns
-from learning.generative.synthesis import Synthesiser
+from learning.generative.synthesis import Origin, Synthesiser
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
 from shared.wire.bodies.results import PromiseBody, describe_promise
@@ -62,7 +62,7 @@ def draw_parts(
     n_records: int,
     *,
     verdict: str,
-    snapshot_id: str,
+    origin: Origin,
     promise: PromiseBody,
     margins: Sequence[Column],
     histogram: HistogramSource | None,
@@ -75,8 +75,8 @@ def draw_parts(
     ----------
     inquiry
         The densities with their plan.
-    verdict, snapshot_id, promise
-        Verdict on the decode, digest of what was decoded, and its promise.
+    verdict, origin, promise
+        Verdict on the decode, what was decoded, and its promise.
     margins
         Distributions of columns, in place of a histogram.
     """
@@ -96,8 +96,7 @@ def draw_parts(
         [
             synthesiser.answer(
                 SynthesisRequest(n_records=size, histogram=digest, seed=seed, part=part),
-                decode_id="",
-                snapshot_id=snapshot_id,
+                origin=origin,
                 privacy=promises,
             )
             for part, size in enumerate(split_parts(n_records))

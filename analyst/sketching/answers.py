@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from analyst.results import DecodeResult
-from analyst.sketching.report import NOT_PRIVATE
+from analyst.results.promises import describe_exact
 from analyst.sketching.sketch_file import SketchFile
 from analyst.sketching.solving import solve_totals, sum_parts
 from learning.answers.histograms import describe_calibration, describe_histogram
@@ -131,7 +131,7 @@ class LocalSketches:
 
     def _correct(self, promise: PromiseBody) -> PromiseBody:
         """Return a promise that is true of the file: an exact sum protects nobody."""
-        return promise if self.is_private else replace(promise, statement=NOT_PRIVATE)
+        return promise if self.is_private else describe_exact(self.plan)
 
     def decode(
         self,
@@ -167,7 +167,7 @@ class LocalSketches:
             solved.solution,
             snr=solved.utility.snr,
             seconds=time.monotonic() - started,
-            privacy=None if self.is_private else NOT_PRIVATE,
+            promise=None if self.is_private else describe_exact(self.plan),
             search_box=solved.search_box,
             seed=seed,
             sums_digest=self.identity,

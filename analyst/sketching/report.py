@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analyst.results.promises import NOT_PRIVATE
 from analyst.sketching.release import Summed
 from analyst.sketching.sketch_file import SketchFile
 from shared.plan import SketchPlan, make_statement
 from shared.plan.statement import show_level
-
-NOT_PRIVATE = (
-    "NOT PRIVATE. This is the exact sum, without noise: it reveals single records. It is for the "
-    "holder of the records alone; do not pass it on, and do not publish results made from it."
-)
 
 
 @dataclass(frozen=True, kw_only=True)

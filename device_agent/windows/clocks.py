@@ -13,6 +13,8 @@ from shared.wire import CLOCK_LEEWAY_S
 
 OLDER_THAN_THIS = 1_672_531_200.0
 """2023-01-01: no clock that says less is right."""
+UNCONFIRMED_S = 30 * 86400.0
+"""How far beyond the certain time a clock is believed without the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +46,24 @@ class Clocks:
         return self.server is None or abs(self.device - self.server) <= CLOCK_LEEWAY_S
 
     @property
+    def may_close(self) -> bool:
+        """True if windows may close by the clock.
+
+        The clocks agree; without the server, the device's is not far beyond what is certain.
+        """
+        if self.server is not None or self.certain <= OLDER_THAN_THIS:
+            return self.agree
+        return self.device <= self.certain + UNCONFIRMED_S
+
+    @property
     def latest_believable(self) -> float:
         """The time beyond which no record is believed: the earlier of the clocks that may be right.
 
-        A clock that is behind what is certain says nothing.
+        A clock that is behind what is certain says nothing, nor one that is far beyond it without
+        the server.
         """
+        if self.server is None and not self.may_close:
+            return self.certain
         may_be_right = [now for now in self.known if now >= self.certain - CLOCK_LEEWAY_S]
         if self.agree:
             may_be_right = may_be_right[:1]
@@ -80,7 +95,15 @@ class Clocks:
 
 def describe_difference(clocks: Clocks) -> str:
     """Describe by how much the clocks differ, which one is wrong if known, and the fix."""
-    server = clocks.server or 0.0
+    if clocks.server is None:
+        days = (clocks.device - clocks.certain) / 86400
+        return (
+            f"clock: this device says {format_time(clocks.device)}, {days:.0f} days after the last "
+            f"time that is certain ({format_time(clocks.certain)}), and the server does not "
+            "answer, so no window is closed by the clock. Set this machine's clock, or connect it "
+            "to the server if the clock is right"
+        )
+    server = clocks.server
     off = clocks.device - server
     order = "ahead of" if off > 0 else "behind"
     return (

@@ -50,7 +50,7 @@ def describe_moments(plan: SketchPlan, totals: Totals, *, snapshot_id: str) -> M
         n_records=count_records(plan, totals).n_records,
         axes=[DimensionBody(name=axis.name, unit=axis.unit) for axis in plan.axes],
         components=describe_components(found),
-        warnings=[_describe_finding(finding) for finding in found.findings],
+        warnings=[describe_finding(finding) for finding in found.findings],
         privacy=describe_promise(plan),
     )
 
@@ -73,5 +73,6 @@ def describe_components(found: PrincipalComponents) -> list[ComponentBody]:
     ]
 
 
-def _describe_finding(finding: Finding) -> str:
+def describe_finding(finding: Finding) -> str:
+    """Describe in words what a person should know about an answer of moments."""
     return _FINDINGS[finding.code].format(finding.value)

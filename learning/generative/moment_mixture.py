@@ -3,7 +3,11 @@
 The one-shot rival of generative networks: first the second moments of all records, whose leading
 eigenvectors are a basis of r directions; then count, mean and second moments of each part's records
 on that basis. Parts are a public rule or a label. Both are sums of bounded integer vectors with one
-discrete Gaussian each, so that they can be released by a curator, and by a fleet.
+discrete Gaussian each, and a curator releases them.
+
+A fleet has no basis in common before it has released anything, so each part is a study of moments
+in all dimensions instead, and :func:`fit_parts` makes Gaussians of their answers. That suits few
+columns: d of them have d (d + 3) / 2 noisy sums a sketch.
 
 A record is a vector u of integer steps in a ball of radius R about an origin, as
 :class:`shared.core.statistics.MomentsStatistic` has it. The basis is rounded to integers, so that a
@@ -23,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning.clustering.methods.contract import Answer, Curator, Round, divide_by_shares
+from learning.estimate.moments import PrincipalComponents
 from shared.core.engines import default_engine
 from shared.core.quantise import Quantiser
 from shared.core.statistics import MomentsStatistic
@@ -298,6 +303,18 @@ class MomentMixtureModel:
     lower: Floats
     upper: Floats
 
+    @property
+    def centres(self) -> Floats:
+        """Means of the parts: shape ``(k, d)``, data units."""
+        return self.origin + (self.means @ self.basis.T) * self.step
+
+    @property
+    def covariances(self) -> Floats:
+        """Covariances of the parts: shape ``(k, d, d)``, squared data units."""
+        spread = (self.basis @ self.factors) * self.step[:, None]
+        found: Floats = spread @ spread.transpose(0, 2, 1)
+        return found
+
     def draw(
         self, n: int, rng: np.random.Generator, *, parts: Sequence[int] | None = None
     ) -> tuple[Floats, NDArray[np.intp]]:
@@ -317,6 +334,45 @@ class MomentMixtureModel:
         places = self.means[chosen] + np.einsum("nij,nj->ni", self.factors[chosen], normal)
         records = self.origin + (places @ self.basis.T) * self.step
         return np.clip(records, self.lower, self.upper), chosen
+
+
+def fit_parts(
+    answers: Sequence[PrincipalComponents], *, lower: Floats, upper: Floats
+) -> MomentMixtureModel:
+    """Return a Gaussian for each part of the answers of studies of moments: post-processing.
+
+    A part has size 0 where noise hides the number of its records, or by itself could have made the
+    mean square of its places.
+
+    Parameters
+    ----------
+    answers
+        Of the parts.
+    lower, upper
+        Shape ``(d,)``, the public bounds, data units.
+    """
+    step, origin = (upper - lower) / 2.0, (upper + lower) / 2.0
+    sizes, means, factors = [], [], []
+    for found in answers:
+        is_counted = found.n_complete > _TOLD * found.n_complete_error
+        mean = (found.mean - origin) / step
+        square = float(mean @ mean) + max(0.0, float(found.raw_eigenvalues[0]))
+        # In half widths of the bounds, which are the metric of a study.
+        is_told = is_counted and found.edge < min(square, 1.0)
+        sizes.append(found.n_complete if is_told else 0.0)
+        means.append(mean)
+        values, vectors = np.linalg.eigh(found.covariance / np.outer(step, step))
+        factors.append(vectors * np.sqrt(np.maximum(values, 0.0)))
+    return MomentMixtureModel(
+        sizes=np.array(sizes),
+        means=np.array(means),
+        factors=np.array(factors),
+        basis=np.eye(len(step)),
+        step=step,
+        origin=origin,
+        lower=lower,
+        upper=upper,
+    )
 
 
 def _sum_moments(u: Integers, statistic: MomentsStatistic) -> Integers:

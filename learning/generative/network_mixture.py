@@ -185,9 +185,22 @@ class NetworkDesign:
     @property
     def public(self) -> dict[str, Any]:
         """Return the choices behind the release: numbers, texts and lists."""
+        rule = self.rule
+        return {
+            **self.stated,
+            "multiplier": rule.multiplier,
+            "gradients": {
+                "sigma_squared": rule.gradient_noise.variance,
+                "squared_distance": NORM**2,
+            },
+        }
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Return the choices whose noise needs no library for accounting."""
         lower = self.quantiser.centre - self.quantiser.half_width
         upper = self.quantiser.centre + self.quantiser.half_width
-        rule, stage = self.rule, self.partition
+        stage = self.partition
         return {
             "method": "mixture of networks",
             "lower": lower.tolist(),
@@ -211,11 +224,6 @@ class NetworkDesign:
             "batch_rate": self.rate,
             "n_steps": self.n_steps,
             "learning_rate": self.learning_rate,
-            "multiplier": rule.multiplier,
-            "gradients": {
-                "sigma_squared": rule.gradient_noise.variance,
-                "squared_distance": NORM**2,
-            },
             "relation": self.relation,
             "epsilon": self.epsilon,
             "delta": self.delta,

@@ -6,13 +6,21 @@ and delta at q epsilon is larger, often by orders of magnitude (``proofs.md``, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
 from shared.errors import PrivacyError
+from shared.privacy.accounting import (
+    PrivacyEvent,
+    compose,
+    express_in_one_relation,
+    join_events,
+    scale_to_group,
+    sum_losses,
+)
 from shared.privacy.mechanism import Mechanism
 
 USUAL_GROUPS = (1, 2, 5, 20)
@@ -93,6 +101,43 @@ def compute_group_loss(mechanism: Mechanism, *, n_records: int, n_windows: int =
         delta=one.delta,
         multiple_epsilon=multiple,
         multiple_delta=min(bound(multiple), Fraction(1)) if one.delta else Fraction(0),
+    )
+
+
+def bound_group_loss(
+    events: Sequence[PrivacyEvent], *, n_records: int, n_windows: int = 1
+) -> GroupLoss:
+    """Bound the loss of someone with q records in each of w windows, by events in sequence.
+
+    Looser than :func:`compute_group_loss`, which knows the curve of a single mechanism.
+
+    Parameters
+    ----------
+    events
+        What one record in one window loses by, at least one.
+    n_records, n_windows
+        q and w, each at least 1.
+
+    Guarantees
+    ----------
+    As :func:`compute_group_loss`, under replace-one where the events are under both relations.
+    """
+    one = join_events(events)
+    scaled = [
+        replace(scaled, count=n_windows * scaled.count)
+        for scaled in (scale_to_group(each, n_records) for each in express_in_one_relation(events))
+    ]
+    summed, loss = sum_losses(scaled), compose(scaled, delta=one.delta)
+    epsilon, delta = summed.epsilon, min(summed.delta, Fraction(1))
+    if loss is not None and n_records * n_windows > 1:
+        epsilon, delta = loss.epsilon, one.delta
+    return GroupLoss(
+        n_records=n_records,
+        n_windows=n_windows,
+        epsilon=epsilon,
+        delta=delta,
+        multiple_epsilon=summed.epsilon,
+        multiple_delta=min(summed.delta, Fraction(1)),
     )
 
 

@@ -37,7 +37,7 @@ def test_centroids_are_printed_as_those_of_a_decode_and_the_promise_after_them(
     assert "weight" in words
     assert "temp (1)" in words
     assert "epsilon = 2 differentially private" in words
-    assert "Method grid, 2 rounds." in words
+    assert "Method grid, 3 rounds." in words
 
 
 @pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])
@@ -85,12 +85,53 @@ def test_a_sketch_is_stored_and_clustered_again_for_another_k(
     assert "differentially private" in capsys.readouterr().out
 
 
+def test_the_example_of_the_help_finds_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    means = np.array([[10, 30], [25, 90], [0, 120], [-20, 60], [40, 40]])
+    rng = np.random.default_rng(1)
+    records = means[rng.integers(5, size=5000)] + rng.normal(size=(5000, 2)) * [2.0, 4.0]
+    lines = ["temp,wind", *(f"{a:.3f},{b:.3f}" for a, b in records)]
+    Path("records.csv").write_text("\n".join(lines) + "\n")
+    given = ["-k", "5", "--epsilon", "1", "--bounds", "temp=-40:60", "--bounds", "wind=0:150"]
+    assert cluster("records.csv", *given, "--json") == 0
+    found = np.array(json.loads(capsys.readouterr().out)["centroids"])
+    offsets = np.abs(found[:, None] - means) / [2.0, 4.0]
+    assert offsets.max(axis=2).min(axis=0).max() < 2.0
+
+
+def test_a_stored_sketch_says_what_it_cost_with_its_pilot(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["-k", "2", "--epsilon", "8", *BOUNDS, "--method", "compressive", "-o", "found.cbor"]
+    assert cluster("records.csv", *given, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["epsilon"], made["rounds"]) == ("8", ["pilot", "sketch"])
+    assert cluster("show", "found.cbor", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    for name in ("epsilon", "delta", "relation", "rounds", "statement"):
+        assert shown[name] == made[name]
+    assert "epsilon = 8 differentially private" in shown["statement"]
+
+
 def test_a_method_is_chosen_by_public_numbers_and_says_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cluster("records.csv", "-k", "2", "--epsilon", "2", *SCALED, "--json") == 0
     made = json.loads(capsys.readouterr().out)
-    assert "It was chosen: on sets of about 2 columns" in made["statement"]
+    assert ". It was chosen: on sets of about 2 columns" in made["statement"]
+
+
+def test_a_release_names_its_published_form_and_claims_no_delta_that_it_did_not_spend(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["-k", "2", "--epsilon", "2", "--delta", "1e-6", "--method", "grid", "--published"]
+    assert cluster("records.csv", *given, *BOUNDS, "-o", "found.cbor", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert cluster("show", "found.cbor", "--json") == 0
+    for answer in (made, json.loads(capsys.readouterr().out)):
+        assert answer["delta"] == "0"
+        assert "delta" not in answer["statement"]
+        assert answer["published"]
+        assert "Method grid, as published" in answer["statement"]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +144,10 @@ def test_a_method_is_chosen_by_public_numbers_and_says_why(
         (["--bounds", "rain=0:1"], "rain"),
         ([*BOUNDS, "--budget", "1"], "--budget"),
         ([*BOUNDS, "--method", "tree", "--published"], "--published"),
-        ([*BOUNDS, "--relation", "add-remove-one"], "max_records"),
+        ([*BOUNDS, "--relation", "add-remove-one"], "--max-records"),
         ([*BOUNDS, "--epsilon", "0"], "--epsilon"),
+        ([*BOUNDS, "--method", "cover"], "--delta"),
+        ([*BOUNDS, "--method", "grid", "--epsilon", "1e-6"], "fewer clusters"),
     ],
 )
 def test_what_is_refused_names_the_option_and_nothing_is_written(

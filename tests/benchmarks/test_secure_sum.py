@@ -64,13 +64,13 @@ def test_a_report_that_is_missing_shows_in_the_error(lost: bool, tmp_path: Path)
 
 
 def test_leader_and_helper_open_what_a_fleet_of_devices_sends(tmp_path: Path) -> None:
-    """Three programs: what no other test runs together. The error is that of two draws; its
-    deviation over 200 coordinates is 5 %, so that 35 % off is never reached by chance."""
+    """Three programs: what no other test runs together. The error is that of two draws: 50 % more
+    or 40 % less of their fresh noise have a chance below 1e-15."""
     rows = {row.figure: row.value for row in measure_opened(tmp_path, n_reports=30)}
 
     assert rows["reports_opened"] == 30
     assert rows["batches"] == 1
-    assert 0.65 < rows["error_over_two_noises"] < 1.35
+    assert 0.6 < rows["error_over_two_noises"] < 1.5
 
 
 def test_designs_suit_the_noise_of_their_way() -> None:

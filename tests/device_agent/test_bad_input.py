@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.agent.exchange import clocks
 from device_agent.agent.exchange.comparing import COPIED
 from shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
@@ -244,3 +245,29 @@ def test_a_clock_that_is_wrong_closes_no_window_and_says_so(enrolled: Agent) -> 
     report = enrolled.once()
     assert report["released"] == 0
     assert any("The server's clock is wrong" in message for message in report["messages"])
+
+
+def test_a_clock_a_year_ahead_after_a_start_without_the_server_costs_no_window(
+    enrolled: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = int(time.time() // HOUR)
+    now = (slot + 0.5) * HOUR
+    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(enrolled.server, "now", lambda: now)
+    enrolled.once()
+    enrolled.server.stop()
+    monkeypatch.setattr(clocks, "_boot_id", lambda: "again")
+    monkeypatch.setattr(clocks, "_boot_time", lambda: 60.0)
+    now += 365 * 86400
+    for _ in range(3):
+        now += HOUR
+        with enrolled.records.open("a") as file:
+            file.write(f"{now},1,1\n")
+        report = enrolled.once("--send-for", "0")
+        assert report["released"] == 0
+        assert "so no window is closed by the clock" in " ".join(report["messages"])
+    enrolled.server.start()
+    now = (slot + 1.5) * HOUR
+    enrolled.once()
+    slots = [message.header.slots for message in enrolled.server.stored.values()]
+    assert slots == [(slot, slot)]

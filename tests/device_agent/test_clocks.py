@@ -101,6 +101,21 @@ def test_after_a_restart_of_the_machine_only_what_it_has_run_since_is_certain(
     assert ServerClock(state).read(START).certain == START + 57
 
 
+@pytest.mark.parametrize(("days", "may_close"), [(29, True), (31, False), (365, False)])
+def test_without_the_server_a_clock_far_beyond_what_is_certain_closes_nothing(
+    days: int, may_close: bool, boot: Boot, state: sqlite3.Connection
+) -> None:
+    ServerClock(state).note(START, START)
+    boot.restart(50.0)
+    ahead = START + days * 86400
+    read = ServerClock(state).read(ahead)
+    assert read.may_close == may_close
+    assert read.latest_believable == (ahead if may_close else START + 50)
+    # The server decides once it answers, and nothing limits a device that never had an answer.
+    assert ServerClock(state).note(ahead, ahead).may_close
+    assert Clocks(device=ahead).may_close
+
+
 @pytest.mark.parametrize(("seconds", "passed"), [(160.0, 60.0), (30.0, 30.0)])
 def test_where_no_start_has_a_name_what_is_certain_is_never_too_late(
     seconds: float, passed: float, boot: Boot, state: sqlite3.Connection
@@ -150,6 +165,11 @@ def test_nobody_is_blamed_without_a_witness() -> None:
     text = describe_difference(Clocks(device=START, server=START - 3600))
     assert "3600 s ahead of the server (2023-11-14T21:13:20Z)" in text
     assert "Either may be wrong" in text
+
+
+def test_a_clock_that_nobody_confirms_is_described_in_days() -> None:
+    text = describe_difference(Clocks(device=START + 365 * 86400, certain=START))
+    assert "365 days after the last time that is certain (2023-11-14T22:13:20Z)" in text
 
 
 def test_the_real_clock_only_grows() -> None:

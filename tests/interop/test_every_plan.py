@@ -19,6 +19,7 @@ from tests.clients.js.devices import (
     add,
     make_code,
     make_exact_plan,
+    make_report,
 )
 from tests.clients.js.node import MISSING, NO_TOOLS, NODE, TOOLS
 
@@ -98,7 +99,9 @@ def test_a_device_under_every_kind_of_plan_is_taken_by_the_server(
         code = make_code(client, server.url, study_id)
         enrolled, *_, flushed = run(name, [("enrol", code), *add(records, times), ("flush",)])
         assert all("does not promise to keep" in each for each in enrolled["problems"]), name
-        assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}, name
+        # Plans differ in what they read of a record.
+        assert flushed["unsketchable"] in (0, 1), name
+        assert flushed | {"unsketchable": 0} == make_report(released=2, sent=2), name
         sketches = sorted(client.sketches(study_id), key=lambda sketch: sketch.sequence)
         expected = None if plan.releases_count else 1 if plan.protects_devices else 4
         assert [sketch.n_records for sketch in sketches] == [expected] * 2, name

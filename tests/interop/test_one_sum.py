@@ -24,7 +24,15 @@ from tests.aggregator.ui.browser import PROGRAM
 from tests.clients.c.building import HAS_ARM, IN_CI, NO_ARM, ON_ARM
 from tests.clients.c.conftest import Compile
 from tests.clients.c.test_real_server import OK, Device, build_device
-from tests.clients.js.devices import LENGTH, LIMITS, NodeDevice, add, make_code, make_exact_plan
+from tests.clients.js.devices import (
+    LENGTH,
+    LIMITS,
+    NodeDevice,
+    add,
+    make_code,
+    make_exact_plan,
+    make_report,
+)
 from tests.clients.js.node import MISSING, NODE
 from tests.clients.js.tabs import Browser
 from tests.clients.js.test_real_server import sum_up, write_csv
@@ -103,8 +111,8 @@ def test_four_devices_make_one_sum_that_is_exact(
         named = [dict(zip("xy", record, strict=True)) for record in own[name].tolist()]
         return [("enrol", code, {"site": name}), *add(named, times), ("flush",), ("flush",)]
 
-    once = {"released": 1, "sent": 1, "waiting": 0, "problems": []}
-    nothing = once | {"released": 0, "sent": 0}
+    once = make_report(released=1, sent=1)
+    nothing = make_report()
     *_, flushed, again = NodeDevice(folder=tmp_path / "node").run(*take_part("node"))
     assert [flushed, again] == [once, nothing]
     tab = browser.open_tab()

@@ -13,9 +13,9 @@ from tests.simulator.test_fleet import BINS, PHASES, PLANS
 
 HISTOGRAMS = {
     "bins": make_plan(**PHASES, **BINS, epsilon=Fraction(6)),
-    # So much budget that no noise is drawn but 0, with probability 1 - 1e-5.
-    "counts": make_plan(epsilon=Fraction(100), **BINS),
-    "one each": make_plan(epsilon=Fraction(100), **BINS, dimensions_per_sketch=1),
+    # So much budget that all noise is 0.
+    "counts": make_plan(epsilon=Fraction(1000), **BINS),
+    "one each": make_plan(epsilon=Fraction(1000), **BINS, dimensions_per_sketch=1),
     "levels": make_plan(
         **PHASES,
         epsilon=Fraction(6),

@@ -15,7 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from analyst import Client
+from analyst.estimators import MomentMixture
 from analyst.planning.files import read_plan
+from analyst.sketching.sources import find_snapshot
 from shared import command
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan
@@ -198,4 +200,7 @@ def test_moments_of_a_study_are_shown(client: Client, tmp_path: Path, say: Say) 
     truth = float(np.corrcoef(complete[:, 0], complete[:, 1])[0, 1])
     assert found["correlation"][0][1] == pytest.approx(truth, abs=0.05)
     assert "correlation" in say("moments", "moments@0")
+    mixture = MomentMixture.from_snapshots({"all": find_snapshot(client, "moments@0")})
+    spread = np.sqrt(np.diagonal(mixture.covariances_[0]))
+    assert mixture.covariances_[0][0, 1] / np.prod(spread) == pytest.approx(truth, abs=0.05)
     assert "must be histogram" in say("histogram", "moments", status=2)

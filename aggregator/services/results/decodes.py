@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from aggregator.job_records import DecodeRecord, PosteriorRecord
-from aggregator.records import PageKey, Selection, SnapshotRecord
+from aggregator.records import PageKey, Selection, SnapshotRecord, StudyRecord
 from aggregator.services.plans import require_known, require_study
 from aggregator.services.results.answers import build_problem, describe_solution
 from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
@@ -25,7 +25,7 @@ from learning.decoding.solution import Solution
 from learning.decoding.solver import Solver
 from learning.estimate.search_box import Stated, check_search_box
 from learning.generative.columns import Column, read_columns
-from learning.generative.synthesis import Synthesiser
+from learning.generative.synthesis import Origin, Synthesiser
 from shared.cbor import encode_deterministic
 from shared.errors import ConfigError, DecodingError, NotFoundError
 from shared.plan import SketchPlan
@@ -237,7 +237,7 @@ class DecodeService(Service):
         DecodingError
             It has not succeeded, its decoder keeps no density, or a question is refused.
         """
-        _, inquiry = await self._find_inquiry(decode_id)
+        _, _, inquiry = await self._find_inquiry(decode_id)
         return await asyncio.to_thread(inquiry.answer, questions)
 
     async def synthesise(self, decode_id: bytes, asked: SynthesisRequest) -> SyntheticBody:
@@ -253,7 +253,7 @@ class DecodeService(Service):
             The decode has not succeeded, keeps no density or is not to be used, or the histogram
             has none of its columns.
         """
-        decode, inquiry = await self._find_inquiry(decode_id)
+        decode, decoded, inquiry = await self._find_inquiry(decode_id)
         columns: Sequence[Column] = ()
         promises = [describe_promise(inquiry.plan)]
         if asked.histogram is not None:
@@ -275,15 +275,20 @@ class DecodeService(Service):
         def draw() -> SyntheticBody:
             return synthesiser.answer(
                 asked,
-                decode_id=decode_id.hex(),
-                snapshot_id=decode.snapshot_id.hex(),
+                origin=Origin(
+                    decode_id=decode_id.hex(),
+                    snapshot_id=decode.snapshot_id.hex(),
+                    study=decoded.name,
+                    study_id=decoded.study_id.hex(),
+                    decoder=decode.solver,
+                ),
                 privacy=promises,
             )
 
         return await asyncio.to_thread(draw)
 
-    async def _find_inquiry(self, decode_id: bytes) -> tuple[DecodeRecord, Inquiry]:
-        """Return a decode that has succeeded, and its densities, from memory where possible."""
+    async def _find_inquiry(self, decode_id: bytes) -> tuple[DecodeRecord, StudyRecord, Inquiry]:
+        """Return a decode that has succeeded, its study, and densities, from memory if possible."""
         async with self._store.begin() as transaction:
             decode = await _require_decode(transaction, decode_id)
             study = await require_study(transaction, decode.study_id)
@@ -301,7 +306,7 @@ class DecodeService(Service):
         self._inquiries.move_to_end(decode_id)
         while len(self._inquiries) > _MOST_INQUIRIES:
             self._inquiries.popitem(last=False)
-        return decode, inquiry
+        return decode, study, inquiry
 
     async def prepare(self, decode: DecodeRecord) -> DecodeWork:
         """Load the inputs of a decode, for a worker.

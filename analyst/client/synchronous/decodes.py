@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
 from analyst.client.synchronous.jobs import Job
@@ -15,7 +15,7 @@ from analyst.questions import Box, make_questions
 from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
 from analyst.results import DecodeResult, require_success, require_usable
 from analyst.results.synthetic import SyntheticRecords, split_parts
-from shared.errors import ConfigError
+from shared.errors import ConfigError, DecodingError
 from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 from shared.wire.bodies.results import DecodeBody, ProgressBody
 from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
@@ -125,7 +125,7 @@ class Decodes(Snapshots):
         """
         return self._events(DecodeBody, path_of_decode(decode_id), seconds)
 
-    def read_result(self, decode: DecodeBody) -> DecodeResult:
+    def read_result(self, decode: DecodeBody) -> ServedResult:
         """Return the result of a decode that has ended, with its plan and its snapshot.
 
         Raises
@@ -136,8 +136,8 @@ class Decodes(Snapshots):
         body = require_success(decode)
         snapshot = self.frozen(decode.snapshot_id)
         plan = self.plan(snapshot.study_id)
-        return DecodeResult(
-            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed
+        return ServedResult(
+            body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed, client=self
         )
 
     def cancel(self, decode_id: str) -> DecodeBody:
@@ -207,6 +207,58 @@ class Decodes(Snapshots):
         return SyntheticRecords(parts)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ServedResult(DecodeResult):
+    """The result of a decode on a server, which keeps its densities.
+
+    Parameters
+    ----------
+    client
+        Of the server; None for a copy from another process.
+    """
+
+    _: KW_ONLY
+    client: Decodes | None = None
+
+    def synthesise(  # type: ignore[override]  # by the server
+        self,
+        n_records: int = 1000,
+        *,
+        histogram: str | None = None,
+        seed: int = 0,
+        allow_unusable: bool = False,
+    ) -> SyntheticRecords:
+        """Draw synthetic records from the densities of this result; costs no privacy.
+
+        Parameters
+        ----------
+        histogram, seed, allow_unusable
+            As in :meth:`Decodes.synthesise`, which names the errors.
+
+        Raises
+        ------
+        DecodingError
+            This is a copy from another process, which has no client.
+        """
+        if self.client is None:
+            raise DecodingError(
+                "are on the server, and a copy of a result has no client",
+                field="densities",
+                fix="call `synthesise` of a client, with `decode_id`",
+            )
+        return self.client.synthesise(
+            self.decode_id,
+            n_records,
+            histogram=histogram,
+            seed=seed,
+            allow_unusable=allow_unusable,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Connections cannot be copied.
+        return {**vars(self), "client": None}
+
+
 class Decode(Job[DecodeBody]):
     """A decode on the server."""
 
@@ -273,14 +325,27 @@ class Decode(Job[DecodeBody]):
         histogram: str | None = None,
         seed: int = 0,
         allow_unusable: bool = False,
+        progress: Callable[[float], None] | None = None,
+        timeout: float | None = None,
+        note: Callable[[str], object] = warnings.warn,
     ) -> SyntheticRecords:
-        """Draw synthetic records from its densities; costs no privacy.
+        """Wait for the decode, and draw synthetic records from its densities; costs no privacy.
 
         Parameters
         ----------
         histogram, seed, allow_unusable
             As in :meth:`Decodes.synthesise`, which names the errors.
+        progress, timeout, note
+            As in :meth:`wait`.
+
+        Raises
+        ------
+        DecodingError
+            The decode failed or was cancelled.
+        TransportError
+            It has not ended in time.
         """
+        require_success(self.end(progress=progress, timeout=timeout, note=note))
         return self._client.synthesise(
             self.decode_id,
             n_records,
@@ -296,7 +361,7 @@ class Decode(Job[DecodeBody]):
         allow_unusable: bool = False,
         timeout: float | None = None,
         note: Callable[[str], object] = warnings.warn,
-    ) -> DecodeResult:
+    ) -> ServedResult:
         """Wait for the result.
 
         Parameters

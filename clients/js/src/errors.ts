@@ -31,17 +31,25 @@ export class SketchError extends Error {
   readonly rule: string;
   /** The remedy, as an imperative. */
   readonly fix: string;
-  /** Of a server's refusal: its problem type, and the seconds to wait. */
-  slug = "";
+  /**
+   * A stable name, by which a program words it for its own users. Of a server's refusal it is the
+   * problem type, such as `study-closed`, and without an answer `no-answer`. Of the device's own it
+   * is `not-enrolled`, `other-study`, `enrolling-elsewhere`, `device-gone`, `suspended`,
+   * `before-study`, `windows-full`, `outbox-full`, `storage-full`, `storage-refused`,
+   * `sketches-used-up`, `limit-reached`, `insecure-page` or `old-browser`; of all others the kind.
+   */
+  code: string;
+  /** Seconds to wait after a server's refusal. */
   holdS = 0;
 
-  constructor(kind: ErrorKind, field: string, rule: string, fix: string) {
+  constructor(kind: ErrorKind, field: string, rule: string, fix: string, code: string = kind) {
     super(`${field}: ${rule}. ${fix[0]!.toUpperCase()}${fix.slice(1)}`);
     this.name = "SketchError";
     this.kind = kind;
     this.field = field;
     this.rule = rule;
     this.fix = fix;
+    this.code = code;
   }
 }
 
@@ -52,6 +60,7 @@ export function require(
   field: string,
   rule: string,
   fix: string,
+  code?: string,
 ): asserts holds {
-  if (!holds) throw new SketchError(kind, field, rule, fix);
+  if (!holds) throw new SketchError(kind, field, rule, fix, code);
 }

@@ -139,8 +139,12 @@ export function openFolder(path: string): Store {
       if (Date.now() - heldSince > MOST_HELD_MS) return false;
       fs.linkSync(part, stateFile(version + 1));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
-      throw error;
+      const { code = "" } = error as NodeJS.ErrnoException;
+      if (code === "EEXIST") return false;
+      if (["ENOSPC", "EDQUOT", "EIO"].includes(code)) throw error;
+      const rule = `${folder} must be on a file system with hard links (${code})`;
+      const fix = "name a folder on another one; FAT, and some folders of a network, have none";
+      throw new SketchError("store", "store", rule, fix, "storage-refused");
     } finally {
       fs.rmSync(part, { force: true });
     }
@@ -196,7 +200,7 @@ export function openFolder(path: string): Store {
       try {
         update(keys, change);
       } catch (error) {
-        throw describeStoreError(error);
+        throw describeStoreError(error, `name a folder that this user may write to, instead of ${folder}`);
       }
     },
     exclusively: (name, run) => {

@@ -3,7 +3,7 @@
  * together. An application that allows this imports it.
  */
 import { type Bytes, toHex } from "./bytes.ts";
-import { findSubtle, generatePair, toBytes } from "./device/platform.ts";
+import { findSubtle, generatePair, toBytes, type WebCrypto } from "./device/platform.ts";
 import type { SecureSum } from "./device/sketching.ts";
 import { SketchError } from "./errors.ts";
 import { requireEndorsed, type Verify } from "./plan/endorsing.ts";
@@ -18,7 +18,7 @@ export interface SumPlatform {
 }
 
 /** Return the platform of browsers and Node for secure sums. */
-export function useWebCryptoForSums(crypto: Crypto | undefined = globalThis.crypto): SumPlatform {
+export function useWebCryptoForSums(crypto: WebCrypto | undefined = globalThis.crypto): SumPlatform {
   return {
     verify: async (publicKey, signature, data) => {
       const subtle = findSubtle(crypto);

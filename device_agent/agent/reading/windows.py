@@ -369,7 +369,7 @@ class WindowReader:
         window = self._cutter.settle(self._state.window, now=clocks.latest_believable)
         self._state = replace(self._state, window=window)
         over = self._cutter.close_over(window, clocks=clocks.closing)
-        if over is None or not clocks.agree or self.is_outbox_full():
+        if over is None or not clocks.may_close or self.is_outbox_full():
             return False
         self._release(*over)
         return True
@@ -378,7 +378,7 @@ class WindowReader:
         """Describe a window that stays open only because the clocks differ; None without one."""
         clocks = self._clocks()
         is_over = self._cutter.is_over(self._state.window, now=clocks.device)
-        return describe_difference(clocks) if is_over and not clocks.agree else None
+        return describe_difference(clocks) if is_over and not clocks.may_close else None
 
     def _release(self, closed: WindowState, following: WindowState) -> None:
         origins = self._find_origins()

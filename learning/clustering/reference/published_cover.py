@@ -200,23 +200,26 @@ def draw_noisy_average(
         m = n + Lap(5 / eps) - (5 / eps) ln(2 / delta)
         sigma = 5 Delta / (4 eps m) sqrt(2 ln(3.5 / delta))
 
-    and a uniform point of the ball where m is not positive. The mean is rounded to steps over 256,
-    and sigma enlarged for it.
+    and a uniform point of the ball where m is not positive, or so small that sigma could not be
+    drawn: less noise would be less than was claimed. The mean is rounded to steps over 256, and
+    sigma enlarged for it.
     """
     d, diameter = total.size, 2 * plan.projection.radius
     epsilon, delta = _AVERAGES * plan.epsilon, float(plan.delta / 2) * (1 - _PICKS_DELTA)
     rate = math.floor(epsilon / 5 * UNIT)
     lost = 5 / float(epsilon) * math.log(2 / delta)
     least = n_members + int(draw_laplace(source, rate, 1)[0]) - lost
-    if least <= 0:
+    sigma = math.inf
+    if least > 0:
+        moved = diameter * FRACTION / least + math.sqrt(d)
+        sigma = math.ceil(1.25 / float(epsilon) * moved * math.sqrt(2 * math.log(3.5 / delta)))
+    if sigma > LARGEST_SIGMA:
         direction = rng.normal(size=d)
         length = plan.projection.radius * rng.random() ** (1 / d)
         point = direction / np.linalg.norm(direction) * length
         placed: Integers = np.rint(np.clip(point, -STEPS, STEPS) * FRACTION).astype(np.int64)
         return placed
     mean = total * FRACTION // max(n_members, 1)
-    moved = diameter * FRACTION / least + math.sqrt(d)
-    sigma = math.ceil(1.25 / float(epsilon) * moved * math.sqrt(2 * math.log(3.5 / delta)))
-    noise = draw_gaussian(source, min(sigma, LARGEST_SIGMA), d)
+    noise = draw_gaussian(source, int(sigma), d)
     released: Integers = np.clip(mean + noise, -STEPS * FRACTION, STEPS * FRACTION)
     return released

@@ -49,6 +49,10 @@ class SyntheticBody:
 
     decode_id: str = member("The decode; empty for sketch files.", SAMPLE_ID)
     snapshot_id: str = member("What was decoded: a snapshot, or a digest of sums.", "33" * 32)
+    study: str = member("Name of the study; empty without a server.", "weather")
+    study_id: str = member("The study; empty without a server.", SAMPLE_ID)
+    plan_digest: str = member("Digest of the plan of the sketches.", "44" * 32)
+    decoder: str = member("Name and version of the decoder.", "mixture/1")
     histogram: Hex | None = member("The snapshot of the histogram, if there is one.", None)
     seed: int = member("Seed of the draw.", 0)
     part: int = member("Number of the part.", 0)

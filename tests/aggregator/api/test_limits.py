@@ -112,21 +112,26 @@ async def test_a_full_queue_answers_429_and_empties_by_itself(tmp_path: Path) ->
 
 
 async def test_a_slow_body_holds_up_nobody_and_is_ended() -> None:
-    stalled = asyncio.Event()
+    stalled, rest = asyncio.Event(), asyncio.Event()
 
     async def trickle() -> AsyncIterator[bytes]:
         yield b"{"
         stalled.set()
-        await asyncio.Event().wait()
+        await rest.wait()
+        yield b"}"
 
-    async with open_server(most_running=1, body_timeout_s=0.5) as server:
+    async with open_server(most_running=1, body_timeout_s=600.0) as server:
         http = server.desk.http
         slow = asyncio.create_task(http.post("/v1/enrolments", content=trickle(), headers=JSON))
         await stalled.wait()
         answer = await http.get("/v1/studies", headers=server.desk.analyst)
         assert answer.status_code == 200
         assert not slow.done()
-        answer = await slow
+        rest.set()
+        assert (await slow).status_code == 422
+    rest.clear()
+    async with open_server(body_timeout_s=0.1) as server:
+        answer = await server.desk.http.post("/v1/enrolments", content=trickle(), headers=JSON)
         assert_problem(answer, "request-timeout", 408, "body")
         assert answer.headers["connection"] == "close"
 

@@ -137,6 +137,35 @@ def test_the_chosen_estimator_spends_all_and_its_results_are_shown(name: str) ->
         assert other.release_.digest == found.release_.digest
 
 
+@pytest.mark.parametrize("scale", [None, (0.7, 35.0)])
+def test_distances_are_in_one_metric_whatever_is_chosen(scale: Any) -> None:
+    # The widths of bounds weigh the columns, and not how widely their clusters lie.
+    records = make_records() * [1.0, 50.0]
+    bounds = ([-20.0, -500.0], [20.0, 500.0])
+    for name in KINDS:
+        with choosing(name):
+            delta = "1e-6" if name == "cover" else "0"
+            found = make(bounds=bounds, scale=scale, delta=delta).fit(records)
+        assert found.metric_.tolist() == [20.0, 500.0], name
+        offsets = (records[:4, None] - found.cluster_centers_) / found.metric_
+        assert found.transform(records[:4]) == pytest.approx(np.linalg.norm(offsets, axis=2)), name
+
+
+def test_clusters_on_a_line_are_found_where_no_scale_is_stated() -> None:
+    means = np.array([[0.0, 50.0], [20.0, 50.0], [40.0, 50.0]])
+    rng = np.random.default_rng(0)
+    records = means[rng.integers(3, size=20_000)] + rng.normal(scale=2.0, size=(20_000, 2))
+    public: dict[str, Any] = {"epsilon": "1", "bounds": (-20.0, 150.0), "random_state": 0}
+    with choosing("compressive"):
+        found = AutoKMeans(3, **public).fit(records)
+    offsets = np.linalg.norm(found.cluster_centers_[:, None] - means, axis=2)
+    assert offsets.min(axis=0).max() < 1.0
+    # A scale for each column would have them in another metric, and says so.
+    other = CompressiveKMeans(3, **public).fit(records)
+    assert other.metric_[0] > 4 * other.metric_[1]
+    assert any("x1 counts" in doubt and "as x0" in doubt for doubt in other.warnings_)
+
+
 @pytest.mark.parametrize("name", ["grid", "lloyd"])
 def test_noise_never_follows_a_seed(name: str) -> None:
     with choosing(name):
@@ -198,11 +227,11 @@ def test_what_was_released_before_a_failure_is_kept_and_counted(
     with choosing("compressive"):
         found = make(epsilon="1")
         with pytest.raises(DecodingError, match="no clusters"):
-            found.fit(make_records(40))
+            found.fit(make_records(400))
     assert len(found.events_) == 1
     assert found.release_.digest
     with pytest.raises(PrivacyError, match="would spend it again"):
-        found.fit(make_records(40))
+        found.fit(make_records(400))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +261,8 @@ def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
     for name in ("compressive", "grid"):
         found = make().set_params(**changes)
         with choosing(name), pytest.raises(error) as caught:
-            found.fit(make_records(10))
+            # Fewer records than clusters, or enough for the sketch.
+            found.fit(make_records(10 if field == "n_clusters" else 400))
         assert caught.value.field == field
         assert not {"release_", "events_", "estimator_"} & set(vars(found))
     assert list(tmp_path.iterdir()) == []

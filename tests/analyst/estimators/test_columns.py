@@ -112,11 +112,12 @@ def test_a_pilot_says_what_it_could_not_see() -> None:
     assert any("x1: 100% of the values lie beyond" in doubt for doubt in outside.warnings_)
 
 
-@pytest.mark.parametrize("public", [{}, {"epsilon": "2"}, {"epsilon": "2", "delta": "1e-8"}])
+@pytest.mark.parametrize("public", [{}, {"epsilon": "20"}, {"epsilon": "20", "delta": "1e-8"}])
 def test_tables_may_have_logarithmic_columns_and_levels(public: dict[str, Any]) -> None:
     table = make_mixed()
     if public:
-        public = {**public, "bounds": {"warmth": (-20, 60)}}
+        # The same frequencies each time: they moved centroids by more than the noise does.
+        public = {**public, "bounds": {"warmth": (-20, 60)}, "public_seed": 1}
     levels = {"colour": ["red", "green", "blue", "black"]}
     found = CompressiveKMeans(3, levels=levels, log=["income"], random_state=0, **public)
     found.fit(table)
@@ -125,8 +126,8 @@ def test_tables_may_have_logarithmic_columns_and_levels(public: dict[str, Any]) 
     centres = found.cluster_centers_[order]
     assert centres[:, 0] == pytest.approx([10, 20, 30], abs=1.0)
     assert np.log10(centres[:, 1]) == pytest.approx([2, 4, 6], abs=0.3)
-    # The largest error of 14 private fits was 0.25.
-    assert centres[:, 2:5] == pytest.approx(np.eye(3), abs=0.45)
+    # Fresh noise: the standard deviation of the largest error, 0.2, is 0.002.
+    assert centres[:, 2:5] == pytest.approx(np.eye(3), abs=0.3)
     labels = found.predict(table)
     ranks = np.argsort(order)[labels]
     assert np.mean(ranks == table["colour"].map({"red": 0, "green": 1, "blue": 2})) > 0.99

@@ -155,7 +155,8 @@ def test_private_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
         changes = {"ledger": tmp_path / "ledger.db"}
     found = make_private(**changes)
     with pytest.raises(error) as caught:
-        found.fit(make_records(10))
+        # Fewer records than clusters, or enough for the sketch.
+        found.fit(make_records(10 if field == "n_clusters" else 400))
     assert caught.value.field == field
     assert caught.value.fix
     assert not {"release_", "events_"} & set(vars(found))
@@ -215,7 +216,10 @@ def test_no_value_of_a_record_is_refused_by_a_private_fit(value: Any) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
-    found = make_private(relation="add-remove-one", epsilon="0.1", max_records=1000)
+    # Fresh noise of 121 coordinates: their common radius shows a record in fewer than 1e-20 runs.
+    found = make_private(
+        relation="add-remove-one", epsilon="0.1", max_records=1000, n_frequencies=60
+    )
     found.partial_fit(np.zeros((n, D)))
     assert found.release_.n_records is None
     with pytest.raises(SketchError, match="too few records to tell them from the noise"):

@@ -174,6 +174,7 @@ def test_a_column_of_texts_says_that_nothing_can_be_drawn_and_why() -> None:
         ({"binary": True}, PARTS, ConfigError, "bounds: must be"),
         ({"n_directions": 0}, PARTS, ConfigError, "n_directions"),
         ({"norm": -1.0}, PARTS, ConfigError, "norm"),
+        ({"norm": "a"}, PARTS, ConfigError, "norm"),
         ({"relation": "none"}, PARTS, PrivacyError, "relation"),
         ({}, None, TableError, "y: is missing"),
         ({}, PARTS[:1], TableError, "y: must have 2 values"),

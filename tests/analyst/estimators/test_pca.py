@@ -139,8 +139,10 @@ def test_the_noise_has_the_variance_that_is_stated() -> None:
     for delta in ("0", "1e-6"):
         pca = make_pca(epsilon="1", delta=delta, norm=0.5, refit=True)
         sums = np.array([pca.fit(records).release_.sums for _ in range(60)], dtype=float)
-        seen = np.var(sums, axis=0, ddof=1).mean()
-        assert seen == pytest.approx(pca.release_.noise_variance, rel=0.45)
+        ratio = np.var(sums, axis=0, ddof=1).mean() / pca.release_.noise_variance
+        # Its standard deviation is 0.07: a false alarm has a chance below 1e-10, and a scale of 2/3
+        # or 3/2 is told.
+        assert 0.5 < ratio < 1.9
 
 
 def test_what_is_spent_is_known_before_and_after() -> None:
@@ -226,8 +228,8 @@ def test_what_would_tell_of_the_records_is_not_there_and_says_why() -> None:
 def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
     pca = make_pca(epsilon="1e-3", relation="add-remove-one", refit=True)
     codes = set()
-    # Noise looks like records with a direction in one fit of some hundreds.
-    for _ in range(3):
+    # Noise looks like records with a direction in one fit of some hundreds: in six in 1e-13.
+    for _ in range(6):
         pca.fit(np.zeros((n, D)))
         assert pca.release_.n_records is None
         assert not hasattr(pca, "n_samples_")

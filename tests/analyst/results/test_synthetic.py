@@ -18,6 +18,10 @@ def make_part(number: int, columns: list[list[float] | list[str]]) -> SyntheticB
     return SyntheticBody(
         decode_id="5f" * 32,
         snapshot_id="33" * 32,
+        study="water",
+        study_id="44" * 32,
+        plan_digest="55" * 32,
+        decoder="mixture/5",
         histogram=None,
         seed=4,
         part=number,

@@ -95,6 +95,12 @@ class NodeDevice:
         )
 
 
+def make_report(*, released: int = 0, sent: int = 0) -> dict[str, Any]:
+    """Return the report of a flush without problems, after which nothing waits."""
+    counts = {"released": released, "sent": sent, "waiting": 0, "unsketchable": 0, "dropped": 0}
+    return {**counts, "problems": []}
+
+
 def add(records: Sequence[Any], times: Sequence[float]) -> list[Call]:
     """Return the calls that add records; times in seconds."""
     return [("add", record, 1000 * when) for record, when in zip(records, times, strict=True)]

@@ -16,7 +16,7 @@ export interface Order {
   /** Options of the device that are plain values. */
   options?: Partial<DeviceOptions>;
   /** Method and arguments, in order. */
-  calls: [keyof Device | "label", ...Json[]][];
+  calls: [keyof Device | "label" | "rest", ...Json[]][];
   /** The place to end at, from 1; 0 for none. */
   killAt?: number;
   /** A file that the names of all places are written to. */
@@ -25,8 +25,8 @@ export interface Order {
   aheadMs?: number;
   /** A constant that stands for a generator that fails. */
   generator?: "missing" | "failing" | "constant";
-  /** Whether no more can be written. */
-  disk?: "full";
+  /** Whether no more can be written, or no file has a second name. */
+  disk?: "full" | "without links";
   /** Whether there is no network. */
   offline?: boolean;
   /** The helpers whose secure sums are allowed. */
@@ -93,6 +93,9 @@ async function label(device: Device, how: "pull" | "load", records: Json[]): Pro
   return result && { centroids, verdict, name, clusters: records.map((record) => result.find(record).cluster) };
 }
 
+/** Let the device do what it does by itself. */
+const rest = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** Obey the order on standard input with the parts of a runtime. */
 export async function main(open: (order: Order, pass: Pass) => Parts | Promise<Parts>): Promise<void> {
   order = JSON.parse(await text(process.stdin)) as Order;
@@ -112,10 +115,11 @@ export async function main(open: (order: Order, pass: Pass) => Parts | Promise<P
     ...(order.helpers && { secureSum: useSecureSum(order.helpers, sums) }),
   });
   const answers: Json[] = [];
-  for (const [method, ...rest] of order.calls) {
+  const own: { [name: string]: (...args: Json[]) => Promise<Json> } = { label: (...args) => label(device, ...(args as ["pull", Json[]])), rest };
+  for (const [method, ...given] of order.calls) {
     try {
-      const args = rest.map((value: Json) => (value === null ? undefined : value));
-      const answer = method === "label" ? label(device, ...(args as ["pull", Json[]])) : (device[method] as Json)(...args);
+      const args = given.map((value: Json) => (value === null ? undefined : value));
+      const answer = own[method]?.(...args) ?? (device as Json)[method](...args);
       answers.push((await answer) ?? null);
     } catch (error) {
       if (!(error instanceof SketchError)) throw error;

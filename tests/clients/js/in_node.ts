@@ -17,6 +17,11 @@ await main(({ folder, disk, offline }) => {
       return (original as Json)(file, ...rest);
     }) as typeof fs.writeFileSync;
   }
+  if (disk === "without links") {
+    fs.linkSync = () => {
+      throw Object.assign(new Error("not permitted"), { code: "EPERM" });
+    };
+  }
   return {
     store: openFolder(folder),
     platform: useWebCrypto(),

@@ -16,6 +16,7 @@ from analyst import Client
 from deploy.demo.cluster import Aggregator
 from shared.core import SketchAccumulator
 from tests.clients.js.devices import (
+    EPSILON,
     HERE,
     LENGTH,
     LIMITS,
@@ -23,6 +24,7 @@ from tests.clients.js.devices import (
     add,
     make_code,
     make_exact_plan,
+    make_report,
 )
 from tests.clients.js.node import ENVIRONMENT, MISSING, NODE
 
@@ -46,6 +48,13 @@ class Scene:
         """Return calls that add records of a slot."""
         origin = self.plan.window.origin
         return add([[1.0, 2.0]] * n, [origin + slot * LENGTH + i for i in range(n)])
+
+    def check(self, records: Any) -> None:
+        """Compare the sum of all sketches with that of some records."""
+        expected = SketchAccumulator(self.plan.statistic_of(b""))
+        expected.add(records)
+        snapshot = self.client.snapshot(self.study_id)
+        assert self.client.snapshot_sums(snapshot.snapshot_id).sums == expected.sums.tolist()
 
     def sketches(self) -> list[int]:
         """Return the numbers of the sketches at the server."""
@@ -89,6 +98,13 @@ def test_a_full_disk_loses_nothing_that_was_stored_and_says_what_to_do(scene: Sc
     assert (flushed["released"], flushed["sent"]) == (1, 1)
 
 
+def test_a_folder_without_hard_links_is_refused_by_name(scene: Scene, tmp_path: Path) -> None:
+    fresh = NodeDevice(folder=tmp_path / "fresh")
+    (refused,) = fresh.run(("enrol", scene.code), disk="without links")
+    assert "must be on a file system with hard links (EPERM)" in refused["error"]
+    assert refused["fix"].startswith("name a folder on another one")
+
+
 def test_a_device_that_is_offline_releases_and_sends_the_same_bytes_later(
     tmp_path: Path, server: Aggregator, client: Client
 ) -> None:
@@ -106,7 +122,7 @@ def test_a_device_that_is_offline_releases_and_sends_the_same_bytes_later(
     assert len(before) == 1
     assert status["waiting"] == 1
     (flushed,) = device.run(("flush",))
-    assert flushed == {"released": 0, "sent": 1, "waiting": 0, "problems": []}
+    assert flushed == make_report(sent=1)
     assert read_messages(tmp_path / "state") == before
 
 
@@ -142,14 +158,112 @@ def test_processes_of_one_device_count_every_record_once(
         assert process.returncode == 0
     (flushed, status) = scene.device.run(("flush",), ("status",))
     assert (flushed["waiting"], status["released"], scene.sketches()) == (0, 10, list(range(10)))
-    expected = SketchAccumulator(scene.plan.statistic_of(b""))
-    expected.add(records)
-    snapshot = client.snapshot(scene.study_id)
-    assert client.snapshot_sums(snapshot.snapshot_id).sums == expected.sums.tolist()
+    scene.check(records)
     assert not client.refusals(scene.study_id).items
 
 
-def test_a_clock_that_is_wrong_closes_no_window_and_the_owner_is_told(scene: Scene) -> None:
+def test_windows_that_end_before_the_first_contact_are_stored_and_released_after_a_restart(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
+    scene = Scene(tmp_path, server, client, "early", window={"kind": "count", "length": 10})
+    records = np.random.default_rng(5).normal(scale=4.0, size=(35, 2))
+    *_, saved = scene.device.run(*(("add", record) for record in records.tolist()), ("save",))
+    assert saved is None
+    (flushed,) = scene.device.run(("flush",))
+    assert flushed == make_report(released=3, sent=3)
+    scene.check(records[:30])
+    *_, flushed = scene.device.run(*[("add", [0.0, 0.0])] * 5, ("flush",))
+    assert flushed == make_report(released=1, sent=1)
+
+
+def test_windows_that_end_while_a_study_is_closed_are_released_when_it_is_open_again(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
+    scene = Scene(tmp_path, server, client, "shut", window={"kind": "count", "length": 10})
+    records = np.random.default_rng(6).normal(scale=4.0, size=(30, 2))
+    adding = [("add", record) for record in records.tolist()]
+    client.set_state(scene.study_id, "closed")
+    *_, flushed = scene.device.run(("flush",), *adding[:15], ("save",), *adding[15:], ("flush",))
+    assert (flushed["released"], flushed["sent"]) == (0, 0)
+    assert "the study is closed" in flushed["problems"][0]
+    client.set_state(scene.study_id, "open")
+    (flushed,) = scene.device.run(("flush",))
+    assert flushed == make_report(released=3, sent=3)
+    scene.check(records)
+
+
+def test_records_that_the_budget_does_not_pay_for_are_counted_and_the_owner_is_told(
+    tmp_path: Path, server: Aggregator, client: Client
+) -> None:
+    scene = Scene(tmp_path, server, client, "spent", window={"kind": "count", "length": 10})
+    scene.device.options = {"limits": LIMITS | {"lifetime": str(EPSILON)}}
+    adding = [("add", [1.0, 2.0])] * 14
+    # The device saves within a second, and nobody waits for that.
+    *_, status, flushed, again = scene.device.run(
+        ("flush",), *adding, ("rest", 1500), ("status",), ("flush",), ("flush",)
+    )
+    assert status["dropped"] == flushed["dropped"] == 4
+    assert "limits.lifetime: is" in status["problem"]
+    assert "a save in the background failed: limits.lifetime: is" in flushed["problems"][0]
+    assert "4 record(s) are lost" in flushed["problems"][1]
+    assert (flushed["sent"], again["dropped"]) == (1, 4)
+    assert again["problems"] == flushed["problems"][1:]
+    assert scene.sketches() == [0]
+
+
+def test_a_clock_far_ahead_without_the_server_closes_no_window(scene: Scene) -> None:
+    year = 365 * 86_400_000
+    calls = [("add", [1.0, 2.0]), ("flush",)] * 3
+    *_, flushed = scene.device.run(*calls, aheadMs=year, offline=True)
+    assert flushed["released"] == 0
+    assert "365 days ahead of the last time that the server has confirmed" in "".join(
+        flushed["problems"]
+    )
+    # The network is back, and the clock is set right: the records wait for their slot to end.
+    assert scene.device.run(("flush",)) == [make_report()]
+    ahead = LENGTH * 1000
+    *_, flushed = scene.device.run(("add", [1.0, 2.0]), ("flush",), aheadMs=ahead, offline=True)
+    assert (flushed["released"], flushed["waiting"]) == (1, 1)
+
+
+def test_sketches_that_are_held_because_the_clock_was_ahead_are_reported_by_every_flush(
+    scene: Scene,
+) -> None:
+    ahead = LENGTH * 1000
+    calls = [("add", [1.0, 2.0]), ("flush",)]
+    scene.device.run(*calls, aheadMs=ahead, offline=True)
+    scene.device.run(*calls, aheadMs=2 * ahead, offline=True)
+    for _ in range(2):
+        (flushed,) = scene.device.run(("flush",))
+        assert (flushed["sent"], flushed["waiting"]) == (0, 1)
+        assert "1 sketch(es) wait for a time" in flushed["problems"][-1]
+
+
+def test_records_that_cannot_be_read_are_counted_and_lists_of_another_length_are_refused(
+    scene: Scene,
+) -> None:
+    long, *_, flushed, status = scene.device.run(
+        ("add", [1.0, 2.0, 3.0]),
+        ("save",),
+        ("add", [1.0]),
+        ("add", {"x": 1.0, "Y": 2.0}),
+        ("add", {"x": "1.0", "y": 2.0}),
+        ("add", {"x": 1.0, "y": 2.0}),
+        ("flush",),
+        ("status",),
+    )
+    # Before the plan is loaded a list is taken, and cannot be read.
+    assert long is None
+    assert flushed["unsketchable"] == status["unsketchable"] == 3
+    (*_, refused) = scene.device.run(("save",), ("add", [1.0]))
+    assert (refused["field"], refused["kind"]) == ("record", "record")
+    assert "has 1 value(s), and the plan has 2 dimension(s)" in refused["error"]
+    assert refused["fix"] == "give one for each of: x, y"
+
+
+def test_a_clock_that_is_wrong_closes_no_window_and_the_owner_is_told(
+    scene: Scene, tmp_path: Path
+) -> None:
     ahead = 2 * LENGTH * 1000
     (*_, flushed) = scene.device.run(*scene.records(2), ("flush",), aheadMs=ahead)
     assert flushed["released"] == 0
@@ -157,7 +271,8 @@ def test_a_clock_that_is_wrong_closes_no_window_and_the_owner_is_told(scene: Sce
     assert "Set this device's clock" in flushed["problems"][0]
     # Before the study's first window nothing is taken, and nothing is lost.
     long_ago = -int((time.time() - scene.plan.window.origin + 86400) * 1000)
-    (*_, saved) = scene.device.run(*scene.records(0), ("save",), aheadMs=long_ago)
+    fresh = NodeDevice(folder=tmp_path / "fresh")
+    (*_, saved) = fresh.run(("enrol", scene.code), *scene.records(0), ("save",), aheadMs=long_ago)
     assert "clock: says" in saved["error"]
 
 

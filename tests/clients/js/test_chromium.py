@@ -14,7 +14,7 @@ from deploy.demo.cluster import Aggregator
 from shared.core import SketchAccumulator
 from tests.aggregator.ui.browser import MISSING as NO_BROWSER
 from tests.aggregator.ui.browser import PROGRAM
-from tests.clients.js.devices import LENGTH, LIMITS, add, make_code, make_exact_plan
+from tests.clients.js.devices import LENGTH, LIMITS, add, make_code, make_exact_plan, make_report
 from tests.clients.js.node import MISSING, NODE
 from tests.clients.js.tabs import Browser, KilledError, Tab, open_tabs
 from tests.soak import small_and_soak
@@ -75,7 +75,7 @@ def test_a_page_enrols_releases_and_sends_from_another_origin(
     )
     # Headless, a browser promises to keep nothing: the owner is told.
     assert all("does not promise to keep" in problem for problem in enrolled["problems"])
-    assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}
+    assert flushed == make_report(released=2, sent=2)
     assert status["sent"] == 2
     tab.close()
     # The next tab goes on with the same device, whose key it cannot read.
@@ -118,7 +118,7 @@ def test_a_tab_that_is_killed_at_any_place_releases_every_record_once_or_never(
         *_, last, status = run(tab, name, *calls, ("flush",), ("flush",), ("status",))
         tab.close()
         where = kill_at, browser.places[-1:]
-        assert last == {"released": 0, "sent": 0, "waiting": 0, "problems": []}, (where, last)
+        assert last == make_report(), (where, last)
         sketches = [s for s in client.sketches(study.study_id) if s.device_id == status["device"]]
         assert sorted(s.sequence for s in sketches) == list(range(status["released"])), where
         assert (status["sent"], status["shelved"]) == (status["released"], 0), where
@@ -201,7 +201,8 @@ def test_where_the_browser_refuses_to_store_nothing_is_enrolled_and_the_owner_is
     (refused,) = run(tab, "refused", ("enrol", study.code))
     tab.close()
     assert refused["kind"] == "store"
-    assert "leave private browsing, allow this site to store data" in refused["error"].lower()
+    assert "cannot be used (SecurityError)" in refused["error"]
+    assert "leave private browsing, or allow this site to store data" in refused["error"].lower()
     assert list(client.devices(study.study_id)) == []
 
 

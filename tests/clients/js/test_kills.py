@@ -18,6 +18,7 @@ from tests.clients.js.devices import (
     add,
     make_code,
     make_exact_plan,
+    make_report,
 )
 from tests.clients.js.node import MISSING, NO_TOOLS, NODE, TOOLS
 from tests.soak import small_and_soak
@@ -65,7 +66,7 @@ class Ground:
         calls = [enrol, *add(records[after].tolist(), times[after]), ("flush",), ("flush",)]
         *_, last, status = device.run(*calls, ("status",), **self._order)
         where = kill_at, places[-1:]
-        assert last == {"released": 0, "sent": 0, "waiting": 0, "problems": []}, (where, last)
+        assert last == make_report(), (where, last)
         sketches = [
             s for s in self.client.sketches(self.study_id) if s.device_id == status["device"]
         ]

@@ -16,7 +16,14 @@ from deploy.demo.cluster import Aggregator
 from deploy.demo.secure_sum import Helper
 from shared.core import SketchAccumulator
 from shared.plan import SketchPlan
-from tests.clients.js.devices import LENGTH, NodeDevice, add, make_code, make_exact_plan
+from tests.clients.js.devices import (
+    LENGTH,
+    NodeDevice,
+    add,
+    make_code,
+    make_exact_plan,
+    make_report,
+)
 from tests.clients.js.node import MISSING, NODE
 from tests.device_agent.daemons import wait_until
 from tests.system.agents import CONFIG, Agent, make_agent
@@ -65,8 +72,8 @@ def test_an_agent_in_python_and_a_device_in_typescript_make_one_exact_sum(
         ("flush",),
         ("status",),
     )
-    assert flushed == {"released": 2, "sent": 2, "waiting": 0, "problems": []}
-    assert again == {"released": 0, "sent": 0, "waiting": 0, "problems": []}
+    assert flushed == make_report(released=2, sent=2)
+    assert again == make_report()
     assert (status["sent"], status["released"], status["shelved"]) == (2, 2, 0)
     snapshot = client.snapshot(study_id)
     assert (snapshot.n_sketches, snapshot.n_devices, snapshot.n_records) == (4, 2, 60)
@@ -138,7 +145,7 @@ def check_secure_sum(folder: Path, leader: Aggregator, client: Client, plan: Ske
         own = records[3 * i + 3 : 3 * i + 6].tolist()
         calls = [("enrol", code), *add(own, times), ("flush",)]
         *_, flushed = device.run(*calls, helpers=[fingerprint])
-        assert flushed == {"released": 1, "sent": 1, "waiting": 0, "problems": []}
+        assert flushed == make_report(released=1, sent=1)
     # It is full, so the worker closes it, and both servers open it.
     wait_until(lambda: [each.state for each in client.batches(study_id)] == ["acknowledged"])
     snapshot = client.snapshot(study_id)

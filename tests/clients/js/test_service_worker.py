@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -49,16 +50,18 @@ def test_the_worker_of_the_example_sends_what_its_page_has_added(
 ) -> None:
     browser, address = page
     # The example's owner allows what every owner allows.
-    plan = make_exact_plan("service worker", epsilon="1")
+    origin = int(time.time()) - 7 * LENGTH // 2
+    window = {"kind": "time", "origin": origin, "length_s": LENGTH}
+    plan = make_exact_plan("service worker", epsilon="1", window=window)
     study = client.create_study("service worker", plan).study_id
     code = make_code(client, server.url, study)
     browser.open(f"{address}/index.html#{code}", until="#log")
     browser.wait("document.getElementById('log').textContent.includes('ready')")
-    # The first slot is over long ago, and that of the page's own readings is not.
-    when = 1000.0 * (plan.window.origin + LENGTH / 2)
-    for x in range(4):
-        browser.evaluate(f"void window.device.add([{x}, -{x}], {when})")
+    # Three slots are over long ago, and that of the page's own readings is not.
+    for slot in range(3):
+        when = 1000.0 * (origin + slot * LENGTH + LENGTH / 2)
+        for x in range(4):
+            browser.evaluate(f"void window.device.add([{x}, -{x}], {when})")
     browser.evaluate("window.askForFlush()")
-    browser.wait("document.getElementById('log').textContent.includes('\"sent\":1')")
-    (sketch,) = client.sketches(study)
-    assert sketch.n_records == 4
+    browser.wait("document.getElementById('log').textContent.includes('\"sent\":3')")
+    assert [sketch.n_records for sketch in client.sketches(study)] == [4, 4, 4]

@@ -8,10 +8,12 @@ import pytest
 
 from learning.decoding.densities import Posterior
 from learning.generative.columns import LevelColumn, NumberColumn
-from learning.generative.synthesis import Synthesiser
+from learning.generative.synthesis import Origin, Synthesiser
 from shared.errors import DecodingError
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from shared.wire.bodies.synthesis import SynthesisRequest
+
+ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")
 
 
 def make_plan() -> SketchPlan:
@@ -109,7 +111,7 @@ def test_noise_is_not_sampled_unless_somebody_insists() -> None:
     with pytest.raises(DecodingError, match=r"do not use.*plan advise"):
         make(verdict="do not use")
     insisted = make(verdict="do not use", allow_unusable=True)
-    body = insisted.answer(SynthesisRequest(), decode_id="", snapshot_id="00", privacy=[])
+    body = insisted.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
     assert body.statement.startswith("Do not use these records")
 
 
@@ -119,19 +121,26 @@ def test_a_part_has_its_bounds(n_records: int) -> None:
         make().draw(n_records, seed=0)
 
 
-def test_an_answer_spells_levels_and_states_errors_for_up_to_three_numbers() -> None:
-    body = make(columns=HISTOGRAM).answer(
-        SynthesisRequest(n_records=10), decode_id="", snapshot_id="00", privacy=[]
-    )
+def test_an_answer_spells_levels_and_states_errors_of_columns_with_a_histogram() -> None:
+    body = make(columns=HISTOGRAM).answer(SynthesisRequest(n_records=10), origin=ORIGIN, privacy=[])
     assert set(body.columns[2]) <= {"north", "south"}
-    assert [each.n_columns for each in body.errors] == [1, 2]
+    # Pressure has no histogram.
+    assert [each.n_columns for each in body.errors] == [1]
     assert all(0.0 < each.error < 0.2 for each in body.errors)
     assert "The columns flow, site follow a histogram, where" in body.statement
 
 
 def test_no_error_is_stated_where_bars_mean_nothing() -> None:
-    doubtful = make(posterior=make_posterior(is_trusted=False), verdict="doubtful")
-    body = doubtful.answer(SynthesisRequest(), decode_id="", snapshot_id="00", privacy=[])
+    posterior = make_posterior(is_trusted=False)
+    doubtful = make(posterior=posterior, verdict="doubtful", columns=HISTOGRAM)
+    body = doubtful.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
     assert body.errors == []
     assert body.statement.startswith("Doubt these records")
-    assert "cannot be stated" in body.statement
+    assert "cannot be stated: decode fewer clusters" in body.statement
+
+
+def test_no_error_is_stated_without_a_histogram_and_the_answer_says_how_to_add_one() -> None:
+    body = make().answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert body.errors == []
+    assert "cannot be stated without a histogram" in body.statement
+    assert "`--histogram`" in body.statement

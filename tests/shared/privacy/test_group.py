@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from shared.errors import PrivacyError
 from shared.privacy.accounting import PrivacyEvent, compose, scale_to_group
-from shared.privacy.group import compute_group_loss
+from shared.privacy.group import bound_group_loss, compute_group_loss
 from shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from shared.privacy.mechanisms.knorm import DiscreteKNorm
 from shared.privacy.mechanisms.laplace import DiscreteLaplace
@@ -214,3 +214,35 @@ def test_a_level_alone_scales_by_the_rule_for_any_mechanism(q: int) -> None:
     least = float(DELTA) * math.expm1(q) / math.expm1(1)
     assert scaled.epsilon == q
     assert least <= scaled.delta <= least * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(("q", "w"), GROUPS)
+def test_a_bound_by_events_is_never_below_the_curve_and_that_of_pure_noise_is_a_sum(
+    q: int, w: int
+) -> None:
+    events = {}
+    for name, mechanism in (("gaussian", gaussian()), ("laplace", laplace())):
+        given = mechanism.guarantee
+        events[name] = PrivacyEvent(
+            stream="main",
+            plan_digest=name.encode(),
+            sequence=0,
+            neighbouring=given.neighbouring,
+            epsilon=given.epsilon,
+            delta=given.delta,
+            rho=given.rho,
+        )
+        exact = compute_group_loss(mechanism, n_records=q, n_windows=w)
+        bound = bound_group_loss([events[name]], n_records=q, n_windows=w)
+        assert bound.epsilon >= exact.epsilon
+        assert bound.delta == exact.delta
+        assert bound.multiple_epsilon == exact.multiple_epsilon
+        assert bound.multiple_delta >= exact.multiple_delta
+    pure = bound_group_loss([events["laplace"]] * 2, n_records=q, n_windows=w)
+    assert pure.epsilon == pure.multiple_epsilon == 2 * q * w * events["laplace"].epsilon
+    assert pure.delta == pure.multiple_delta == 0
+    both = bound_group_loss(list(events.values()), n_records=q, n_windows=w)
+    assert both.delta == DELTA
+    assert both.epsilon > max(
+        bound_group_loss([event], n_records=q, n_windows=w).epsilon for event in events.values()
+    )

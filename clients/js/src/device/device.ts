@@ -1,8 +1,7 @@
 /** A device: it enrols, takes records, and sends what it releases of them. */
 import { type Bytes, equalBytes, toHex } from "../bytes.ts";
-import type { Value } from "../core/encoder.ts";
 import { require, SketchError } from "../errors.ts";
-import { Plan, type Record } from "../plan/plan.ts";
+import { isList, Plan, type Record } from "../plan/plan.ts";
 import { showRational } from "../privacy/rational.ts";
 import { SystemSource } from "../privacy/source.ts";
 import type { EnrolSettings, StudyInfo } from "./enrolling.ts";
@@ -16,7 +15,7 @@ import type { Result } from "./results.ts";
 import type { SecureSum } from "./sketching.ts";
 import { type DeviceState, FORMAT, messageKey, resultKey, stateKey, type Store, windowsKey } from "./store.ts";
 import { type PendingRecord, Stream } from "./stream.ts";
-import { agree, type Clocks, LEEWAY_S, OLDER_THAN_THIS } from "./windows.ts";
+import { agree, believes, type Clocks, LEEWAY_S, OLDER_THAN_THIS } from "./windows.ts";
 
 const SAVE_MS = 1000;
 /** Records that wait in memory while none can be stored; later ones are not taken. */
@@ -53,8 +52,16 @@ export interface EnrolReport {
   problems: string[];
 }
 
+/** What became of records since the page or process was started; it must not leave the device. */
+interface RecordCounts {
+  /** Records that could not be read: a value is missing or of another type. They count, and add zero. */
+  unsketchable: number;
+  /** Records that are lost, because the budget pays for no release of them, or none could be stored. */
+  dropped: number;
+}
+
 /** What a flush has done. */
-export interface FlushReport {
+export interface FlushReport extends RecordCounts {
   released: number;
   sent: number;
   waiting: number;
@@ -63,7 +70,7 @@ export interface FlushReport {
 }
 
 /** What an owner may want to see; nothing in it leaves the device. */
-export interface DeviceStatus {
+export interface DeviceStatus extends RecordCounts {
   isEnrolled: boolean;
   /** Hexadecimal; empty before the device has enrolled, as are the next two. */
   device: string;
@@ -76,8 +83,8 @@ export interface DeviceStatus {
   shelved: number;
   /** Epsilon of one release, exact. */
   epsilon: string;
-  /** Records that added zero since the page or process was started. */
-  unsketchable: number;
+  /** Why a save in the background failed, until a flush has reported it. */
+  problem: string;
 }
 
 /** What belongs to an enrolment, loaded once. */
@@ -115,7 +122,8 @@ export class Device {
   #isAccepted = false;
   /** Whether the server would take a sketch now. */
   #mayReach = false;
-  #nNotTaken = 0;
+  #nDropped = 0;
+  #problem = "";
 
   constructor(options: DeviceOptions = {}) {
     const openStore = (): Store => (this.#store ??= options.store ?? openDefaultStore());
@@ -180,15 +188,16 @@ export class Device {
    * all the same. Records are stored within a second, or by `save`; what a page that is closed
    * before has added is lost, and never counted twice.
    *
+   * @throws SketchError A list has another length than the plan has dimensions.
    * @param time When the record was made; now by default. Milliseconds since 1970, as `Date` counts.
    */
   add(record: Record, time: Date | number = this.#options.clock()): void {
     if (this.#added.length + this.#pending.length >= MOST_PENDING) {
-      this.#nNotTaken++;
+      this.#nDropped++;
       return;
     }
-    const isList = Array.isArray(record) || ArrayBuffer.isView(record);
-    const copy: Record = isList ? Array.from(record as unknown as ArrayLike<Value>) : { ...record };
+    this.plan?.readRecord(record);
+    const copy: Record = isList(record) ? Array.from(record) : { ...record };
     const seconds = Number(time) / 1000;
     this.#added.push({ record: copy, time: Number.isFinite(seconds) ? seconds : NaN });
     // What goes wrong is told by `save` and `flush`, which do the same again.
@@ -197,7 +206,8 @@ export class Device {
 
   readonly #saveQuietly = (): void => {
     this.#timer = undefined;
-    if (this.#added.length) this.save().catch(() => undefined);
+    if (!this.#added.length && !this.#pending.length) return;
+    this.save().catch((error) => (this.#problem = `a save in the background failed: ${error?.message}`));
   };
 
   /** Store the records that were added, and release windows that they complete. */
@@ -223,8 +233,9 @@ export class Device {
       failure = error;
     }
     const clocks = await this.#readClocks();
-    if (!agree(clocks)) problems.push(describeDifference(clocks));
-    if (this.#nNotTaken) problems.push(`${this.#nNotTaken} record(s) were not taken, because none could be stored`);
+    if (!believes(clocks)) problems.push(describeDifference(clocks));
+    if (this.#problem) problems.push(this.#problem);
+    if (this.#nDropped) problems.push(`${this.#nDropped} record(s) are lost: they could not be stored, or the budget is spent`);
     let sent = 0;
     if (this.#mayReach) {
       const isRecent = (): boolean => performance.now() - this.#answered!.timer < AGREED_MS;
@@ -234,8 +245,11 @@ export class Device {
     }
     await loaded.outbox.purge(1000 * Math.min(clocks.device, clocks.server ?? clocks.certain));
     if (failure) throw failure;
-    const { waiting } = await this.status();
-    return { released, sent, waiting, problems };
+    this.#problem = "";
+    const waiting = ((await this.#readState())?.outbox ?? []).filter(({ state }) => state === "waiting");
+    const nEarly = waiting.filter(({ problem }) => problem === "too-early").length;
+    if (nEarly) problems.push(`${nEarly} sketch(es) wait for a time to come that this device's clock was ahead to`);
+    return { released, sent, waiting: waiting.length, problems, ...this.#countRecords() };
   }
 
   /**
@@ -274,8 +288,13 @@ export class Device {
       sent: count("sent"),
       shelved: count("shelved"),
       epsilon: this.plan ? showRational(this.plan.fields.release.epsilon) : "",
-      unsketchable: this.#loaded?.stream.nUnsketchable ?? 0,
+      problem: this.#problem,
+      ...this.#countRecords(),
     };
+  }
+
+  #countRecords(): RecordCounts {
+    return { unsketchable: this.#loaded?.stream.nUnsketchable ?? 0, dropped: this.#nDropped };
   }
 
   /** Erase key, sums and sketches; the ledger stays, because what was released stays released. */
@@ -327,13 +346,18 @@ export class Device {
   /** Take added records into windows. */
   async #absorb({ plan, stream }: Loaded, mayRelease: boolean, mayClose: boolean): Promise<number> {
     for (const { record, time } of this.#added.splice(0)) {
-      this.#pending.push({ values: plan.readRecord(record), time });
+      // A list of another length, added before the plan was known, cannot be read.
+      const isRead = !isList(record) || record.length === plan.fields.dimensions.length;
+      this.#pending.push({ values: plan.readRecord(isRead ? record : {}), time });
     }
     try {
       return await stream.absorb(this.#pending, await this.#readClocks(), mayRelease, mayClose);
     } catch (error) {
       // What can never be released is not kept.
-      if (error instanceof SketchError && (error.kind === "budget" || error.kind === "ledger")) this.#pending.length = 0;
+      if (error instanceof SketchError && (error.kind === "budget" || error.kind === "ledger")) {
+        this.#nDropped += this.#pending.length;
+        this.#pending.length = 0;
+      }
       throw error;
     }
   }
@@ -362,7 +386,7 @@ export class Device {
   async #load(): Promise<Loaded> {
     const state = await this.#readState();
     const fix = "call enrol(code) with a code of the study's operator";
-    require(state?.isEnrolled ?? false, "config", "device", "has not enrolled", fix);
+    require(state?.isEnrolled ?? false, "config", "device", "has not enrolled", fix, "not-enrolled");
     const { server, device, key, format, plan: stored } = state!;
     if (this.#loaded && equalBytes(this.#loaded.state.device, device)) return this.#loaded;
     const { name, policy, store } = this.#options;
@@ -405,11 +429,13 @@ export class Device {
   }
 }
 
-function describeDifference({ device, server = device }: Clocks): string {
-  const seconds = Math.round(Math.abs(device - server));
-  const order = device > server ? "ahead of" : "behind";
+function describeDifference({ device, server, certain }: Clocks): string {
+  const seconds = Math.round(Math.abs(device - (server ?? certain)));
+  const shown = seconds < 172_800 ? `${seconds} s` : `${Math.round(seconds / 86_400)} days`;
+  const order = server! > device ? "behind" : "ahead of";
+  const known = server === undefined ? "the last time that the server has confirmed" : "the server";
   return (
-    `clock: this device is ${seconds} s ${order} the server, so no window is closed by the clock. ` +
+    `clock: this device is ${shown} ${order} ${known}, so no window is closed by the clock. ` +
     "Set this device's clock, or tell the study's operator if it is right"
   );
 }

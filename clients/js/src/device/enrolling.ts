@@ -27,6 +27,8 @@ export interface EnrolSettings extends Account {
   limits: Limits;
   policy: Policy;
   secureSum: SecureSum | undefined;
+  /** Milliseconds since 1970-01-01 UTC. */
+  clock: () => number;
   connect(address: string, device: Uint8Array, key?: DeviceState["key"]): Server;
 }
 
@@ -84,7 +86,7 @@ export async function enrol(
   requireServerAllowed(policy, address);
   if (before?.isEnrolled) {
     const fix = "pass another name for a second study, or call forget() first";
-    require(equalBytes(before.study, study), "config", "code", "is of another study than this device's", fix);
+    require(equalBytes(before.study, study), "config", "code", "is of another study than this device's", fix, "other-study");
     return [undefined, []];
   }
   const { verified: plan } = await fetchStudy(settings, read);
@@ -131,8 +133,10 @@ export async function enrol(
     const present = values[own] as DeviceState | undefined;
     // Another tab may have finished the same enrolment, and released since.
     if (!present || present.isEnrolled || !equalBytes(present.device, device)) return {};
-    const { ordinal, generation } = answer;
-    return { [own]: { ...present, isEnrolled: true, ordinal, generation } };
+    const { ordinal, generation, serverTime } = answer;
+    // The earlier time has come, whichever clock is right.
+    const certain = Math.max(OLDER_THAN_THIS, Math.floor(Math.min(serverTime, settings.clock() / 1000)));
+    return { [own]: { ...present, isEnrolled: true, ordinal, generation, certain } };
   });
   // Its owner decides now to trust this server. Where it does not answer, the first pull pins its key.
   await pin(settings, server).catch(() => undefined);
@@ -172,7 +176,8 @@ async function prepare(
   await store.update([own, LEDGER], (values) => {
     const present = values[own] as DeviceState | undefined;
     const isFree = !present || (!present.isEnrolled && !!before && equalBytes(present.device, before.device));
-    require(isFree, "config", "device", "is being enrolled by another tab", "close the other tab, and try again");
+    const fix = "close the other tab, and try again";
+    require(isFree, "config", "device", "is being enrolled by another tab", fix, "enrolling-elsewhere");
     const event = makeEvent(settings, study, plan, 1);
     const ledger = (values[LEDGER] ?? []) as LedgerEntry[];
     requireAffordable(ledger, event, limits, plan.fields.most_sketches_per_device);

@@ -159,7 +159,8 @@ export function openKeyValue(storage: AsyncKeyValue | SyncKeyValue, name = "sfum
         await takeTurn(`${name}/update`, () => update(keys, change));
       } catch (error) {
         const isFull = /\bfull\b|quota|no space/i.test(String(error)) && !(error instanceof SketchError);
-        throw describeStoreError(isFull ? { name: "QuotaExceededError" } : error);
+        const fix = "see what the storage that was passed to openKeyValue says of its items";
+        throw describeStoreError(isFull ? { name: "QuotaExceededError" } : error, fix);
       }
     },
     exclusively: (what, run) => takeTurn(`${name}/turn/${what}`, run),

@@ -76,7 +76,7 @@ export function requireAffordable(
   const ofStudy = after.filter(({ study }) => study === event.study);
   if (ofStudy.reduce((sum, { count }) => sum + count, 0) > mostSketches) {
     const rule = `allows ${mostSketches} sketch(es) of a device, and all of them were released`;
-    throw new SketchError("budget", "most_sketches_per_device", rule, "ask the operator for another study");
+    throw new SketchError("budget", "most_sketches_per_device", rule, "ask the operator for another study", "sketches-used-up");
   }
   const shared = after.filter(({ source }) => source === event.source);
   const relations = new Set(shared.map(({ neighbouring }) => neighbouring));
@@ -95,6 +95,6 @@ export function requireAffordable(
     if (limit === undefined || compareRationals(loss, parseRational(limit, `limits.${name}`)) <= 0) continue;
     const rule = `is ${limit}, and one more release would bring the loss to epsilon ${showRational(loss)} under ${relation}`;
     const fix = `pass limits: { ${name}: "${showRational(loss)}" } if the owner agrees, or leave the study`;
-    throw new SketchError("budget", `limits.${name}`, rule, fix);
+    throw new SketchError("budget", `limits.${name}`, rule, fix, "limit-reached");
   }
 }

@@ -34,25 +34,31 @@ export interface Platform {
 const PKCS8_HEAD = [48, 46, 2, 1, 0, 48, 5, 6, 3, 43, 101, 112, 4, 34, 4, 32];
 const ED25519 = "Ed25519";
 
+/** Types of the platform's own, so that a program without those of the DOM is checked too. */
+export type WebCrypto = typeof globalThis.crypto;
+type Subtle = WebCrypto["subtle"];
+type WebKey = Parameters<Subtle["exportKey"]>[1];
+type Use = "sign" | "verify" | "deriveBits";
+
 /** Return the cryptography of a browser or of Node, or say what is missing. */
-export function findSubtle(crypto: Crypto | undefined): SubtleCrypto {
+export function findSubtle(crypto: WebCrypto | undefined): Subtle {
   if (crypto?.subtle) return crypto.subtle;
   const fix = "serve the page over https or from localhost; elsewhere pass a platform of your own";
-  throw new SketchError("config", "crypto.subtle", "is missing", fix);
+  throw new SketchError("config", "crypto.subtle", "is missing", fix, "insecure-page");
 }
 
 /** Make a key pair, or say that the browser is too old. */
 export async function generatePair(
-  crypto: Crypto | undefined,
+  crypto: WebCrypto | undefined,
   name: string,
   isExtractable: boolean,
-  uses: KeyUsage[],
-): Promise<CryptoKeyPair> {
+  uses: Use[],
+): Promise<{ publicKey: WebKey; privateKey: WebKey }> {
   const subtle = findSubtle(crypto);
   try {
-    return (await subtle.generateKey(name, isExtractable, uses)) as CryptoKeyPair;
+    return (await subtle.generateKey(name, isExtractable, uses)) as { publicKey: WebKey; privateKey: WebKey };
   } catch {
-    throw new SketchError("config", "crypto.subtle", `has no ${name}`, "update the browser or runtime");
+    throw new SketchError("config", "crypto.subtle", `has no ${name}`, "update the browser or runtime", "old-browser");
   }
 }
 
@@ -62,7 +68,7 @@ export async function toBytes(buffer: Promise<ArrayBuffer>): Promise<Bytes> {
 }
 
 /** Return the platform of browsers and Node. */
-export function useWebCrypto(crypto: Crypto | undefined = globalThis.crypto): Platform {
+export function useWebCrypto(crypto: WebCrypto | undefined = globalThis.crypto): Platform {
   return {
     fillRandom: crypto?.getRandomValues && ((into) => crypto.getRandomValues(into)),
     sha256: (data) => toBytes(findSubtle(crypto).digest("SHA-256", data as Bytes)),
@@ -77,7 +83,7 @@ export function useWebCrypto(crypto: Crypto | undefined = globalThis.crypto): Pl
       const key =
         secret instanceof Uint8Array
           ? await subtle.importKey("pkcs8", concat(Uint8Array.from(PKCS8_HEAD), secret), ED25519, false, ["sign"])
-          : (secret as CryptoKey);
+          : (secret as WebKey);
       return toBytes(subtle.sign(ED25519, key, data));
     },
     verify: async (publicKey, data, signature) => {

@@ -57,7 +57,7 @@ export interface Answer {
 
 /** Whether an error is the refusal with a slug. */
 export function isRefusal(error: unknown, slug: string): boolean {
-  return error instanceof SketchError && error.slug === slug;
+  return error instanceof SketchError && error.code === slug;
 }
 
 type Json = { [name: string]: unknown };
@@ -131,8 +131,8 @@ export class Server {
       return { problem: "", detail: "", holdS: 0, isAnswered };
     } catch (error) {
       if (!(error instanceof SketchError)) throw error;
-      const { slug, holdS, message: detail } = error;
-      return { action: findAction(slug), problem: slug || "no-answer", detail, holdS, isAnswered };
+      const { code, holdS, message: detail } = error;
+      return { action: findAction(code), problem: code, detail, holdS, isAnswered };
     }
   }
 
@@ -207,8 +207,8 @@ export class Server {
     const [type, field, rule, fix] = ["type", "field", "rule", "fix"].map((name) => String(problem[name] ?? ""));
     const slug = type!.replace("/problems/", "");
     const kind = findAction(slug) === "retry" ? "transport" : "refused";
-    const error = new SketchError(kind, field || "server", rule || slug, fix || (kind === "transport" ? CHECK : ASK));
-    error.slug = slug;
+    const remedy = fix || (kind === "transport" ? CHECK : ASK);
+    const error = new SketchError(kind, field || "server", rule || slug, remedy, slug);
     error.holdS = readRetryAfter(answer.headers.get("Retry-After") ?? "", this.#settings.clock());
     throw error;
   }
@@ -226,7 +226,7 @@ export class Server {
 
   /** The error that what answers is no aggregator, or nothing does. */
   unanswered(why: string): SketchError {
-    return new SketchError("transport", "server", `${this.#settings.address} did not answer (${why})`, CHECK);
+    return new SketchError("transport", "server", `${this.#settings.address} did not answer (${why})`, CHECK, "no-answer");
   }
 }
 

@@ -115,16 +115,22 @@ export const messageKey = (name: string, id: string): string => `message/${name}
 export const resultKey = (name: string): string => `result/${name}`;
 export const LEDGER = "ledger";
 
-/** The error that a store cannot be read or written, whatever its platform says. */
-export function describeStoreError(error: unknown): SketchError {
+/**
+ * The error that a store cannot be read or written, whatever its platform says.
+ *
+ * @param fix The remedy, unless the store is full.
+ */
+export function describeStoreError(
+  error: unknown,
+  fix = "leave private browsing, or allow this site to store data",
+): SketchError {
   if (error instanceof SketchError) return error;
-  const { name = "", code = "" } = error as { name?: string; code?: string };
-  const isFull = name === "QuotaExceededError" || code === "ENOSPC" || code === "EDQUOT";
-  const [rule, fix] = isFull
-    ? ["is full", "free space; nothing was lost, and nothing is released before there is room"]
-    : [
-        `cannot be used (${code || name || "no reason given"})`,
-        "leave private browsing, allow this site to store data, or name a folder of this user",
-      ];
-  return new SketchError("store", "store", rule!, fix!);
+  const { name, code } = error as { name?: string; code?: unknown };
+  if (name === "QuotaExceededError" || code === "ENOSPC" || code === "EDQUOT") {
+    const space = "free space; nothing was lost, and nothing is released before there is room";
+    return new SketchError("store", "store", "is full", space, "storage-full");
+  }
+  // A DOMException has a number there.
+  const why = (typeof code === "string" && code) || name || "no reason given";
+  return new SketchError("store", "store", `cannot be used (${why})`, fix, "storage-refused");
 }

@@ -1,7 +1,7 @@
 /** The stream of a device: records into windows, and windows into releases. */
 import { type Bytes, toHex } from "../bytes.ts";
 import type { Statistic } from "../core/statistics/interface.ts";
-import { SketchError } from "../errors.ts";
+import { require, SketchError } from "../errors.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { RandomSource } from "../privacy/source.ts";
 import { type Account, addEvent, type Limits, makeEvent, requireAffordable } from "./ledger.ts";
@@ -19,8 +19,8 @@ import {
   windowsKey,
 } from "./store.ts";
 import {
-  agree,
   assignSlot,
+  believes,
   type Clocks,
   findLatestBelievable,
   planSlots,
@@ -28,8 +28,10 @@ import {
   type WindowState,
 } from "./windows.ts";
 
-/** Bytes of sketches that wait, beyond which no window is closed; none is ever dropped. */
+/** Bytes of sketches that wait, beyond which no window is released; none is ever dropped. */
 const MOST_WAITING_BYTES = 16 << 20;
+/** Bytes of complete windows that may not be released yet; all of them are one item of the store. */
+const MOST_HELD_BYTES = 1 << 19;
 
 /** A record that was added and is not stored yet. */
 export interface PendingRecord {
@@ -51,12 +53,6 @@ interface Snapshot {
   state: DeviceState;
   windows: OpenWindow[];
   ledger: LedgerEntry[];
-}
-
-/** What was made of some records: whether the window is complete, and the stream's revision then. */
-interface Folded {
-  isComplete: boolean;
-  revision: number;
 }
 
 const EMPTY: WindowState = { nRecords: 0, first: -1, last: -1, floor: -1 };
@@ -83,8 +79,10 @@ export class Stream {
   /**
    * Take records into windows, and release what is complete; what was taken leaves the list.
    *
-   * @param mayRelease Whether windows may be released now; if not, records stay in the list from
-   *   the first that completes one.
+   * Complete windows that may not be released are stored before the open one, and are released in
+   * their order once they may.
+   *
+   * @param mayRelease Whether windows may be released now.
    * @param mayClose Whether windows may be closed by the clock too.
    * @returns The number of releases.
    */
@@ -96,73 +94,105 @@ export class Stream {
   ): Promise<number> {
     if (this.#plan.hidesPresence) return this.#absorbSlots(pending, clocks, mayRelease && mayClose);
     const cutter = new WindowCutter(this.#plan);
-    for (let released = 0; ; ) {
-      const folded = await this.#fold(pending, cutter, clocks);
-      if (!mayRelease || !(folded.isComplete || (mayClose && agree(clocks)))) return released;
-      released += Number(await this.#releaseWindow(folded, cutter, clocks));
-      if (!folded.isComplete) return released;
+    let released = 0;
+    let failure: unknown;
+    for (;;) {
+      try {
+        if (mayRelease) released += await this.#releaseDue(cutter, clocks, mayClose && !pending.length);
+      } catch (error) {
+        // What cannot be released now is stored all the same.
+        mayRelease = false;
+        failure = error;
+      }
+      if (!pending.length) break;
+      try {
+        await this.#fold(pending, cutter, clocks);
+      } catch (error) {
+        throw failure ?? error;
+      }
     }
+    if (failure) throw failure;
+    return released;
   }
 
-  /** Add records to the open window; return whether it is complete, perhaps before all were added. */
-  async #fold(pending: PendingRecord[], cutter: WindowCutter, clocks: Clocks): Promise<Folded> {
+  /** Add records to the open window and to those after it, as far as there is room; at least one. */
+  async #fold(pending: PendingRecord[], cutter: WindowCutter, clocks: Clocks): Promise<void> {
     const now = findLatestBelievable(clocks);
-    let [nTaken, nUnsketchable, isComplete, revision] = [0, 0, false, 0];
-    await this.#update((snapshot) => {
-      const { state, windows, ledger } = snapshot;
-      [nTaken, nUnsketchable, isComplete] = [0, 0, false];
-      if (pending.length) this.#requireBegun(now, clocks);
-      let cut = describe(windows[0], state.floor);
-      const opened = { block: 0, sums: new Float64Array(0), ...(windows[0] && { block: windows[0].block }) };
-      if (windows[0]) opened.sums = readSums(windows[0].sums);
-      for (const { values, time } of pending) {
-        const decision = cutter.decide(cut, time, now);
-        if (decision === "close") {
-          isComplete = true;
-          break;
-        }
-        nTaken++;
-        if (decision === "leave-out") continue;
-        const joined = cutter.join(cut, time, now);
-        if (!cut.nRecords) {
-          // What can never be released should not pile up.
-          this.#requireAffordable(ledger, state, 1);
-          opened.block = this.#chooseBlock(state, joined.first < 0 ? now : undefined, joined.first);
-          opened.sums = new Float64Array(this.#statisticOf(state, opened.block).nCoordinates);
-        }
-        const counter = state.firstRecord + cut.nRecords;
-        if (!this.#statisticOf(state, opened.block).add(values, counter, opened.sums)) nUnsketchable++;
-        cut = joined;
+    let [nTaken, nUnsketchable] = [0, 0];
+    await this.#update(({ state, windows, ledger }) => {
+      [nTaken, nUnsketchable] = [0, 0];
+      this.#requireBegun(now, clocks);
+      const held = windows.slice(0, -1);
+      let { firstRecord, floor } = state;
+      for (const window of held) {
+        firstRecord += window.nRecords;
+        ({ floor } = cutter.close(describe(window, floor)));
       }
-      isComplete ||= cutter.isFull(cut);
-      ({ revision } = state);
-      if (!nTaken || !cut.nRecords) return {};
-      revision++;
-      const { nRecords, first, last } = cut;
-      const window = { nRecords, first, last, block: opened.block, sums: new Uint8Array(opened.sums.buffer) };
-      return this.#write(state, [window]);
+      const last = windows.at(-1);
+      let cut = describe(last, floor);
+      let block = last?.block ?? 0;
+      let sums = readSums(last?.sums ?? new Uint8Array(0));
+      const pack = (): OpenWindow => {
+        const { nRecords, first, last } = cut;
+        return { nRecords, first, last, block, sums: new Uint8Array(sums.buffer) };
+      };
+      try {
+        for (const { values, time } of pending) {
+          let decision = cutter.decide(cut, time, now);
+          if (decision === "close") {
+            requireRoom(held, sums.byteLength);
+            cut = cutter.settle(cut, now);
+            held.push(pack());
+            firstRecord += cut.nRecords;
+            cut = cutter.close(cut);
+            decision = cutter.decide(cut, time, now);
+          }
+          if (decision === "join") {
+            const joined = cutter.join(cut, time, now);
+            if (!cut.nRecords) {
+              // What can never be released should not pile up.
+              this.#requireAffordable(ledger, state, held.length + 1);
+              const turn = { ...state, nextSequence: state.nextSequence + held.length };
+              block = this.#chooseBlock(turn, joined.first < 0 ? now : undefined, joined.first);
+              sums = new Float64Array(this.#statisticOf(state, block).nCoordinates);
+            }
+            if (!this.#statisticOf(state, block).add(values, firstRecord + cut.nRecords, sums)) nUnsketchable++;
+            cut = joined;
+          }
+          nTaken++;
+        }
+      } catch (error) {
+        // The records before it are stored first.
+        if (!nTaken || !(error instanceof SketchError)) throw error;
+      }
+      const next = cut.nRecords ? [...held, pack()] : held;
+      return next.length ? this.#write(state, next) : {};
     });
     // Only now: before, they might not have been stored.
     pending.splice(0, nTaken);
     this.nUnsketchable += nUnsketchable;
-    return { isComplete, revision };
   }
 
-  /** Release the open window if it is complete or over; return whether it was. */
-  async #releaseWindow({ isComplete, revision }: Folded, cutter: WindowCutter, clocks: Clocks): Promise<boolean> {
+  /** Release the windows that are complete, or over; return their number. */
+  async #releaseDue(cutter: WindowCutter, clocks: Clocks, mayClose: boolean): Promise<number> {
     const now = findLatestBelievable(clocks);
-    const snapshot = await this.#read();
-    const [window] = snapshot.windows;
-    // Where another tab has changed the stream since, what was decided is of another window.
-    if (!window || snapshot.state.revision !== revision) return false;
-    const cut = cutter.settle(describe(window, snapshot.state.floor), now);
-    if (!isComplete && !cutter.isOver(cut, [clocks.device, clocks.server ?? clocks.device])) return false;
+    const { device, server = device } = clocks;
     const isByTime = this.#plan.fields.window.kind === "time";
-    const { nextSequence } = snapshot.state;
-    return this.#release(snapshot, window, isByTime ? [cut.first, cut.last] : null, nextSequence, clocks, {
-      floor: cutter.close(cut).floor,
-      firstRecord: snapshot.state.firstRecord + cut.nRecords,
-    });
+    for (let released = 0; ; ) {
+      const snapshot = await this.#read();
+      const { state, windows } = snapshot;
+      const [window, next] = windows;
+      if (!window) return released;
+      const cut = cutter.settle(describe(window, state.floor), now);
+      const isOver = (): boolean => mayClose && believes(clocks) && cutter.isOver(cut, [device, server]);
+      if (!next && !cutter.isFull(cut) && !isOver()) return released;
+      const slots = isByTime ? ([cut.first, cut.last] as const) : null;
+      const isReleased = await this.#release(snapshot, window, slots, state.nextSequence, clocks, {
+        floor: cutter.close(cut).floor,
+        firstRecord: state.firstRecord + cut.nRecords,
+      });
+      released += Number(isReleased);
+    }
   }
 
   /** Add records to their slots, and release every slot that is over, empty ones too. */
@@ -233,6 +263,9 @@ export class Stream {
   ): Promise<boolean> {
     const { name, platform, secureSum } = this.#settings;
     const [plan, random] = [this.#plan, this.#random];
+    const nWaiting = state.outbox.reduce((sum, one) => sum + (one.state === "waiting" ? one.length : 0), 0);
+    const fix = "see whether the server answers; records are stored meanwhile";
+    require(nWaiting <= MOST_WAITING_BYTES, "store", "outbox", "is full, so no window is released", fix, "outbox-full");
     const [id, message] = await makeSketch(plan, state, window, slots, sequence, random, platform, secureSum);
     let isStored = false;
     await this.#update((present) => {
@@ -282,7 +315,7 @@ export class Stream {
     if (kind === "count" || now >= origin) return;
     const rule = `says ${new Date(1000 * device).toISOString()}, before the study's first window`;
     const fix = "set this device's clock, or wait until the study begins; nothing is lost";
-    throw new SketchError("record", "clock", rule, fix);
+    throw new SketchError("record", "clock", rule, fix, "before-study");
   }
 
   /** Choose the block of a window by its first slot, the time it opens at, or its number. */
@@ -322,13 +355,17 @@ export class Stream {
       requireNotSuspended(state);
       const windows = (values[windowsKey(name)] ?? []) as OpenWindow[];
       const ledger = (values[LEDGER] ?? []) as LedgerEntry[];
-      if (state.outbox.reduce((sum, one) => sum + (one.state === "waiting" ? one.length : 0), 0) > MOST_WAITING_BYTES) {
-        const fix = "see whether the server answers; records wait in memory meanwhile";
-        throw new SketchError("store", "outbox", "is full, so no window is closed", fix);
-      }
       return change({ state, windows, ledger });
     });
   }
+}
+
+/** Refuse to complete another window while those that may not be released fill their item. */
+function requireRoom(held: readonly OpenWindow[], nBytes: number): void {
+  const isRoom = held.reduce((sum, { sums }) => sum + sums.length, nBytes) <= MOST_HELD_BYTES;
+  const fix = "call flush() where the server can be asked, or ask the operator to open the study";
+  const rule = `are ${held.length} that may not be released yet, and fill the store`;
+  require(!held.length || isRoom, "store", "windows", rule, fix, "windows-full");
 }
 
 function describe(window: OpenWindow | undefined, floor: number): WindowState {
@@ -342,12 +379,12 @@ export function requireState(value: unknown, device: Uint8Array): DeviceState {
   const state = value as DeviceState | undefined;
   if (state?.isEnrolled && toHex(state.device) === toHex(device)) return state;
   const fix = "enrol again with a new code; if this was not intended, see why the site's data were deleted";
-  throw new SketchError("config", "device", "is not enrolled any more", fix);
+  throw new SketchError("config", "device", "is not enrolled any more", fix, "device-gone");
 }
 
 /** Refuse a stream that was stopped. */
 export function requireNotSuspended({ suspended }: DeviceState): void {
   if (!suspended) return;
   const fix = "find out why; then call forget(), and enrol a new device with a new code";
-  throw new SketchError("ledger", "device", `is suspended: ${suspended}`, fix);
+  throw new SketchError("ledger", "device", `is suspended: ${suspended}`, fix, "suspended");
 }

@@ -122,15 +122,24 @@ export const OLDER_THAN_THIS = 1_672_531_200;
 /** Most seconds by which the clocks of device and server may differ. */
 export const LEEWAY_S = 300;
 
+/** Seconds beyond the certain time at which a clock is not believed without the server. */
+const FAR_S = 30 * 86_400;
+
 /** Whether the clocks differ by no more than the leeway, or only one is known. */
 export function agree({ device, server }: Clocks): boolean {
   return server === undefined || Math.abs(device - server) <= LEEWAY_S;
 }
 
+/** Whether the clock may close windows: it agrees with the server's, or is not far from what is certain. */
+export function believes(clocks: Clocks): boolean {
+  const { device, server, certain } = clocks;
+  return agree(clocks) && (server !== undefined || certain <= OLDER_THAN_THIS || device <= certain + FAR_S);
+}
+
 /** Return the time beyond which no record is believed: the earlier of those that may be right. */
 export function findLatestBelievable(clocks: Clocks): number {
-  const { device, server = device, certain } = clocks;
-  const known = agree(clocks) ? [device] : [device, server];
+  const { device, server, certain } = clocks;
+  const known = believes(clocks) ? [device] : [device, server ?? certain];
   const possible = known.filter((now) => now >= certain - LEEWAY_S);
   return Math.max(possible.length ? Math.min(...possible) : certain, certain);
 }

@@ -12,6 +12,7 @@ import { countBins, HistogramStatistic } from "../core/statistics/histogram.ts";
 import { CircularLaw } from "../privacy/circle.ts";
 import { type DrawNoise, findRate, makeKNorm, makeLaplace } from "../privacy/mechanisms.ts";
 import { UNIT } from "../privacy/samplers.ts";
+import { require } from "../errors.ts";
 import type { PlanFields } from "./fields.ts";
 
 const PUBLIC_SEED = new Uint8Array(32);
@@ -30,6 +31,11 @@ export interface VerifiedPlan {
   fields: PlanFields;
   /** The frequencies, which take a moment to draw. */
   frequencies: FrequencyMatrix | undefined;
+}
+
+/** Whether a record is values in the plan's order. */
+export function isList(record: Record): record is ArrayLike<Value> {
+  return Array.isArray(record) || ArrayBuffer.isView(record);
 }
 
 /** A study's computation and promise. */
@@ -71,14 +77,19 @@ export class Plan {
     return this.fields.statistic.kind === "fourier" ? [-AMPLITUDE, AMPLITUDE] : [0, 1];
   }
 
-  /** Return a record as doubles; a value that is missing or of another type is NaN. */
+  /**
+   * Return a record as doubles; a value that is missing or of another type is NaN.
+   *
+   * @throws SketchError It is a list of another length than there are dimensions.
+   */
   readRecord(record: Record): Float64Array<ArrayBuffer> {
     const { dimensions } = this.fields;
-    return Float64Array.from(dimensions, (dimension, i) => {
-      const isList = Array.isArray(record) || ArrayBuffer.isView(record);
-      const values = record as { readonly [name: string | number]: Value } | null | undefined;
-      return readValue(dimension, values?.[isList ? i : dimension.name]);
-    });
+    const list = isList(record) ? record : undefined;
+    const rule = `has ${list?.length} value(s), and the plan has ${dimensions.length} dimension(s)`;
+    const fix = `give one for each of: ${dimensions.map(({ name }) => name).join(", ")}`;
+    require(!list || list.length === dimensions.length, "record", "record", rule, fix);
+    const values = record as { readonly [name: string | number]: Value } | null | undefined;
+    return Float64Array.from(dimensions, (dimension, i) => readValue(dimension, values?.[list ? i : dimension.name]));
   }
 
   /**

@@ -29,18 +29,21 @@ async def queue(server: Server) -> tuple[DecodeRecord, KeyRecord]:
     return decode, key
 
 
-async def follow(server: Server, decode: DecodeRecord, key: KeyRecord) -> list[str]:
-    """Follow a decode to its end; return the states that were told."""
+async def follow(
+    server: Server, decode: DecodeRecord, key: KeyRecord, states: list[str] | None = None
+) -> list[str]:
+    """Follow a decode to its end; return the states that were told, and note each at once."""
     watch, told = server.services.watch, decode
-    states = [told.state]
+    states = [] if states is None else states
+    states.append(str(told.state))
     with watch.follow(told, key):
         while told.finished is None:
             until = asyncio.get_running_loop().time() + 60
             now = await watch.next(told, key, until=until)
             assert now is not None
             told = now
-            states.append(told.state)
-    return [str(state) for state in states]
+            states.append(str(told.state))
+    return states
 
 
 async def test_one_look_serves_all_and_all_are_told_the_same(tmp_path: Path) -> None:
@@ -53,15 +56,16 @@ async def test_one_look_serves_all_and_all_are_told_the_same(tmp_path: Path) -> 
                 looks.append(statement)
 
         event.listen(store.engine.sync_engine, "before_cursor_execute", note)
-        followers = [asyncio.create_task(follow(server, decode, key)) for _ in range(200)]
+        told: list[list[str]] = [[] for _ in range(200)]
+        followers = [asyncio.create_task(follow(server, decode, key, each)) for each in told]
         await asyncio.sleep(2.2)
         # Of the decode and of the key, once in half a second.
         assert 2 <= len(looks) < 100
         assert await server.services.jobs.take(lease_s=60.0) is not None
-        await asyncio.sleep(1.1)
+        while not all("running" in each for each in told):
+            await asyncio.sleep(0.05)
         await server.services.decodes.cancel(decode.decode_id)
-        told = await asyncio.gather(*followers)
-        assert told == [["queued", "running", "cancelled"]] * 200
+        assert await asyncio.gather(*followers) == [["queued", "running", "cancelled"]] * 200
         looks.clear()
         await asyncio.sleep(0.8)
         assert looks == [], "nobody follows anything, and it looks on"

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { type Bytes, readInteger, toHex } from "../../../../clients/js/src/bytes.ts";
 import { useWebCrypto } from "../../../../clients/js/src/device/platform.ts";
-import type { DeviceState, LedgerEntry, Store, Values } from "../../../../clients/js/src/device/store.ts";
+import type { DeviceState, LedgerEntry, OpenWindow, Store, Values } from "../../../../clients/js/src/device/store.ts";
 import { type PendingRecord, Stream } from "../../../../clients/js/src/device/stream.ts";
 import { Plan, type VerifiedPlan } from "../../../../clients/js/src/plan/plan.ts";
 import { readPlan } from "../../../../clients/js/src/plan/verifying.ts";
@@ -20,6 +20,7 @@ class MemoryStore implements Store {
   readonly canHoldKeys = true;
   readonly values = new Map<string, unknown>();
   before: () => Promise<void> = async () => undefined;
+  after: () => void = () => undefined;
 
   async update(keys: readonly string[], change: (values: Values) => Values): Promise<void> {
     await this.before();
@@ -28,6 +29,7 @@ class MemoryStore implements Store {
       if (value === undefined) this.values.delete(key);
       else this.values.set(key, structuredClone(value));
     }
+    this.after();
   }
 
   exclusively<T>(_name: string, run: () => Promise<T>): Promise<T> {
@@ -91,8 +93,9 @@ test("whatever another tab does between any two steps, every record is in one re
   const clocks = { device: now, server: now, certain: 0 };
   for (let place = 0, isInside = true; isInside; place++) {
     const [store, open] = await enrol(plan);
-    const [own, others] = [makeRecords(12, now), makeRecords(13, now)];
-    const all = [...own, ...others];
+    const [own, others, held] = [makeRecords(12, now), makeRecords(13, now), makeRecords(15, now)];
+    const all = [...own, ...others, ...held];
+    await open().absorb(held, clocks, false, true);
     let nPassed = 0;
     store.before = async () => {
       if (nPassed++ !== place) return;
@@ -102,12 +105,104 @@ test("whatever another tab does between any two steps, every record is in one re
     isInside = nPassed > place;
     if (!isInside) await open().absorb(others, clocks, true, true);
     const [sums, sequences] = addUp(store, plan.fields);
-    assert.deepEqual(sequences, [0, 1, 2, 3, 4], `place ${place}`);
+    assert.deepEqual(sequences, [0, 1, 2, 3, 4, 5, 6, 7], `place ${place}`);
     assert.deepEqual(sums, sumUp(plan, all), `place ${place}`);
     const [{ count }] = store.values.get("ledger") as [LedgerEntry];
-    assert.equal(count, 5);
+    assert.equal(count, 8);
     assert.deepEqual([own.length, others.length, store.values.has(`windows/${NAME}`)], [0, 0, false]);
   }
+});
+
+test("windows that may not be released are stored, and released once and in order after a kill between any two steps", async () => {
+  const plan = await readExactPlan("windows by count");
+  const now = plan.fields.window.origin + 1_800_000_000;
+  const clocks = { device: now, server: now, certain: 0 };
+  const all = makeRecords(30, now);
+  const kill = (): never => {
+    throw new Error("killed");
+  };
+  for (const when of ["before", "after"] as const) {
+    for (let place = 0, isInside = true; isInside; place++) {
+      const [store, open] = await enrol(plan);
+      let nPassed = 0;
+      const pass = (): void => void (nPassed++ === place && kill());
+      store[when] = (when === "before" ? async () => pass() : pass) as () => Promise<void>;
+      const run = async (): Promise<void> => {
+        await open().absorb(all.slice(0, 17), clocks, false, false);
+        await open().absorb(all.slice(17, 22), clocks, false, false);
+        await open().absorb(all.slice(22, 24), clocks, true, true);
+      };
+      await run().catch(({ message }) => assert.equal(message, "killed"));
+      isInside = nPassed > place;
+      [store.before, store.after] = [async () => undefined, () => undefined];
+      // The process is gone, and with it what was not stored.
+      const { firstRecord } = store.values.get(`device/${NAME}`) as DeviceState;
+      const windows = (store.values.get(`windows/${NAME}`) ?? []) as OpenWindow[];
+      const nStored = windows.reduce((sum, { nRecords }) => sum + nRecords, firstRecord);
+      assert.ok([0, 17, 22, 24].includes(nStored), `place ${place}: ${nStored}`);
+      await open().absorb(all.slice(nStored), clocks, true, true);
+      const [sums, sequences] = addUp(store, plan.fields);
+      assert.deepEqual(sequences, [0, 1, 2, 3, 4, 5], `place ${place}`);
+      assert.deepEqual(sums, sumUp(plan, all), `place ${place}`);
+    }
+  }
+});
+
+test("windows that may not be released have a limit, at which records are refused and not lost", async () => {
+  const plan = await readExactPlan("windows by count");
+  const now = plan.fields.window.origin + 1_800_000_000;
+  const clocks = { device: now, server: now, certain: 0 };
+  // So large that two windows are too many.
+  const m = 16_500;
+  const turns = plan.frequencies!.turns.map((row) => Int16Array.from({ length: m }, (_, j) => row[j % row.length]!));
+  plan.frequencies = { ...plan.frequencies!, turns };
+  Object.assign(plan.fields.statistic, { n_frequencies: m, frequencies_per_sketch: m, measurements_per_record: m });
+  const [store, open] = await enrol(plan);
+  const pending = makeRecords(25, now);
+  const full = { kind: "store", field: "windows", fix: /call flush\(\).* or ask the operator/ };
+  await assert.rejects(open().absorb(pending, clocks, false, false), full);
+  assert.equal(pending.length, 15);
+  const stored = store.values.get(`windows/${NAME}`) as OpenWindow[];
+  assert.deepEqual(stored.map(({ nRecords }) => nRecords), [5, 5]);
+  await assert.rejects(open().absorb(pending, clocks, false, false), full);
+});
+
+test("what the budget pays for is stored and released, and what comes after it is not taken", async () => {
+  const plan = await readExactPlan("windows by count");
+  plan.fields.most_sketches_per_device = 3;
+  const now = plan.fields.window.origin + 1_800_000_000;
+  const clocks = { device: now, server: now, certain: 0 };
+  const [store, open] = await enrol(plan);
+  const pending = makeRecords(30, now);
+  const all = [...pending];
+  const spent = { kind: "budget", field: "most_sketches_per_device" };
+  await assert.rejects(open().absorb(pending, clocks, false, false), spent);
+  assert.equal(pending.length, 15);
+  await assert.rejects(open().absorb(pending, clocks, true, true), spent);
+  assert.deepEqual(addUp(store, plan.fields), [sumUp(plan, all.slice(0, 15)), [0, 1, 2]]);
+});
+
+test("without the server no window is closed by a clock far beyond the last certain time, nor by records of then", async () => {
+  const plan = await readExactPlan("masks, windows by time");
+  const { origin, length_s } = plan.fields.window;
+  const slot = 4;
+  const certain = origin + slot * length_s + 1;
+  const [store, open] = await enrol(plan);
+  const yearAhead = { device: certain + 365 * 86_400, server: undefined, certain };
+  for (let i = 0; i < 3; i++) {
+    yearAhead.device += length_s;
+    assert.equal(await open().absorb(makeRecords(4, yearAhead.device), yearAhead, true, true), 0);
+  }
+  const [window] = store.values.get(`windows/${NAME}`) as OpenWindow[];
+  assert.deepEqual([window!.nRecords, window!.first, window!.last], [12, slot, slot]);
+  // The network is back, and the clock is set right.
+  const right = { device: certain + length_s, server: certain + length_s, certain };
+  assert.equal(await open().absorb(makeRecords(4, right.device), right, true, true), 1);
+  const [later] = store.values.get(`windows/${NAME}`) as OpenWindow[];
+  assert.deepEqual([later!.nRecords, later!.first], [4, slot + 1]);
+  // A device that was away for weeks closes windows by itself.
+  const weeks = { device: certain + length_s + 20 * 86_400, server: undefined, certain: right.device };
+  assert.equal(await open().absorb([], weeks, true, true), 1);
 });
 
 test("a slot has one sketch and no more where all records of a device are protected together", async () => {

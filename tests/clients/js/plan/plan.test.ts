@@ -225,9 +225,17 @@ test("records are read by name or place; what is missing or of another type is n
   const read = (record: Json): Json[] => Array.from(plan.readRecord(record), (x) => (Number.isNaN(x) ? null : x));
   assert.deepEqual(read({ temperature: 1.5, visibility: 3, sky: "rain" }), [1.5, 3, 1]);
   assert.deepEqual(read([1.5, 3, " clear\t"]), [1.5, 3, 0]);
-  assert.deepEqual(read(Float32Array.of(0.5, 2)), [0.5, 2, null]);
+  assert.deepEqual(read(Float32Array.of(0.5, 2, 0)), [0.5, 2, null]);
   assert.deepEqual(read({ sky: "Rain", temperature: "1.5", visibility: true }), [null, null, null]);
-  for (const nothing of [null, undefined, 3, "text", {}, []]) assert.deepEqual(read(nothing), [null, null, null]);
+  for (const nothing of [null, undefined, 3, "text", {}]) assert.deepEqual(read(nothing), [null, null, null]);
+});
+
+test("a list of another length than the plan's dimensions is refused by name", async () => {
+  const plan = new Plan(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
+  const refusal = { field: "record", rule: /has \d value\(s\), .* 3 dimension/, fix: /temperature, visibility, sky/ };
+  for (const list of [[], [1, 2], [1, 2, "clear", 4], Float32Array.of(1)]) {
+    assert.throws(() => plan.readRecord(list), refusal);
+  }
 });
 
 test("levels are matched by their text: truth values by name, whole numbers by their digits", async () => {
