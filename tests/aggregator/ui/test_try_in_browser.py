@@ -56,11 +56,13 @@ def press(page: Page, text: str) -> None:
     page.evaluate(f"{_find(text)}.click()")
 
 
-def _make_count_plan(**other: int) -> SketchPlan:
-    """Return the plan of a study of choices, of which five readings are a sketch."""
+def _make_count_plan(*numbers: str, **other: int) -> SketchPlan:
+    """Return the plan of a study of choices, or of numbers, of which five readings are a sketch."""
+    choice = {"name": "colour", "unit": "1", "levels": ["red", "green"]}
+    angle = {"unit": "°", "lower": -90.0, "upper": 90.0, "scale": 12.0}
     return plan_from_spec(
         {
-            "dimensions": [{"name": "colour", "unit": "1", "levels": ["red", "green"]}],
+            "dimensions": [{"name": name, **angle} for name in numbers] or [choice],
             **{"n_frequencies": 20, "seed": "choices", "epsilon": "1"},
             **{"mechanism": "discrete-knorm", "most_records": 1000},
             "window": {"kind": "count", "length": 5},
@@ -426,18 +428,23 @@ def test_a_sensor_is_recorded_from_its_first_reading_and_one_that_gives_none_nev
 
 def test_a_row_that_cannot_be_read_is_counted_aloud_and_keeps_its_place(visit: Visit) -> None:
     page = visit.page
+    code = visit.publish(_make_count_plan("x", "y"))
+    page.open("about:blank", until=None)
+    page.open(make_page_address(code), until="h1")
     take_part(page)
-    page.wait_for(".drop", problem=True)
+    page.wait_for(".leaving dl", problem=True)
     told = "document.querySelector('.drop [role=status]').textContent"
-    rows = "left-right;front-back\n1,5;-2\nn/a;3\n4;oops\n"
+    rows = "x;y\n1,5;-2\nn/a;3\n4;oops\n1;2\n3;4\n"
     page.evaluate(f"{_DROP}({json.dumps(rows)})")
     page.wait(f"{told}.includes('read here')")
     said = page.evaluate(told)
-    assert said.startswith("3 rows of held.csv added")
+    assert said.startswith("5 rows of held.csv added")
     assert "2 rows have a value that cannot be read" in said
     assert "as 1,5 where semicolons separate" in said
+    page.evaluate(_FLUSH)
     page.wait_for(".leaving .sent")
-    assert sum(visit.sketches()) == 3, "the number of records is public, whatever they hold"
+    (sketch,) = visit.client.sketches(code.study.hex())
+    assert sketch.n_records == 5, "the number of records is public, whatever they hold"
 
 
 def test_a_file_larger_than_what_a_device_holds_unstored_is_taken_whole(scene: Scene) -> None:

@@ -62,8 +62,7 @@ async function describeCode(code) {
     return h("p", { role: "status" }, "You scanned the code of this study: this browser takes part in it already.");
   } catch (error) {
     if (!(error instanceof SketchError)) throw error;
-    const isOther = error.kind === "config" && error.field === "code";
-    return warningList([isOther ? "The code that you scanned is of another study. Leave this one first, then scan it again." : sentenceOf(error)], "Notices");
+    return warningList([error.code === "other-study" ? "The code that you scanned is of another study. Leave this one first, then scan it again." : sentenceOf(error)], "Notices");
   }
 }
 
@@ -193,9 +192,9 @@ async function showStudy(code) {
       announce("This browser takes part.");
     } catch (error) {
       // It was closed while its visitor read.
-      if (error.slug === "study-closed") return showClosed(name, plan);
+      if (error.code === "study-closed") return showClosed(name, plan);
       // This browser has taken part in another study: its owner may allow both.
-      const limit = error.field === "limits.perRecord" && /perRecord: "([^"]+)"/.exec(error.fix)?.[1];
+      const limit = error.code === "limit-reached" && /perRecord: "([^"]+)"/.exec(error.fix)?.[1];
       if (!limit) return show(place, error);
       const agree = async () => {
         await openDevice(limit);
@@ -315,8 +314,8 @@ async function showDevice(notice = false) {
     if (!status.isEnrolled) return departUnasked();
     showEnd(standing.find(plan, status, failure));
     const isAway = problems.some((text) => /^(sketch \d+: )?server: /.test(text));
-    // The box of the end says why sketches are refused, and the state of the study.
-    const said = problems.filter((text) => !/^(sketch \d+: )?server: |^the study is /.test(text) && !(end && text.startsWith("sketch "))).map(reported);
+    // The box of the end says why sketches are refused, and the state of the study; this save has made good an earlier one.
+    const said = problems.filter((text) => !/^(sketch \d+: )?server: |^the study is |^a save /.test(text) && !(end && text.startsWith("sketch "))).map(reported);
     if (failure && !end) show(told, failure);
     else tell(isAway ? [AWAY, ...said] : said);
     leaving.show({ status, nReadings, waits: end?.waits ?? (isAway ? "wait for the network" : "wait to be sent") });

@@ -14,7 +14,7 @@ const ENDS = {
     "The study is closed",
     "It takes no more readings, so the recording has stopped and no more sketches are made.",
     acceptUntil && `Sketches that were made before are still sent until ${acceptUntil.toLocaleString("en", { hour12: false, dateStyle: "medium", timeStyle: "short" })}.`,
-    "Readings that are in no sketch yet stay here, and are used only if the study opens again; the latest are lost when you close this page. Leaving the study erases them all.",
+    "Readings that are in no sketch yet stay here, and are used only if the study opens again. Leaving the study erases them.",
   ],
   withdrawn: () => ["The study was withdrawn", "Its operator has deleted it with all that it held. The recording has stopped, and nothing more leaves this browser.", UNUSED, LEAVE],
   revoked: () => [
@@ -79,7 +79,7 @@ export class Standing {
   find(plan, { released, suspended }, error) {
     const most = plan.fields.most_sketches_per_device;
     if (suspended) this.#found ??= "suspended";
-    else if (released >= most || error?.field === "most_sketches_per_device") this.#found ??= "spent";
+    else if (released >= most || error?.code === "sketches-used-up") this.#found ??= "spent";
     else if (error?.kind === "budget") this.#found ??= "budget";
     const name = this.#state === "withdrawn" ? "withdrawn" : (this.#found ?? (this.#state === "closed" ? "closed" : null));
     if (!name) return null;
