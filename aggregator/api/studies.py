@@ -193,7 +193,7 @@ async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
     )
 
 
-@router.get("/{study}/privacy", responses=describe_problems(*OF_STUDY))
+@router.get("/{study}/privacy", responses=describe_problems(*OF_STUDY, "access-denied"))
 async def get_privacy(study: StudyId, services: ServicesDep) -> PrivacyBody:
     """Return the study's statement of privacy."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
