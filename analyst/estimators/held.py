@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.contract import FORMAT, STREAM, VERSION, Release
+from analyst.estimators.pilots import PilotFindings
 from analyst.planning.files import read_plan
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import SketchFile, read_sketch_file
@@ -32,50 +32,6 @@ from shared.privacy import PrivacyEvent
 from shared.system import SystemSource
 from shared.wire import encode_payload
 from shared.wire.bodies.results import SnapshotSumsBody
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PilotFindings:
-    """What a pilot of the same records cost, and what it found beside the columns of the plan.
-
-    Parameters
-    ----------
-    plan
-        Of the pilot: it says what that cost.
-    search_box
-        Where to search for clusters: lower and upper bound by name.
-    doubts
-        What the pilot could not see, a sentence each.
-    guessed
-        The columns whose bounds and scale are a guess, so that no verdict on the fit holds.
-    """
-
-    plan: SketchPlan
-    search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
-    guessed: tuple[str, ...] = ()
-
-    def describe(self) -> dict[str, Any]:
-        """Return plain values, of which :meth:`of` makes the findings again."""
-        return {
-            "plan": encode_plan(self.plan),
-            "search_box": {name: list(pair) for name, pair in self.search_box.items()},
-            "doubts": list(self.doubts),
-            "guessed": list(self.guessed),
-        }
-
-    @classmethod
-    def of(cls, design: Mapping[str, Any]) -> PilotFindings | None:
-        """Return the findings behind the design of a release; None if there was no pilot."""
-        known = design.get("pilot")
-        if known is None:
-            return None
-        return cls(
-            plan=decode_plan(known["plan"]),
-            search_box={str(name): list(map(float, b)) for name, b in known["search_box"].items()},
-            doubts=tuple(map(str, known["doubts"])),
-            guessed=tuple(map(str, known["guessed"])),
-        )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,15 @@ from learning.calibration.strength import choose_bins_log2, choose_share, judge_
 from learning.calibration.words import describe_finding, describe_limits
 from learning.estimate.studies import read_study_marginals
 from shared.errors import ConfigError
-from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, create_plan
+from shared.plan import (
+    Dimension,
+    LogTransform,
+    PlanSpec,
+    SketchPlan,
+    create_plan,
+    decode_plan,
+    encode_plan,
+)
 
 _STEPS = 100
 _LEAST_VARIANCE = 1e-300
@@ -28,19 +37,19 @@ _FINEST = 1.0 / 8000.0
 _UNEVEN = 4.0
 """Scales whose shares of their bounds differ by more are worth a caution."""
 _QUIET = frozenset({"log", "missing"})
+"""Findings that are no reason to doubt a fit."""
 _BLIND = frozenset({"outside", "unplaced"})
 _GUESSED = frozenset({"outside", "tail", "unplaced", "weak"})
-"""Findings that are no reason to doubt a fit."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibrated:
-    """Choices of a sketch, with the columns as a pilot found them.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PilotFindings:
+    """The findings of a pilot of the same records, beside the columns of the plan that follows.
 
     Parameters
     ----------
-    choices
-        Of the sketch that follows.
+    plan
+        Of the pilot: it says what that cost.
     search_box
         Where to search for clusters: lower and upper bound by name.
     doubts
@@ -49,10 +58,32 @@ class Calibrated:
         The columns whose bounds and scale are a guess, so that no verdict on the fit holds.
     """
 
-    choices: Choices
+    plan: SketchPlan
     search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, of which :meth:`of` makes the findings again."""
+        return {
+            "plan": encode_plan(self.plan),
+            "search_box": {name: list(pair) for name, pair in self.search_box.items()},
+            "doubts": list(self.doubts),
+            "guessed": list(self.guessed),
+        }
+
+    @classmethod
+    def of(cls, design: Mapping[str, Any]) -> PilotFindings | None:
+        """Return the findings behind the design of a release; None if there was no pilot."""
+        known = design.get("pilot")
+        if known is None:
+            return None
+        return cls(
+            plan=decode_plan(known["plan"]),
+            search_box={str(name): list(map(float, b)) for name, b in known["search_box"].items()},
+            doubts=tuple(map(str, known["doubts"])),
+            guessed=tuple(map(str, known["guessed"])),
+        )
 
 
 def list_numbers(choices: Choices) -> list[int]:
@@ -104,8 +135,10 @@ def read_pilot(
     *,
     choices: Choices,
     units: Sequence[float] | None,
-) -> Calibrated:
-    """Return the choices that a pilot suggests; a function of its release and public choices.
+) -> tuple[Choices, PilotFindings]:
+    """Return the choices that a pilot suggests, and what else it found.
+
+    Both are functions of its release and of public choices.
 
     Parameters
     ----------
@@ -134,14 +167,19 @@ def read_pilot(
         dimensions.append(dimension)
     is_constant = [each.name in columns and not columns[each.name].is_kept for each in dimensions]
     settled = settle_scales(dimensions, units=units, is_constant=is_constant)
-    return Calibrated(
-        choices=replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
-        search_box=search_box,
-        doubts=(
-            *_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions}),
-            *_describe_uneven(choices.dimensions, settled, is_constant),
+    return (
+        replace(choices, dimensions=settled, needs_wider_law=found.needs_wider_law),
+        PilotFindings(
+            plan=plan,
+            search_box=search_box,
+            doubts=(
+                *_describe_doubts(found, {each.name: each.bounds for each in plan.dimensions}),
+                *_describe_uneven(choices.dimensions, settled, is_constant),
+            ),
+            guessed=tuple(
+                each.name for each in found.columns if not _GUESSED.isdisjoint(each.codes)
+            ),
         ),
-        guessed=tuple(each.name for each in found.columns if not _GUESSED.isdisjoint(each.codes)),
     )
 
 

@@ -20,11 +20,11 @@ from analyst.estimators.contract import (
     describe_level,
     select_costly,
 )
-from analyst.estimators.held import Held, PilotFindings, draw_sums, make_release, name_event
+from analyst.estimators.held import Held, draw_sums, make_release, name_event
 from analyst.estimators.holding import holding
 from analyst.estimators.parameters import SketchingEstimator
 from analyst.estimators.pilots import (
-    Calibrated,
+    PilotFindings,
     leave_rest,
     list_numbers,
     plan_pilot,
@@ -137,23 +137,16 @@ class ReleasingEstimator(SketchingEstimator):
     ) -> None:
         """Release the sum of some records once, under a plan of these choices, and decode."""
         stream = self._name_fit()
-        with self._find_columns(rows, choices, stream) as (calibrated, pilot):
-            named = {"choices": calibrated.choices.digest, "stream": stream}
+        with self._find_columns(rows, choices, stream) as (settled, findings, pilot):
+            named = {"choices": settled.digest, "stream": stream}
             with self._take_turn(named) as turn:
                 # A fit that was cut off may have drawn other frequencies.
-                plan = decode_plan(turn.keep(encode_plan(make_plan(calibrated.choices))))
+                plan = decode_plan(turn.keep(encode_plan(make_plan(settled))))
                 summed = self._sum(rows, plan)
                 held = Held(
                     plan=plan,
                     is_exact=False,
-                    pilot=None
-                    if pilot is None
-                    else PilotFindings(
-                        plan=decode_plan(pilot.design["plan"]),
-                        search_box=calibrated.search_box,
-                        doubts=calibrated.doubts,
-                        guessed=calibrated.guessed,
-                    ),
+                    pilot=findings,
                     design=choices.name_design(SKETCH),
                 )
                 event = held.make_event(stream=stream)
@@ -168,14 +161,14 @@ class ReleasingEstimator(SketchingEstimator):
     @contextmanager
     def _find_columns(
         self, rows: NDArray[np.floating], choices: Choices, stream: str
-    ) -> Iterator[tuple[Calibrated, Release | None]]:
-        """Find scales, and what else was not stated, by a pilot; return them, and its release.
+    ) -> Iterator[tuple[Choices, PilotFindings | None, Release | None]]:
+        """Find scales, and what else was not stated, by a pilot, and give its release too.
 
         The pilot's turn lasts as long as the block, so that a fit that is cut off keeps its pilot.
         """
         numbers = list_numbers(choices)
         if not self._wants_pilot or not numbers:
-            yield Calibrated(choices=choices), None
+            yield choices, None, None
             return
         plan = plan_pilot(choices)
         rest = leave_rest(choices, plan)
@@ -188,10 +181,10 @@ class ReleasingEstimator(SketchingEstimator):
             summed = self._sum(rows[:, numbers], plan)
             sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
             n_records = None if plan.releases_count else summed.n_records
-            yield (
-                read_pilot(plan, sums, n_records, choices=rest, units=self._list_units(choices)),
-                make_release(plan, sums, n_records),
+            settled, findings = read_pilot(
+                plan, sums, n_records, choices=rest, units=self._list_units(choices)
             )
+            yield settled, findings, make_release(plan, sums, n_records)
 
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""

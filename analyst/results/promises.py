@@ -1,4 +1,4 @@
-"""What a result on this machine cost its records: all that was spent, or nothing protected."""
+"""Promises of privacy of results on this machine, for all that was spent on their records."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class CandidateMethod:
         task: Task,
         curator: Curator,
     ) -> Answer:
-        """Ask for the sums of the records whose projections are nearest to each centre."""
+        """Ask for the sums of records by the centre nearest to their projections."""
         around = np.rint(centres).astype(np.int64)
         noise = make_noise(self._law, curator.next_round, task, STEPS)
         sums = np.zeros((task.n_clusters + 1, task.n_dimensions + 1), dtype=np.int64)

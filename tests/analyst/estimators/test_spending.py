@@ -1,4 +1,4 @@
-"""What every estimator spends is known before it reads a record, event by event."""
+"""Events of every estimator: planned before it reads a record, and then spent."""
 
 from __future__ import annotations
 
