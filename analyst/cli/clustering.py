@@ -51,6 +51,7 @@ METHODS: dict[str, Any] = {
     "cover": CoverKMeans,
 }
 
+_SEED = 0
 _OPTIONS = {
     "bounds": "--bounds",
     "budget": "--budget",
@@ -146,6 +147,8 @@ def _cluster(
         "scale": scales if len(scales) == len(dimensions) else None,
         "relation": relation,
         "max_records": max_records,
+        # As of `cluster show`, which then computes the same from the release. It steers no noise.
+        "random_state": _SEED,
         "ledger": ledger,
         "source": None if ledger is None else path,
         "budget": budget,
@@ -227,7 +230,7 @@ def _read_answer(data: bytes, n_clusters: int | None) -> _Answer:
     """Cluster what a file holds: a release of rounds, or of a sketch."""
     if decode_deterministic(data, what="release").get("format") != FORMAT:
         release = ClusterRelease.decode(data)
-        found = release.recover(n_clusters, rng=np.random.default_rng(0))
+        found = release.recover(n_clusters, rng=np.random.default_rng(_SEED))
         units = ["1"] * len(release.names)
         return _describe_clusters(release, release.locate(found.centroids), found.shares, units)
     sketch = decode_release(data)
@@ -236,7 +239,7 @@ def _read_answer(data: bytes, n_clusters: int | None) -> _Answer:
     if k is None:
         raise ConfigError("is missing", field="-k", fix="state the number of clusters")
     guarantee = plan.mechanism.guarantee
-    model = CompressiveKMeans(k, epsilon=guarantee.epsilon, random_state=0).fit_sketch(sketch)
+    model = CompressiveKMeans(k, epsilon=guarantee.epsilon, random_state=_SEED).fit_sketch(sketch)
     units = [each.unit for each in plan.dimensions]
     return _describe_sketch(model, [each.name for each in plan.dimensions], units)
 

@@ -107,7 +107,7 @@ def test_a_stored_sketch_says_what_it_cost_with_its_pilot(
     assert (made["epsilon"], made["rounds"]) == ("8", ["pilot", "sketch"])
     assert cluster("show", "found.cbor", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
-    for name in ("epsilon", "delta", "relation", "rounds", "statement"):
+    for name in ("epsilon", "delta", "relation", "rounds", "statement", "centroids"):
         assert shown[name] == made[name]
     assert "epsilon = 8 differentially private" in shown["statement"]
 

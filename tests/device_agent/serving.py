@@ -333,8 +333,12 @@ class _Handler(BaseHTTPRequestHandler):
             raise NotFoundError("no such study", field="study", fix="check its identity")
         if self.headers.get("Accept") == "application/cbor":
             return 200, server.plan_bytes
-        plan = plan_to_json(server.plan)
-        return 200, {"plan": plan, "plan_digest": server.plan_digest, "name": server.name}
+        return 200, {
+            "plan": plan_to_json(server.plan),
+            "plan_digest": server.plan_digest,
+            "name": server.name,
+            "state": server.state,
+        }
 
     def _answer(self, respond: Any) -> None:
         self.study.requests.append(f"{self.command} {self.path}")

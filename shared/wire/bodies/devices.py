@@ -57,7 +57,10 @@ class PlanBody:
     name: str = member("The study's name.", "weather")
     plan: dict[str, Any] = member("The plan.", {"format_version": 1})
     plan_digest: Hex = member("SHA-256 of the plan's deterministic CBOR encoding.", "a0" * 32)
-    state: str = member("`open` or `closed`; a closed study takes no devices.", "open")
+    # A device has no use for it, and takes a plan without it: that of an older server, say.
+    state: str = member(
+        "`open` or `closed`; a closed study takes no devices.", "open", default="open"
+    )
 
 
 @request
