@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
@@ -217,7 +218,7 @@ class Synthesiser:
             errors=errors,
             correlation_errors=correlation_errors,
             verdict=self.verdict,
-            statement=self._describe(errors, correlation_errors),
+            statement=self._describe(errors, correlation_errors, privacy),
             privacy=list(privacy),
         )
 
@@ -225,6 +226,7 @@ class Synthesiser:
         self,
         errors: Sequence[RangeErrorBody],
         correlation_errors: Sequence[CorrelationErrorBody],
+        privacy: Sequence[PromiseBody],
     ) -> str:
         doubt = {
             UNUSABLE: "Do not use these records: they are drawn from noise.",
@@ -264,6 +266,7 @@ class Synthesiser:
             "record, groups too rare to be told from noise are not among them, and any number of "
             "rows costs no further privacy."
         )
+        parts.append(_describe_cost(privacy))
         return " ".join(filter(None, parts))
 
     @property
@@ -294,6 +297,28 @@ class Synthesiser:
                     records[:, i], max(0, _DIGITS - 1 - math.floor(math.log10(width)))
                 )
         return rounded
+
+
+def _describe_cost(privacy: Sequence[PromiseBody]) -> str:
+    """Describe what a record that is in every study loses; nothing without a promise."""
+    costs = [
+        f"epsilon = {each.epsilon}" + (f" and delta = {each.delta}" if each.delta != "0" else "")
+        for each in privacy
+    ]
+    if not costs:
+        return ""
+    said = f"The sketches cost each record {costs[0]} under {privacy[0].neighbouring}"
+    if len(costs) == 1:
+        return f"{said}."
+    said = f"{said}, and the histogram {costs[1]} under {privacy[1].neighbouring}"
+    if len({each.neighbouring for each in privacy}) > 1:
+        return f"{said}."
+    epsilon, delta = (
+        sum(map(Fraction, each))
+        for each in ([each.epsilon for each in privacy], [each.delta for each in privacy])
+    )
+    total = f"epsilon = {epsilon}" + (f" and delta = {delta}" if delta else "")
+    return f"{said}: {total} in all, if it is in both."
 
 
 def _count(error: RangeErrorBody) -> str:

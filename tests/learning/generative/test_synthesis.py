@@ -11,6 +11,7 @@ from learning.generative.columns import Column, LevelColumn, NumberColumn
 from learning.generative.synthesis import Origin, Synthesiser
 from shared.errors import DecodingError
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.wire.bodies.results import PromiseBody, describe_promise
 from shared.wire.bodies.synthesis import SynthesisRequest
 
 ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")
@@ -183,3 +184,19 @@ def test_densities_that_agree_once_they_follow_the_histogram_make_no_error_of_th
 def test_columns_without_an_error_are_named() -> None:
     body = make(columns=HISTOGRAM).answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
     assert "No error is stated for shares of pressure, site." in body.statement
+
+
+def test_the_answer_says_what_both_studies_cost_together() -> None:
+    promise = describe_promise(make_plan())
+    half = replace(promise, epsilon="1/2")
+
+    def describe(*privacy: PromiseBody) -> str:
+        return make().answer(SynthesisRequest(), origin=ORIGIN, privacy=privacy).statement
+
+    assert describe(promise).endswith("cost each record epsilon = 1 under replace-one.")
+    assert describe(promise, half).endswith("epsilon = 3/2 in all, if it is in both.")
+    gaussian = replace(half, delta="1/1000000")
+    assert "epsilon = 3/2 and delta = 1/1000000 in all" in describe(promise, gaussian)
+    assert describe(promise, replace(half, neighbouring="add-remove-one")).endswith(
+        "and the histogram epsilon = 1/2 under add-remove-one."
+    )
