@@ -94,6 +94,21 @@ window.showSecret = async () => {
   );
 };
 
+/** Keep the store of the device busy, so that what comes next waits for its turn. */
+window.holdStore = async () => {
+  const table = (await open("sfumato")).transaction("values", "readwrite").objectStore("values");
+  const read = () => (table.get("device").onsuccess = read);
+  return new Promise((resolve) => (table.get("device").onsuccess = () => resolve(void read())));
+};
+
+/** Delete the store of the device, as another program of the site may. */
+window.deleteStore = () =>
+  new Promise((resolve, reject) => {
+    const request = indexedDB.deleteDatabase("sfumato");
+    request.onsuccess = () => resolve("deleted");
+    request.onerror = () => reject(request.error);
+  });
+
 /** Store junk until the browser takes no more, in ever smaller pieces. */
 window.fillStorage = async () => {
   const database = await open("junk");
