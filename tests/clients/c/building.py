@@ -19,6 +19,7 @@ from tests.vectors.wire_plans import BOUNDED, BY_COUNT, MASKED
 
 ROOT = Path(__file__).parents[3]
 DEVICE = ROOT / "clients/c"
+EXAMPLES = DEVICE / "examples"
 SOURCES = sorted((DEVICE / "src").glob("*.c"))
 VECTORS = ROOT / "tests/vectors"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
@@ -34,6 +35,10 @@ EMULATOR = "qemu-arm"
 HAS_ARM = all(map(shutil.which, (ARM, EMULATOR)))
 HAS_COMPILER = shutil.which("gcc") is not None
 NO_COMPILER = "no gcc here"
+HAS_OPENSSL = any(
+    Path(each, "openssl/evp.h").exists() for each in ("/usr/include", "/usr/local/include")
+)
+NO_OPENSSL = "no headers of OpenSSL here (Debian: libssl-dev)"
 NO_ARM = f"no {ARM} or no {EMULATOR} here"
 IN_CI = bool(os.environ.get("CI"))
 """Where a compiler that is missing is a failure."""

@@ -26,8 +26,8 @@ from deploy.demo.cluster import Aggregator
 from shared.wire.enrolment import encode_proof_input
 from shared.wire.http_signature import sign_request
 from tests.clients.c.building import (
-    DEVICE,
     EMULATOR,
+    EXAMPLES,
     HAS_COMPILER,
     NO_COMPILER,
     ON_ARM,
@@ -172,14 +172,14 @@ def build_device(
     compiler: tuple[str, ...],
     server: Aggregator,
     study: str,
-    main: Path = HERE / "device.c",
+    sources: Sequence[Path] = (HERE / "device.c",),
 ) -> Device:
     """Compile the plan that the server shows, and link the device with it."""
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, (folder / "plan.h").open("w") as header:
         patch.setattr("sys.stdout", header)
         assert make_plan([server.url, study]) == 0
-    program = compile_c(folder, compiler, [main, *library(compiler)], "device")
+    program = compile_c(folder, compiler, [*sources, *library(compiler)], "device")
     runner = [EMULATOR] if compiler == ON_ARM else []
     return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
 
@@ -311,21 +311,21 @@ def open_element(path: Path, key: Ed25519PrivateKey) -> Line:
     return Line(listening=listening, serve=serve)
 
 
-def open_gateway(url: str, statuses: list[int]) -> Line:
-    """A line that passes requests on unchanged; the answer to the first sketch gets lost."""
+def open_gateway(url: str, statuses: list[int], *, lost: str = "PUT") -> Line:
+    """A line that passes requests on unchanged; the first answer to a method gets lost."""
 
     def serve(line: socket.socket) -> None:
         with line.makefile("rwb") as stream:
             first = stream.readline().decode()
-            headers = dict(
-                header.decode().strip().split(": ", 1) for header in iter(stream.readline, b"\r\n")
-            )
+            lines = (line.decode().strip() for line in iter(stream.readline, b"\r\n"))
+            pairs = (line.partition(": ") for line in lines)
+            headers = httpx.Headers([(name, value) for name, _, value in pairs])
             method, path, _ = first.split()
             body = stream.read(int(headers.get("Content-Length", 0)))
             answer = httpx.request(method, url + path, content=body, headers=headers)
-            if method == "PUT":
+            if method == lost:
                 statuses.append(answer.status_code)
-            if method == "PUT" and len(statuses) == 1:
+            if method == lost and len(statuses) == 1:
                 return
             kind = answer.headers["content-type"]
             head = f"HTTP/1.1 {answer.status_code} -\r\nContent-Type: {kind}\r\n\r\n"
@@ -339,8 +339,8 @@ def test_the_example_sends_through_a_relay_and_sends_again_what_no_answer_came_f
 ) -> None:
     plan = make_exact_plan("C example")
     study = client.create_study("C example", plan).study_id
-    main = DEVICE / "examples/gateway_sensor.c"
-    device = build_device(tmp_path / "example", library, SANITISED, server, study, main)
+    sources = [EXAMPLES / name for name in ("gateway_sensor.c", "network.c", "file_board.c")]
+    device = build_device(tmp_path / "example", library, SANITISED, server, study, sources)
     device.enrol(client.create_token(study), {})
     records = np.random.default_rng(8).normal(scale=4.0, size=(20, 2))
     times = plan.window.origin + np.repeat([0, 1], 10) * LENGTH + np.arange(20)
