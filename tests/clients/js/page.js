@@ -51,11 +51,13 @@ window.ready = import("./src/index.ts").then((module) => {
 });
 
 /** Make calls of the device, and return their answers. */
-window.obey = async ({ calls, options = {}, killAt: last, aheadMs = 0, offline = false, keep = false }) => {
+window.obey = async ({ calls, options = {}, killAt: last, aheadMs = 0, offline = false, server, keep = false }) => {
   [killAt, nPassed, isWatching] = [last ?? 0, 0, last !== undefined];
   const { Device, SketchError } = window.sfumato;
   const device = (keep && window.device) || new Device({
     clock: () => Date.now() + aheadMs,
+    // Where the server is, if not where it was at enrolment.
+    ...(server && { fetch: (url, init) => fetch(url.replace(/^\w+:\/\/[^/]+/, server), init) }),
     ...(offline && { fetch: () => Promise.reject(new TypeError("fetch failed")) }),
     ...options,
   });
