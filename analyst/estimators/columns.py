@@ -211,8 +211,8 @@ def _list_pairs(bounds: Any, n_columns: int) -> list[Any]:
         raise ConfigError(
             f"must be (lower, upper): two numbers, or two rows of {n_columns} numbers",
             field="bounds",
-            fix="state what the values can be; bounds that are read off the records are not "
-            "private",
+            fix="state what the values can be, for a pair a column as a mapping such as "
+            "{0: (0, 1), 1: (0, 9)}; bounds that are read off the records are not private",
         ) from error
     return list(zip(sides[0].tolist(), sides[1].tolist(), strict=True))
 
@@ -227,7 +227,8 @@ def _read_pair(pair: Any, name: str, number: int) -> Pair:
         raise ConfigError(
             f"must be finite with lower < upper, and are {lower:g} and {upper:g} in {where}",
             field="bounds",
-            fix="state (lower, upper) in this order; leave out a column that cannot vary",
+            fix="state all lower bounds, then all upper ones, or a mapping of columns to pairs; "
+            "leave out a column that cannot vary",
         )
     return lower, upper
 

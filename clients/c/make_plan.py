@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import string
 import sys
 import urllib.request
 from collections.abc import Iterable
@@ -96,10 +97,10 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
     is_knorm = isinstance(mechanism, DiscreteKNorm)
     turns = "" if from_seed else _render_turns(frequencies.turns)
     fields = {
-        "study": _render_bytes(study),
-        "digest": _render_bytes(compute_plan_digest(plan)),
-        "seed": _render_bytes(plan.seed),
-        "frequencies_digest": _render_bytes(frequencies.digest),
+        "study": render_bytes(study),
+        "digest": render_bytes(compute_plan_digest(plan)),
+        "seed": render_bytes(plan.seed),
+        "frequencies_digest": render_bytes(frequencies.digest),
         "n_dimensions": plan.n_dimensions,
         "n_frequencies": m,
         "measurements_per_record": plan.measurements_per_record,
@@ -137,6 +138,7 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
         f"enum {{\n    PLAN_COORDINATES = {2 * m},\n"
         f"    PLAN_MESSAGE_MOST = {size} + SFUMATO_ENVELOPE_MOST,\n"
         f"    PLAN_MASKED_FEATURES = {m if plan.has_masks else 0},\n}};\n\n"
+        f"#define PLAN_NAMES {_join(render_text(each.name) for each in plan.dimensions)}\n\n"
         f"{_render_dimensions(plan)}{turns}"
         f"static const struct sfumato_plan PLAN = {{\n{members}}};\n\n#endif\n"
     )
@@ -146,8 +148,15 @@ def _join(items: Iterable[object]) -> str:
     return "{" + ", ".join(map(str, items)) + "}"
 
 
-def _render_bytes(data: bytes) -> str:
+def render_bytes(data: bytes) -> str:
+    """Return the initialiser of an array."""
     return _join(f"0x{byte:02x}" for byte in data)
+
+
+def render_text(text: str) -> str:
+    """Return a string literal; octal digits stand for what C may read as something else."""
+    plain = (string.ascii_letters + string.digits + " _-.:/").encode()
+    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode()) + '"'
 
 
 def _render_double(x: float) -> str:

@@ -208,7 +208,11 @@ class Sensor:
             if make_plan([self.study.url, self.study.study_id]):
                 raise ClusterError("make_plan: refused the plan of the local study")
         (self.folder / "plan.h").write_text(header.getvalue())
-        sources = [*(_CLIENTS / "c/src").glob("*.c"), _CLIENTS / "c/examples/gateway_sensor.c"]
+        examples = ("gateway_sensor.c", "network.c", "file_board.c")
+        sources = [
+            *(_CLIENTS / "c/src").glob("*.c"),
+            *(_CLIENTS / "c/examples" / name for name in examples),
+        ]
         folders = [_CLIENTS / "c/include", _CLIENTS / "c/src", self.folder]
         run(
             [

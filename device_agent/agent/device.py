@@ -226,7 +226,7 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
                 )
         _require_timestamp(stream, plan, f"streams[{i}].source.timestamp")
         _require_kept(stream, plan, f"streams[{i}].source.released")
-    _require_labels(settings, plan)
+    require_labels(settings.labels, plan)
 
 
 def _require_kept(stream: StreamSettings, plan: SketchPlan, field: str) -> None:
@@ -249,9 +249,16 @@ def _require_timestamp(stream: StreamSettings, plan: SketchPlan, field: str) -> 
         )
 
 
-def _require_labels(settings: Settings, plan: SketchPlan) -> None:
+def require_labels(given: Mapping[str, str], plan: SketchPlan) -> None:
+    """Check that the labels of a device are those that the plan declares.
+
+    Raises
+    ------
+    ConfigError
+        One is missing, is not declared, or has another value.
+    """
     declared = {label.name: label.values for label in plan.labels}
-    for name in settings.labels:
+    for name in given:
         if name not in declared:
             raise ConfigError(
                 "must be a label that the plan declares",
@@ -259,6 +266,6 @@ def _require_labels(settings: Settings, plan: SketchPlan) -> None:
                 fix=f"use: {', '.join(declared)}" if declared else "remove it",
             )
     for name, values in declared.items():
-        if settings.labels.get(name) not in values:
-            what = "must be a declared value" if name in settings.labels else "is missing"
+        if given.get(name) not in values:
+            what = "must be a declared value" if name in given else "is missing"
             raise ConfigError(what, field=f"labels.{name}", fix=f"use one of: {', '.join(values)}")

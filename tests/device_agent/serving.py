@@ -300,6 +300,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(lambda: self.study.enrol(json.loads(body)))
 
+    def do_OPTIONS(self) -> None:
+        """Allow pages of any origin what a device does."""
+        self.send_response(204)
+        for name in ("Origin", "Methods", "Headers"):
+            self.send_header(f"Access-Control-Allow-{name}", "*")
+        self.end_headers()
+
     def do_PUT(self) -> None:
         body = self._body()
         if self.path.endswith("/heartbeat"):
@@ -356,6 +363,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         if status == 304:
             body = b""
+        self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("ETag", self.study.etag)
         self.send_header("Content-Length", str(len(body)))
         if status in (422, 429) and self.study.retry_after:

@@ -36,7 +36,7 @@ export class SketchError extends Error {
    * problem type, such as `study-closed`, and without an answer `no-answer`. Of the device's own it
    * is `not-enrolled`, `other-study`, `enrolling-elsewhere`, `device-gone`, `suspended`,
    * `before-study`, `windows-full`, `outbox-full`, `storage-full`, `storage-refused`,
-   * `sketches-used-up`, `limit-reached`, `insecure-page` or `old-browser`; of all others the kind.
+   * `storage-closed`, `sketches-used-up`, `limit-reached`, `insecure-page` or `old-browser`; of all others the kind.
    */
   code: string;
   /** Seconds to wait after a server's refusal. */

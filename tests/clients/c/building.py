@@ -19,10 +19,11 @@ from tests.vectors.wire_plans import BOUNDED, BY_COUNT, MASKED
 
 ROOT = Path(__file__).parents[3]
 DEVICE = ROOT / "clients/c"
+EXAMPLES = DEVICE / "examples"
 SOURCES = sorted((DEVICE / "src").glob("*.c"))
 VECTORS = ROOT / "tests/vectors"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-INCLUDES = [f"-I{DEVICE / 'include'}", f"-I{DEVICE / 'src'}"]
+INCLUDES = [f"-I{DEVICE / name}" for name in ("include", "src", "examples")]
 ARM = "arm-linux-gnueabihf-gcc"
 ON_MACHINE = ("gcc", "-O1")
 SANITISED = (*ON_MACHINE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -34,6 +35,10 @@ EMULATOR = "qemu-arm"
 HAS_ARM = all(map(shutil.which, (ARM, EMULATOR)))
 HAS_COMPILER = shutil.which("gcc") is not None
 NO_COMPILER = "no gcc here"
+HAS_OPENSSL = any(
+    Path(each, "openssl/evp.h").exists() for each in ("/usr/include", "/usr/local/include")
+)
+NO_OPENSSL = "no headers of OpenSSL here (Debian: libssl-dev)"
 NO_ARM = f"no {ARM} or no {EMULATOR} here"
 IN_CI = bool(os.environ.get("CI"))
 """Where a compiler that is missing is a failure."""

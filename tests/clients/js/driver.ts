@@ -16,7 +16,7 @@ export interface Order {
   /** Options of the device that are plain values. */
   options?: Partial<DeviceOptions>;
   /** Method and arguments, in order. */
-  calls: [keyof Device | "label" | "rest", ...Json[]][];
+  calls: [keyof Device | "label" | "rest" | "stored", ...Json[]][];
   /** The place to end at, from 1; 0 for none. */
   killAt?: number;
   /** A file that the names of all places are written to. */
@@ -27,6 +27,8 @@ export interface Order {
   generator?: "missing" | "failing" | "constant";
   /** Whether no more can be written, or no file has a second name. */
   disk?: "full" | "without links";
+  /** Where the server is, if not where it was at enrolment. */
+  server?: string;
   /** Whether there is no network. */
   offline?: boolean;
   /** The helpers whose secure sums are allowed. */
@@ -93,6 +95,18 @@ async function label(device: Device, how: "pull" | "load", records: Json[]): Pro
   return result && { centroids, verdict, name, clusters: records.map((record) => result.find(record).cluster) };
 }
 
+/** Read values of the store as JSON: bytes as hexadecimal digits. */
+async function readStored(store: Store, keys: string[]): Promise<Json> {
+  let found: Json;
+  await store.update(keys, (values) => {
+    found = { ...values };
+    return {};
+  });
+  return JSON.parse(
+    JSON.stringify(found, (_, value) => (value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value)),
+  );
+}
+
 /** Let the device do what it does by itself. */
 const rest = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -109,13 +123,17 @@ export async function main(open: (order: Order, pass: Pass) => Parts | Promise<P
   const device = new Device({
     store,
     platform,
-    fetch: (url, init) => web.fetch(url, init),
+    fetch: (url, init) => web.fetch(url.replace(/^\w+:\/\/[^/]+/, (address) => order.server ?? address), init),
     clock: () => Date.now() + (order.aheadMs ?? 0),
     ...order.options,
     ...(order.helpers && { secureSum: useSecureSum(order.helpers, sums) }),
   });
   const answers: Json[] = [];
-  const own: { [name: string]: (...args: Json[]) => Promise<Json> } = { label: (...args) => label(device, ...(args as ["pull", Json[]])), rest };
+  const own: { [name: string]: (...args: Json[]) => Promise<Json> } = {
+    label: (...args) => label(device, ...(args as ["pull", Json[]])),
+    rest,
+    stored: (...keys) => readStored(store, keys),
+  };
   for (const [method, ...given] of order.calls) {
     try {
       const args = given.map((value: Json) => (value === null ? undefined : value));

@@ -51,11 +51,13 @@ window.ready = import("./src/index.ts").then((module) => {
 });
 
 /** Make calls of the device, and return their answers. */
-window.obey = async ({ calls, options = {}, killAt: last, aheadMs = 0, offline = false, keep = false }) => {
+window.obey = async ({ calls, options = {}, killAt: last, aheadMs = 0, offline = false, server, keep = false }) => {
   [killAt, nPassed, isWatching] = [last ?? 0, 0, last !== undefined];
   const { Device, SketchError } = window.sfumato;
   const device = (keep && window.device) || new Device({
     clock: () => Date.now() + aheadMs,
+    // Where the server is, if not where it was at enrolment.
+    ...(server && { fetch: (url, init) => fetch(url.replace(/^\w+:\/\/[^/]+/, server), init) }),
     ...(offline && { fetch: () => Promise.reject(new TypeError("fetch failed")) }),
     ...options,
   });
@@ -93,6 +95,21 @@ window.showSecret = async () => {
     (error) => error.name,
   );
 };
+
+/** Keep the store of the device busy, so that what comes next waits for its turn. */
+window.holdStore = async () => {
+  const table = (await open("sfumato")).transaction("values", "readwrite").objectStore("values");
+  const read = () => (table.get("device").onsuccess = read);
+  return new Promise((resolve) => (table.get("device").onsuccess = () => resolve(void read())));
+};
+
+/** Delete the store of the device, as another program of the site may. */
+window.deleteStore = () =>
+  new Promise((resolve, reject) => {
+    const request = indexedDB.deleteDatabase("sfumato");
+    request.onsuccess = () => resolve("deleted");
+    request.onerror = () => reject(request.error);
+  });
 
 /** Store junk until the browser takes no more, in ever smaller pieces. */
 window.fillStorage = async () => {

@@ -193,6 +193,39 @@ def test_a_full_storage_loses_nothing_that_was_stored_and_says_what_to_do(
     study.check()
 
 
+def test_a_call_ends_where_the_browser_deletes_the_data_under_it_and_the_tab_goes_on(
+    browser: Browser, server: Aggregator, client: Client
+) -> None:
+    study = Study(server, client, "deleted")
+    records = np.random.default_rng(7).normal(scale=4.0, size=(3, 2))
+    context = browser.call("Target.createBrowserContext")["browserContextId"]
+    tab = browser.open_tab(context=context)
+    added = add(records.tolist(), study.times(0, 0, 0))
+    run(tab, "deleted", ("enrol", study.code), *added, ("save",))
+    tab.evaluate("holdStore()")
+    flush = tab.start(("flush",), ("flush",), keep=True)
+    # Answered once the calls before it have begun.
+    tab.evaluate("navigator.storage.estimate().then(() => 0)")
+    data = {"origin": browser.address, "storageTypes": "indexeddb"}
+    browser.call("Storage.clearDataForOrigin", tab.session, **data)
+    closed, gone = tab.finish(flush)["answers"]
+    assert "store: was closed by the browser" in closed["error"]
+    assert "Do it again; if it fails again, see whether the disk is full" in closed["error"]
+    assert "has not enrolled. Call enrol(code)" in gone["error"]
+    # The tab has let its lock go: another one finds the ledger gone, and enrols anew.
+    other = browser.open_tab(context=context)
+    *_, flushed = run(other, "deleted", ("enrol", study.code), *added, ("flush",))
+    assert (flushed["released"], flushed["sent"]) == (1, 1)
+    # A tab that deletes the database waits for nobody, and the next call opens it anew.
+    assert other.evaluate("deleteStore()") == "deleted"
+    for each in tab, other:
+        (gone,) = run(each, "deleted", ("flush",), keep=True)
+        assert "not enrolled" in gone["error"]
+    browser.call("Target.disposeBrowserContext", browserContextId=context)
+    study.expected.add(records)
+    study.check()
+
+
 def test_where_the_browser_refuses_to_store_nothing_is_enrolled_and_the_owner_is_told(
     browser: Browser, server: Aggregator, client: Client
 ) -> None:

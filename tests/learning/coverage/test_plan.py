@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
+from learning.coverage import plan as module
+from learning.coverage.averaging import GaussianAverages
 from shared.errors import ConfigError, PrivacyError
-from shared.privacy.cover import CoverEvent, GaussianEvent, PureEvent, compute_joint_delta
+from shared.privacy.cover import (
+    CoverEvent,
+    GaussianEvent,
+    PureEvent,
+    calibrate_gaussian,
+    compute_joint_delta,
+)
 from shared.privacy.samplers import UNIT
 from tests.learning.coverage.mixtures import DELTA, make_plan
 
@@ -24,6 +32,42 @@ def test_the_stages_cost_together_what_was_asked_for(relation: str) -> None:
     moved = 1 if relation == "add-remove-one" else 2
     assert votes.epsilon == Fraction(moved * plan.count_rate, UNIT) <= Fraction(1, 10)
     assert rounds.mu_squared == sum(each.measure(relation) for each in plan.averages)
+
+
+def calibrate_apart(events: Any, *, epsilon: Fraction, delta: Fraction, relation: str) -> Fraction:
+    """Calibrate the averages as if nothing else were released."""
+    return calibrate_gaussian((), epsilon=epsilon, delta=delta, relation=relation)
+
+
+@pytest.mark.parametrize("relation", ["add-remove-one", "replace-one"])
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [
+        # Averages and picks both take all of delta.
+        ("calibrate_gaussian", calibrate_apart),
+        # Each round of averages takes what all of them may.
+        (
+            "GaussianAverages.calibrate",
+            lambda *, radius, mu_squared, relation: GaussianAverages(
+                radius=radius, sigma_count=10_000, sigma_sum=radius
+            ),
+        ),
+    ],
+)
+def test_a_plan_whose_stages_cost_more_is_refused(
+    name: str, planted: Any, relation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"learning.coverage.plan.{name}", planted)
+    with pytest.raises(PrivacyError, match="exceeded by the planned stages"):
+        make_plan(relation=relation)
+
+
+def test_votes_that_count_a_replaced_record_once_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "count_records_moved", lambda relation: 1)
+    with pytest.raises(AssertionError):
+        test_the_stages_cost_together_what_was_asked_for("replace-one")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,23 @@
+"""Noisy histograms: what their noise guarantees, and mistakes that are found."""
+
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from shared.errors import PrivacyError
+from shared.privacy import histogram as module
 from shared.privacy.histogram import NoisyHistogram
+from shared.privacy.samplers import UNIT, RandomSource
 from shared.privacy.testing import SeededSource
+
+Integers = NDArray[np.int64]
 
 RELATIONS = {"replace-one": 2, "add-remove-one": 1}
 
@@ -17,13 +26,162 @@ def calibrate(n_cells: int, relation: str, epsilon: Fraction = Fraction(1)) -> N
     return NoisyHistogram.calibrate(n_cells=n_cells, epsilon=epsilon, neighbouring=relation)
 
 
+def list_neighbours(relation: str) -> list[tuple[Integers, Integers]]:
+    """Return all pairs of neighbours of at most three records in three cells."""
+    rows = np.eye(3, dtype=np.int64)
+    found = []
+    for n in range(3):
+        for rest in itertools.combinations_with_replacement(rows, n):
+            counts = np.sum([np.zeros(3, dtype=np.int64), *rest], axis=0)
+            with_one = [counts + row for row in rows]
+            if relation == "replace-one":
+                found += list(itertools.permutations(with_one, 2))
+            else:
+                found += [(counts, more) for more in with_one]
+    return found
+
+
+def find_fault(histogram: NoisyHistogram, relation: str, epsilon: Fraction) -> str:
+    """Return the first rule of a private histogram that is broken; empty if all hold."""
+    moved = RELATIONS[relation]
+    for near, far in list_neighbours(relation):
+        first, second = (histogram.add_noise(counts, SeededSource(3)) for counts in (near, far))
+        if not np.array_equal(first - near, second - far):
+            return "noise depends on the counts"
+        # Log-ratio of the laws of a release, at worst, from the rate that is drawn at.
+        loss = Fraction(int(np.abs(near - far).sum()) * histogram.mechanism.rate, UNIT)
+        if loss > min(epsilon, histogram.guarantee.epsilon):
+            return "neighbours are further apart than epsilon allows"
+    if histogram.guarantee.neighbouring != relation:
+        return "guarantee is of another relation"
+    wide = replace(histogram, n_cells=400)
+    noise = wide.add_noise(np.zeros(400, dtype=np.int64), SeededSource(2))
+    # At epsilon of 1/20 a count and a difference of two are 0 with probability 1/40 and 1/80 at
+    # most: 10 of 400 are expected with a deviation of 3.1, false alarm 1e-5 beyond 25.
+    if np.count_nonzero(noise == 0) > 25:
+        return "cells have no noise"
+    if np.count_nonzero(np.diff(noise) == 0) > 25:
+        return "cells share their noise"
+    stated = moved / float(epsilon) * math.log(400)
+    if not math.isclose(wide.threshold, stated, rel_tol=1e-9):
+        return "threshold is not that of the relation"
+    return ""
+
+
+class _SkipsEmptyCells(NoisyHistogram):
+    """It draws noise for cells with records only, as a sparse count does."""
+
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
+        full = counts > 0
+        released = counts.copy()
+        released[full] = self.mechanism.add_noise(counts[full], source)
+        return released
+
+
+class _CutsOffExactCounts(NoisyHistogram):
+    """It sets cells to zero by their exact counts, before the noise."""
+
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
+        return super().add_noise(np.where(counts < 2, 0, counts), source)
+
+
+class _ReturnsFullCellsAsTheyAre(NoisyHistogram):
+    """It keeps zero where a cell is empty, after the noise."""
+
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
+        return np.where(counts == 0, 0, super().add_noise(counts, source))
+
+
+class _DrawsOnce(NoisyHistogram):
+    """It adds one draw to all cells."""
+
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
+        return counts + self.mechanism.add_noise(np.zeros(1, dtype=np.int64), source)
+
+
+class _NoisesTheTotalAlone(NoisyHistogram):
+    """It adds noise to the first cell only."""
+
+    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
+        return np.append(self.mechanism.add_noise(counts[:1], source), counts[1:])
+
+
+class _CutsOffByOneEpsilon(NoisyHistogram):
+    """Its threshold is that of the other relation."""
+
+    @property
+    def threshold(self) -> float:
+        return super().threshold * (2 if self.mechanism.neighbouring == "add-remove-one" else 0.5)
+
+
+class _CutsOffByTheRelationTwice(NoisyHistogram):
+    """Its threshold is half of the rule under add-remove-one."""
+
+    @property
+    def threshold(self) -> float:
+        return super().threshold * RELATIONS[self.mechanism.neighbouring] / 2
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_no_two_neighbours_are_further_apart_than_the_noise_allows(relation: str) -> None:
-    # Three records in three cells: all neighbours.
-    shares = [np.eye(3, dtype=int)[i] for i in range(3)]
-    changes = [a - b for a in shares for b in shares] if relation == "replace-one" else shares
-    worst = max(int(np.abs(change).sum()) for change in changes)
-    assert worst == RELATIONS[relation] == calibrate(3, relation).mechanism.sensitivity_l1
+def test_a_histogram_breaks_no_rule(relation: str) -> None:
+    for epsilon in (Fraction(1, 20), Fraction(1, 21)):
+        assert find_fault(calibrate(3, relation, epsilon), relation, epsilon) == ""
+    # Nearly all of epsilon is used, so that less noise would be found.
+    noise = calibrate(3, relation, epsilon).mechanism
+    assert Fraction(RELATIONS[relation] * (noise.rate + 1), UNIT) > epsilon
+
+
+@pytest.mark.parametrize(
+    ("mutant", "relation", "fault"),
+    [
+        (_SkipsEmptyCells, "replace-one", "noise depends on the counts"),
+        (_SkipsEmptyCells, "add-remove-one", "noise depends on the counts"),
+        (_CutsOffExactCounts, "add-remove-one", "noise depends on the counts"),
+        (_ReturnsFullCellsAsTheyAre, "replace-one", "noise depends on the counts"),
+        (_DrawsOnce, "add-remove-one", "cells share their noise"),
+        (_NoisesTheTotalAlone, "add-remove-one", "cells have no noise"),
+        (_CutsOffByOneEpsilon, "replace-one", "threshold is not that of the relation"),
+        (_CutsOffByOneEpsilon, "add-remove-one", "threshold is not that of the relation"),
+        (_CutsOffByTheRelationTwice, "add-remove-one", "threshold is not that of the relation"),
+    ],
+)
+def test_a_planted_fault_is_found(mutant: type[NoisyHistogram], relation: str, fault: str) -> None:
+    epsilon = Fraction(1, 20)
+    planted = mutant.calibrate(n_cells=3, epsilon=epsilon, neighbouring=relation)
+    assert find_fault(planted, relation, epsilon) == fault
+
+
+@pytest.mark.parametrize(
+    ("relation", "moved", "fault"),
+    [
+        # A record that is replaced leaves a cell and enters another.
+        ("replace-one", 1, "neighbours are further apart than epsilon allows"),
+        # Too much noise is no leak, but the threshold tells of it.
+        ("add-remove-one", 2, "threshold is not that of the relation"),
+    ],
+)
+def test_a_wrong_number_of_cells_that_a_record_moves_is_found(
+    relation: str, moved: int, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "count_records_moved", lambda relation: moved)
+    epsilon = Fraction(1, 20)
+    assert find_fault(calibrate(3, relation, epsilon), relation, epsilon) == fault
+
+
+@pytest.mark.parametrize(
+    ("relation", "made_for", "share", "fault"),
+    [
+        # As if two rounds took the whole of epsilon each, and not half of it.
+        ("replace-one", "replace-one", 2, "neighbours are further apart than epsilon allows"),
+        ("replace-one", "add-remove-one", 1, "neighbours are further apart than epsilon allows"),
+        ("add-remove-one", "replace-one", 1, "guarantee is of another relation"),
+    ],
+)
+def test_noise_that_was_made_for_something_else_is_found(
+    relation: str, made_for: str, share: int, fault: str
+) -> None:
+    epsilon = Fraction(1, 20)
+    assert find_fault(calibrate(3, made_for, share * epsilon), relation, epsilon) == fault
 
 
 @pytest.mark.parametrize(("relation", "moved"), RELATIONS.items())

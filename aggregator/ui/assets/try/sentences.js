@@ -30,6 +30,7 @@ const BY_CODE = {
   "other-study": () => "This browser takes part in another study, perhaps in another tab. Leave that study first; then take part in this one.",
   "enrolling-elsewhere": () => "Another tab of this browser is taking part right now. Close it, and try again.",
   "sketches-used-up": ({ rule }) => `The study ${rule}.`.replace("sketch(es)", "sketches"),
+  "storage-closed": () => "The browser has closed this page's storage: its disk may be full, or this site's data were deleted. Reload the page.",
   "insecure-page": () => "A browser signs what it sends only on a secure page. Ask the study's operator for an address that begins with https.",
   "old-browser": () => "This browser cannot sign what it sends (it lacks Ed25519). Update it, or use another one.",
 };

@@ -395,7 +395,7 @@ export class Device {
     // Other software may have verified the plan, and the owner may trust another helper now.
     const isKnown = format === FORMAT && stored.fields.release.kind !== "sum.v1";
     const verified = isKnown ? stored : await (await import("./enrolling.ts")).verifyPlan(stored.bytes, this.#options);
-    const plan = new Plan(verified);
+    const plan = await Plan.open(verified);
     const stream = new Stream(this.#options, this.#openRandom(), plan, device);
     const outbox = new Outbox(name, store, device, stream);
     this.#loaded = { plan, state: state!, stream, outbox, server: this.#connect(server, device, key) };

@@ -57,7 +57,7 @@ export interface StudyInfo {
 /** Fetch the study of a code and verify its plan; nothing is stored, and nobody learns who asks. */
 export async function inspect(settings: EnrolSettings, code: string): Promise<StudyInfo> {
   const { server, name, verified } = await fetchStudy(settings, readCode(code));
-  return { server, name, plan: new Plan(verified) };
+  return { server, name, plan: await Plan.open(verified) };
 }
 
 function requireStream(name: string): void {

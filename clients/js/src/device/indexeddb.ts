@@ -16,8 +16,7 @@ export function openIndexedDb(name = "sfumato"): Store {
       request.onsuccess = () => {
         const database = request.result;
         // A tab that deletes the database, or the browser that evicts it, must not wait for us.
-        database.onclose = () => (opened = undefined);
-        database.onversionchange = () => {
+        database.onclose = database.onversionchange = () => {
           database.close();
           opened = undefined;
         };
@@ -28,9 +27,8 @@ export function openIndexedDb(name = "sfumato"): Store {
     return opened;
   };
 
-  const update = async (keys: readonly string[], change: (values: Values) => Values): Promise<void> => {
-    const database = await open();
-    await new Promise<void>((resolve, reject) => {
+  const run = (database: IDBDatabase, keys: readonly string[], change: (values: Values) => Values): Promise<void> =>
+    new Promise((resolve, reject) => {
       const transaction = database.transaction(TABLE, "readwrite", { durability: "strict" });
       const table = transaction.objectStore(TABLE);
       const values: Values = {};
@@ -54,9 +52,30 @@ export function openIndexedDb(name = "sfumato"): Store {
           if (--missing === 0) write();
         };
       }
-      transaction.oncomplete = () => resolve();
-      transaction.onabort = () => reject(failure ?? transaction.error ?? new DOMException("aborted", "AbortError"));
+      const end = (): void => {
+        database.removeEventListener("close", end);
+        reject(failure ?? transaction.error ?? new DOMException("closed", "AbortError"));
+      };
+      // Where a database is closed by force, a transaction that has not begun never ends in Chromium; none is committed.
+      database.addEventListener("close", end);
+      transaction.onabort = end;
+      transaction.oncomplete = () => {
+        database.removeEventListener("close", end);
+        resolve();
+      };
     });
+
+  const update = async (keys: readonly string[], change: (values: Values) => Values): Promise<void> => {
+    try {
+      await run(await open(), keys, change);
+    } catch (error) {
+      const { name: why } = error as { name?: string };
+      if (!/^(Abort|Unknown|InvalidState)Error$/.test(why ?? "")) throw error;
+      // A connection that is about to close does not say so at once.
+      opened = undefined;
+      const fix = "do it again; if it fails again, see whether the disk is full or this site's data were deleted";
+      throw new SketchError("store", "store", `was closed by the browser (${why})`, fix, "storage-closed");
+    }
   };
 
   return {

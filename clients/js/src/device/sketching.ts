@@ -47,7 +47,7 @@ export function buildStatistic(plan: Plan, { device, stream }: DeviceState, bloc
   if (!plan.reportsPhases) return statistic;
   const find = (record: Float64Array): ArrayLike<number> | undefined =>
     statistic instanceof FourierStatistic ? statistic.findPhases(record) : statistic.findPlaces(record);
-  return new PlacesStatistic(plan.blocks.perSketch, find);
+  return new PlacesStatistic(plan.nCarried, find);
 }
 
 /** Return the sums of a window as numbers. */
@@ -112,7 +112,7 @@ export async function makeSketch(
     reportId: source.drawBytes(16),
     payloadLength: 0,
     payloadDigest: new Uint8Array(0),
-    block: plan.blocks.count > 1 ? window.block : undefined,
+    block: plan.blocks ? window.block : undefined,
   };
   let payload: Bytes;
   if (kind === "sum.v1") {

@@ -322,7 +322,7 @@ export class Stream {
   #chooseBlock({ ordinal, stream, nextSequence }: DeviceState, opensAt: number | undefined, slot: number): number {
     const isByTime = this.#plan.fields.window.kind === "time";
     const turn = !isByTime ? nextSequence : opensAt === undefined ? slot : this.#plan.slotOf(opensAt);
-    return this.#plan.blocks.choose(ordinal, stream, turn);
+    return this.#plan.blocks?.choose(ordinal, stream, turn) ?? 0;
   }
 
   #statisticOf(state: DeviceState, block: number): Statistic {

@@ -1,15 +1,14 @@
 /** A verified plan, and what a device computes by it. */
 import { type Bytes, concat, utf8 } from "../bytes.ts";
-import { Blocks } from "../core/blocks.ts";
+import type { Blocks } from "../core/blocks.ts";
 import { type Dimension, readValue, type Value } from "../core/encoder.ts";
 import { AMPLITUDE, PHASES } from "../core/features.ts";
 import type { FrequencyMatrix } from "../core/frequencies.ts";
 import { compress } from "../core/logarithm.ts";
-import { MaskSchedule } from "../core/masks.ts";
 import { Interval } from "../core/quantise.ts";
 import { FourierStatistic } from "../core/statistics/fourier.ts";
-import { countBins, HistogramStatistic } from "../core/statistics/histogram.ts";
-import { CircularLaw } from "../privacy/circle.ts";
+import type { HistogramStatistic } from "../core/statistics/histogram.ts";
+import type { CircularLaw } from "../privacy/circle.ts";
 import { type DrawNoise, findRate, makeKNorm, makeLaplace } from "../privacy/mechanisms.ts";
 import { UNIT } from "../privacy/samplers.ts";
 import { require } from "../errors.ts";
@@ -33,6 +32,9 @@ export interface VerifiedPlan {
   frequencies: FrequencyMatrix | undefined;
 }
 
+/** What only some plans compute with. */
+type Parts = typeof import("./parts.ts");
+
 /** Whether a record is values in the plan's order. */
 export function isList(record: Record): record is ArrayLike<Value> {
   return Array.isArray(record) || ArrayBuffer.isView(record);
@@ -42,19 +44,28 @@ export function isList(record: Record): record is ArrayLike<Value> {
 export class Plan {
   readonly fields: PlanFields;
   readonly digest: Bytes;
-  /** The blocks of what is summed, of which a sketch carries one. */
-  readonly blocks: Blocks;
+  /** The blocks of what is summed, where a sketch carries one of several. */
+  readonly blocks: Blocks | undefined;
   readonly #frequencies: FrequencyMatrix | undefined;
+  readonly #parts: Parts;
 
-  constructor({ fields, digest, frequencies }: VerifiedPlan) {
+  private constructor({ fields, digest, frequencies }: VerifiedPlan, parts: Parts | undefined) {
     this.fields = fields;
     this.digest = digest;
     this.#frequencies = frequencies;
-    const { statistic, dimensions } = fields;
-    this.blocks =
-      statistic.kind === "fourier"
-        ? new Blocks(statistic.seed, statistic.n_frequencies, statistic.frequencies_per_sketch)
-        : new Blocks(PUBLIC_SEED, dimensions.length, statistic.dimensions_per_sketch);
+    this.#parts = parts!;
+    const [seed, n, nCarried] = countFeatures(fields);
+    if (nCarried < n) this.blocks = new this.#parts.Blocks(seed, n, nCarried);
+  }
+
+  /** Open a plan, with what it computes with. */
+  static async open(verified: VerifiedPlan): Promise<Plan> {
+    return new Plan(verified, needsParts(verified.fields) ? await import("./parts.ts") : undefined);
+  }
+
+  /** The number of features or dimensions that a sketch carries. */
+  get nCarried(): number {
+    return countFeatures(this.fields)[2];
   }
 
   /** Whether the number of records is secret, and released with noise after the sums. */
@@ -101,17 +112,17 @@ export class Plan {
   buildStatistic(streamId: Uint8Array, block: number): FourierStatistic | HistogramStatistic {
     const { statistic, dimensions } = this.fields;
     if (statistic.kind === "histogram") {
-      const carried = this.blocks.members[block]!;
-      return new HistogramStatistic(dimensions, makeIntervals(dimensions, false), statistic.bins_log2, carried);
+      const carried = this.blocks?.members[block] ?? [...dimensions.keys()];
+      return new this.#parts.HistogramStatistic(dimensions, makeIntervals(dimensions, false), statistic.bins_log2, carried);
     }
     const { seed, n_frequencies: m, measurements_per_record: r } = statistic;
     let frequencies = this.#frequencies!;
-    if (this.blocks.count > 1) {
+    if (this.blocks) {
       const members = this.blocks.members[block]!;
       const turns = frequencies.turns.map((row) => Int16Array.from(members, (j) => row[j]!));
       frequencies = { turns, bits: frequencies.bits };
     }
-    const masks = r < m ? new MaskSchedule(seed, streamId, m, r) : undefined;
+    const masks = r < m ? new this.#parts.MaskSchedule(seed, streamId, m, r) : undefined;
     return new FourierStatistic(dimensions, makeIntervals(dimensions, true), frequencies, masks);
   }
 
@@ -128,8 +139,8 @@ export class Plan {
   makeLaw(): CircularLaw {
     const { release, statistic, dimensions } = this.fields;
     if (release.kind !== "phase.v1") throw new Error("this release has no law");
-    const circle = statistic.kind === "fourier" ? PHASES : countBins(dimensions[0]!, statistic.bins_log2[0]!);
-    return new CircularLaw(circle, release.arc, (release.odds[0] * UNIT) / release.odds[1]);
+    const circle = statistic.kind === "fourier" ? PHASES : this.#parts.countBins(dimensions[0]!, statistic.bins_log2[0]!);
+    return new this.#parts.CircularLaw(circle, release.arc, (release.odds[0] * UNIT) / release.odds[1]);
   }
 
   /**
@@ -170,6 +181,19 @@ export class Plan {
     const { origin, length_s } = this.fields.window;
     return Math.max(0, Math.floor((time - origin) / length_s));
   }
+}
+
+/** Return what blocks are drawn by: a seed, and the numbers of features in all and of one sketch. */
+function countFeatures({ statistic, dimensions }: PlanFields): [seed: Uint8Array, n: number, nCarried: number] {
+  if (statistic.kind === "histogram") return [PUBLIC_SEED, dimensions.length, statistic.dimensions_per_sketch];
+  return [statistic.seed, statistic.n_frequencies, statistic.frequencies_per_sketch];
+}
+
+function needsParts(fields: PlanFields): boolean {
+  const { statistic, release } = fields;
+  const [, n, nCarried] = countFeatures(fields);
+  const isPlain = statistic.kind === "fourier" && statistic.measurements_per_record === n && nCarried === n;
+  return !isPlain || release.kind === "phase.v1";
 }
 
 /** Return the nearest integer within limits. */

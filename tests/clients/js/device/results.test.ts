@@ -51,14 +51,14 @@ const forget = (values: Values): void => {
 
 test("a result is pulled, kept, and checked again when it is loaded", async () => {
   const { values, settings, server } = begin({ pinned: public_key });
-  const result = await pull(settings, server, study, new Plan(verified));
+  const result = await pull(settings, server, study, await Plan.open(verified));
   assert.equal((values[own] as StoredResult).sequence, result!.published.sequence);
-  assert.deepEqual((await load(settings, study, new Plan(verified)))!.published, result!.published);
+  assert.deepEqual((await load(settings, study, await Plan.open(verified)))!.published, result!.published);
 });
 
 test("what is forgotten while the server answers stays forgotten, with its key", async () => {
   const { values, settings, server } = begin({ keys: keys.slice(0, 1), meanwhile: forget, pinned: public_key });
-  await assert.rejects(pull(settings, server, study, new Plan(verified)), /device: has left the study meanwhile/);
+  await assert.rejects(pull(settings, server, study, await Plan.open(verified)), /device: has left the study meanwhile/);
   await pin(settings, server);
   assert.deepEqual(values, {});
 });
@@ -67,14 +67,14 @@ test("a pull that began before another tab pinned a key does not replace it", as
   const other = toHex(new Uint8Array(32).fill(9));
   const meanwhile = (values: Values): void => void (values[own] = { publicKey: hex(other), sequence: -1 });
   const { values, settings, server } = begin({ meanwhile, pinned: public_key });
-  await assert.rejects(pull(settings, server, study, new Plan(verified)), /signature: /);
+  await assert.rejects(pull(settings, server, study, await Plan.open(verified)), /signature: /);
   assert.equal(toHex((values[own] as StoredResult).publicKey), other);
 });
 
 test("a server that answers with no keys is told by name", async () => {
   for (const stated of [[null], [7], [{}], {}, [{ public_key: "00" }]]) {
     const { values, settings, server } = begin({ keys: stated });
-    await assert.rejects(pull(settings, server, study, new Plan(verified)), { name: "SketchError", kind: "transport" });
+    await assert.rejects(pull(settings, server, study, await Plan.open(verified)), { name: "SketchError", kind: "transport" });
     assert.equal(values[own], undefined);
   }
 });
@@ -82,7 +82,7 @@ test("a server that answers with no keys is told by name", async () => {
 test("a result in other units than the plan's is refused", async () => {
   const { fields } = verified;
   const dimensions = fields.dimensions.map((dimension) => ({ ...dimension, unit: "furlong" }));
-  const plan = new Plan({ ...verified, fields: { ...fields, dimensions } });
+  const plan = await Plan.open({ ...verified, fields: { ...fields, dimensions } });
   const { settings, server } = begin({ pinned: public_key });
   await assert.rejects(pull(settings, server, study, plan), /published result: has other dimensions/);
 });

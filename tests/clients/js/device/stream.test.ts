@@ -60,7 +60,8 @@ async function enrol(plan: VerifiedPlan, perRecord = "1000000000000"): Promise<[
   store.values.set(`device/${NAME}`, state);
   const account = { name: NAME, stream: "main", source: "default" };
   const settings = { ...account, store, platform, limits: { perRecord }, secureSum: undefined };
-  return [store, () => new Stream(settings, random, new Plan(plan), device)];
+  const opened = await Plan.open(plan);
+  return [store, () => new Stream(settings, random, opened, device)];
 }
 
 /** Return the sum of all sketches in an outbox, and their numbers. */
@@ -77,8 +78,8 @@ function addUp(store: MemoryStore, { payload_width: width }: Json): [sums: numbe
   return [sums, outbox.map(({ sequence }) => sequence)];
 }
 
-function sumUp(plan: VerifiedPlan, records: readonly PendingRecord[]): number[] {
-  const statistic = new Plan(plan).buildStatistic(new Uint8Array(0), 0);
+async function sumUp(plan: VerifiedPlan, records: readonly PendingRecord[]): Promise<number[]> {
+  const statistic = (await Plan.open(plan)).buildStatistic(new Uint8Array(0), 0);
   const sums = new Float64Array(statistic.nCoordinates);
   for (const { values } of records) statistic.add(values, 0, sums);
   return Array.from(sums);
@@ -106,7 +107,7 @@ test("whatever another tab does between any two steps, every record is in one re
     if (!isInside) await open().absorb(others, clocks, true, true);
     const [sums, sequences] = addUp(store, plan.fields);
     assert.deepEqual(sequences, [0, 1, 2, 3, 4, 5, 6, 7], `place ${place}`);
-    assert.deepEqual(sums, sumUp(plan, all), `place ${place}`);
+    assert.deepEqual(sums, await sumUp(plan, all), `place ${place}`);
     const [{ count }] = store.values.get("ledger") as [LedgerEntry];
     assert.equal(count, 8);
     assert.deepEqual([own.length, others.length, store.values.has(`windows/${NAME}`)], [0, 0, false]);
@@ -143,7 +144,7 @@ test("windows that may not be released are stored, and released once and in orde
       await open().absorb(all.slice(nStored), clocks, true, true);
       const [sums, sequences] = addUp(store, plan.fields);
       assert.deepEqual(sequences, [0, 1, 2, 3, 4, 5], `place ${place}`);
-      assert.deepEqual(sums, sumUp(plan, all), `place ${place}`);
+      assert.deepEqual(sums, await sumUp(plan, all), `place ${place}`);
     }
   }
 });
@@ -179,7 +180,7 @@ test("what the budget pays for is stored and released, and what comes after it i
   await assert.rejects(open().absorb(pending, clocks, false, false), spent);
   assert.equal(pending.length, 15);
   await assert.rejects(open().absorb(pending, clocks, true, true), spent);
-  assert.deepEqual(addUp(store, plan.fields), [sumUp(plan, all.slice(0, 15)), [0, 1, 2]]);
+  assert.deepEqual(addUp(store, plan.fields), [await sumUp(plan, all.slice(0, 15)), [0, 1, 2]]);
 });
 
 test("without the server no window is closed by a clock far beyond the last certain time, nor by records of then", async () => {

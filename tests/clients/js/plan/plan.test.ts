@@ -221,7 +221,7 @@ test("bounds that doubles cannot tell apart, or hold, are refused", () => {
 });
 
 test("records are read by name or place; what is missing or of another type is no number", async () => {
-  const plan = new Plan(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
+  const plan = await Plan.open(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
   const read = (record: Json): Json[] => Array.from(plan.readRecord(record), (x) => (Number.isNaN(x) ? null : x));
   assert.deepEqual(read({ temperature: 1.5, visibility: 3, sky: "rain" }), [1.5, 3, 1]);
   assert.deepEqual(read([1.5, 3, " clear\t"]), [1.5, 3, 0]);
@@ -231,7 +231,7 @@ test("records are read by name or place; what is missing or of another type is n
 });
 
 test("a list of another length than the plan's dimensions is refused by name", async () => {
-  const plan = new Plan(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
+  const plan = await Plan.open(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
   const refusal = { field: "record", rule: /has \d value\(s\), .* 3 dimension/, fix: /temperature, visibility, sky/ };
   for (const list of [[], [1, 2], [1, 2, "clear", 4], Float32Array.of(1)]) {
     assert.throws(() => plan.readRecord(list), refusal);
@@ -240,7 +240,7 @@ test("a list of another length than the plan's dimensions is refused by name", a
 
 test("levels are matched by their text: truth values by name, whole numbers by their digits", async () => {
   const fields = fieldsOf(COLUMNS);
-  const plan = new Plan(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
+  const plan = await Plan.open(await readPlan(hex(PLANS.get(COLUMNS)!), sha256));
   change(plan.fields, "dimensions", [{ ...fields.dimensions[2], levels: ["true", "7", "100000000000000000000000"] }]);
   const read = (value: Json): number => plan.readRecord([value])[0]!;
   assert.deepEqual([true, 7, 7n, "7 ", 1e23].map(read), [0, 1, 1, 1, NaN]);

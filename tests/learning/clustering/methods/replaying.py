@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -21,12 +21,23 @@ from learning.clustering.methods.contract import (
 )
 from learning.clustering.methods.sums import SumsNoise
 from shared.core.quantise import STEPS
+from shared.errors import PrivacyError
+from shared.privacy.accounting import convert_concentrated
 from shared.privacy.histogram import NoisyHistogram
 from shared.privacy.mechanism import PrivacyGuarantee
 from shared.privacy.mechanisms.cube import DiscreteCube
 from shared.privacy.mechanisms.laplace import DiscreteLaplace
 from shared.privacy.samplers import RandomSource
 from shared.privacy.testing import SeededSource
+
+
+class LeakError(AssertionError):
+    """A rule of the rounds of a private method is broken: its text says which."""
+
+
+def require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise LeakError(rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +57,10 @@ class RecordingCurator(Curator):
     Parameters
     ----------
     repeated
-        Values to answer with, one array a round.
+        Answers to give again, one a round: what is asked must then be what was asked for them.
     """
 
-    repeated: Sequence[Integers] = ()
+    repeated: Sequence[Answer] = ()
     exact: list[Integers] = field(default_factory=list)
     noises: list[Noise] = field(default_factory=list)
 
@@ -64,18 +75,27 @@ class RecordingCurator(Curator):
         self.noises.append(Drawn(guarantee=guarantee))
         if not self.repeated:
             return super().draw(guarantee, release, **asked)
-        i = len(self.answers)
-        answer = Answer(name=self.next_round.name, asked=asked, values=self.repeated[i].copy())
-        self.answers.append(answer)
-        return answer
+        return self._repeat(asked)
 
     def ask(self, noise: Noise, sums: Integers, **asked: Integers) -> Answer:
         self.exact.append(sums.copy())
         self.noises.append(noise)
         if not self.repeated:
             return super().ask(noise, sums, **asked)
+        answer = self._repeat(asked)
+        same = answer.values.shape == sums.shape
+        require(same, "the number of sums depends on exact records")
+        return answer
+
+    def _repeat(self, asked: Mapping[str, Integers]) -> Answer:
         i = len(self.answers)
-        answer = Answer(name=self.next_round.name, asked=asked, values=self.repeated[i].copy())
+        require(i < len(self.repeated), "the number of rounds depends on exact records")
+        again = self.repeated[i]
+        is_same = asked.keys() == again.asked.keys() and all(
+            np.array_equal(array, again.asked[name]) for name, array in asked.items()
+        )
+        require(is_same, "a question depends on exact records")
+        answer = Answer(name=self.next_round.name, asked=asked, values=again.values.copy())
         self.answers.append(answer)
         return answer
 
@@ -118,17 +138,48 @@ def compare_neighbours(
     the same, and the sums within the sensitivity.
     """
     first = play(method, task, near, seed=seed)
-    answers = [answer.values for answer in first.answers]
-    second = play(method, task, far, seed=seed, repeated=answers)
-    assert len(first.answers) == len(second.answers)
-    for one, other in zip(first.answers, second.answers, strict=True):
-        assert one.name == other.name
-        for name, array in one.asked.items():
-            assert np.array_equal(array, other.asked[name]), "a question depends on exact records"
+    second = play(method, task, far, seed=seed, repeated=first.answers)
+    require(
+        len(first.answers) == len(second.answers), "the number of rounds depends on exact records"
+    )
     return [
         measure_excess(noise, a - b)
         for noise, a, b in zip(first.noises, first.exact, second.exact, strict=True)
     ]
+
+
+def require_planned_cost(method: Method, task: Task) -> None:
+    """Refuse rounds that are planned for more than the task's epsilon and delta, or for less."""
+    rounds = method.plan_rounds(task)
+    require(sum(each.delta for each in rounds) == task.delta, "the rounds divide delta wrongly")
+    if any(each.rho is not None for each in rounds):
+        rho = sum((each.rho or Fraction(0) for each in rounds), Fraction(0))
+        spent = convert_concentrated(rho, task.delta)
+        is_whole = Fraction(99, 100) * task.epsilon < spent <= task.epsilon
+    else:
+        is_whole = sum(each.epsilon for each in rounds) == task.epsilon
+    require(is_whole, "the rounds divide epsilon wrongly")
+
+
+N_PAIRS = {300: 3, 3: 9, 1: 3}
+"""Pairs of neighbours by their size: of few records, one empties a cluster, a cell or a node."""
+
+
+def find_leak(method: Method, task: Task) -> str:
+    """Return the first rule that is broken, by the plan or between neighbours; empty if none is."""
+    try:
+        require_planned_cost(method, task)
+        for n, n_pairs in N_PAIRS.items():
+            for seed in range(n_pairs):
+                near, far = make_neighbours(task.relation, seed, n, task.n_dimensions)
+                used = compare_neighbours(method, task, near, far, seed=seed)
+                require(max(used) <= 1, "a sum moves beyond its sensitivity")
+    except LeakError as leak:
+        return str(leak)
+    except PrivacyError as refusal:
+        # The curator holds every noise against the plan.
+        return str(refusal)
+    return ""
 
 
 def make_task(relation: str, **changes: Any) -> Task:
