@@ -27,6 +27,12 @@ from analyst.estimators import (
 from analyst.estimators.clustering import describe_release, is_published, state_guarantee
 from analyst.estimators.contract import FORMAT
 from analyst.estimators.held import decode_release
+from analyst.estimators.signing import (
+    create_owner_key,
+    open_release,
+    read_owner_key,
+    sign_release,
+)
 from analyst.planning.files import parse_delta, parse_epsilon, read_plan
 from analyst.sketching.output import require_writable, write_once
 from analyst.sketching.reader import RecordReader, choose_fields
@@ -80,6 +86,8 @@ Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
         "sfumato cluster records.csv --method tree -k 5 --epsilon 1 --plan plan.toml -o found.cbor",
         "sfumato cluster records.csv --method cover -k 40 --epsilon 1 --delta 1e-7 --plan p.toml",
         "sfumato cluster show found.cbor -k 3",
+        "sfumato cluster records.csv -k 5 --epsilon 1 --plan plan.toml -o found.cbor "
+        "--sign owner.key",
     ),
 )
 def _cluster(
@@ -118,6 +126,10 @@ def _cluster(
         Path | None,
         typer.Option("--output", "-o", help="File for the release, to be clustered again."),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="The owner's key, which signs the release: see `sfumato cluster key`."),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(envvar="SFUMATO_LEDGER", help="The owner's ledger, which counts the fit."),
@@ -135,6 +147,10 @@ def _cluster(
     dimensions = _read_dimensions(bounds or (), plan_path)
     if budget is not None and ledger is None:
         raise ConfigError("needs --ledger", field="--budget", fix="name the owner's ledger")
+    if sign is not None and output is None:
+        raise ConfigError("needs -o", field="--sign", fix="name a file for the release")
+    # Read before anything is spent.
+    key = None if sign is None else read_owner_key(sign)
     if output is not None:
         require_writable(output)
     records = _read_records(path, dimensions)
@@ -173,7 +189,8 @@ def _cluster(
     finally:
         # Also where it shows no clusters: it was paid for.
         if output is not None and "release_" in vars(model):
-            write_once(output, model.release_.encode())
+            released = model.release_
+            write_once(output, released.encode() if key is None else sign_release(released, key))
     units = [each.unit for each in dimensions]
     _print(_describe_fit(model, names, units), output, as_json=as_json)
 
@@ -184,6 +201,9 @@ def _show(
     n_clusters: Annotated[
         int | None, typer.Option("-k", min=1, help="Another number of clusters.")
     ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Public key of the owner who signed the release.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Cluster a release again, for the same k or another; this costs nothing."""
@@ -193,7 +213,20 @@ def _show(
         raise ConfigError(
             f"cannot be read: {error.strerror}", field=str(path), fix="name a file of -o"
         ) from error
-    _print(_read_answer(data, n_clusters), None, as_json=as_json)
+    _print(_read_answer(open_release(data, owner), n_clusters), None, as_json=as_json)
+
+
+@app.command("key", epilog=list_examples("sfumato cluster key owner.key"))
+def _key(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    as_json: Json = False,
+) -> None:
+    """Make a key that signs releases of an owner, and print its public part.
+
+    Keep the file. Give the public part to those who read what you release.
+    """
+    public = create_owner_key(path)
+    print(json.dumps({"file": str(path), "public": public}) if as_json else public)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ from analyst.estimators.clustering import compose_rounds
 from analyst.estimators.columns import read_box
 from analyst.estimators.contract import FORMAT, VERSION, PrivateEstimator, Release
 from analyst.estimators.reading import list_names
+from analyst.estimators.signing import open_release
 from shared.cbor import decode_deterministic
 from shared.errors import MalformedMessageError, SketchError
 from shared.privacy import PrivacyEvent
@@ -29,16 +30,25 @@ class StoredModel(PrivateEstimator):
     bounds: Any
 
     @classmethod
-    def decode(cls, data: bytes) -> Self:
+    def decode(cls, data: bytes, *, owner: str | bytes | None = None) -> Self:
         """Read what ``release_.encode()`` wrote, as a fitted model: it samples, and spends nothing.
 
         Labels of parts that are no numbers or texts become texts.
 
+        Parameters
+        ----------
+        owner
+            Public key of the owner who signed it (:func:`analyst.estimators.signing.sign_release`);
+            None for a release without a signature.
+
         Raises
         ------
+        SignatureError
+            The owner has not signed it, or it is signed and no owner is stated.
         MalformedMessageError
             The bytes are none, or of another version or estimator, or do not hold together.
         """
+        data = open_release(data, owner)
         document = decode_deterministic(data, what="release")
         try:
             design = document["design"]

@@ -178,3 +178,34 @@ def test_other_bytes_than_a_release_are_refused(capsys: pytest.CaptureFixture[st
     assert "release" in capsys.readouterr().err
     assert cluster("show", "nothing.cbor") == 2
     assert "nothing.cbor" in capsys.readouterr().err
+
+
+def test_a_release_that_its_owner_signed_is_shown_for_that_owner_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cluster("key", "owner.key") == 0
+    public = capsys.readouterr().out.strip()
+    given = ("-k", "2", "--epsilon", "4", *BOUNDS, "--method", "grid")
+    assert cluster("records.csv", *given, "-o", "found.cbor", "--sign", "owner.key", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert cluster("show", "found.cbor", "--owner", public, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["release_digest"] == made["release_digest"]
+    assert cluster("show", "found.cbor") == 2
+    assert "is signed, and no owner is stated" in " ".join(capsys.readouterr().err.split())
+    assert cluster("key", "other.key") == 0
+    other = capsys.readouterr().out.strip()
+    assert cluster("show", "found.cbor", "--owner", other) == 2
+    assert "is not signed by this owner" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_key_that_is_missing_is_named_before_anything_is_spent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ("-k", "2", "--epsilon", "4", *BOUNDS, "--ledger", "owner.ledger")
+    assert cluster("records.csv", *given, "-o", "found.cbor", "--sign", "owner.key") == 2
+    assert "Make a key with" in " ".join(capsys.readouterr().err.split())
+    assert cluster("records.csv", *given, "--sign", "owner.key") == 2
+    assert "--sign: needs -o" in " ".join(capsys.readouterr().err.split())
+    assert not Path("owner.ledger").exists()
+    assert not Path("found.cbor").exists()
