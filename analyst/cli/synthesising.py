@@ -17,6 +17,7 @@ from analyst.cli.sources import MaybeKey, PlanOfFile
 from analyst.client import Client, Decode
 from analyst.planning.files import read_plan
 from analyst.results import UNUSABLE
+from analyst.results.synthetic import require_table_file
 from analyst.sketching.answers import LocalSketches
 from analyst.sketching.sketch_file import read_sketch_file
 from shared.command import SETTINGS, list_examples
@@ -79,6 +80,7 @@ def _synthesise(
     No row is a record of anybody. Give -k two to three times the clusters of the data: more
     Gaussians follow its shape better. A histogram mends spikes and sharp ends of columns.
     """
+    require_table_file(out)
     if plan is None:
         if histogram_plan is not None:
             raise ConfigError(

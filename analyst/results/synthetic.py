@@ -25,6 +25,7 @@ from shared.wire.bodies.results import PromiseBody, describe_promise
 from shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
 _SHOWN = 5
+_ENDINGS = (".csv", ".json", ".parquet")
 
 
 def split_parts(n_records: int) -> list[int]:
@@ -102,6 +103,42 @@ def draw_parts(
             for part, size in enumerate(split_parts(n_records))
         ]
     )
+
+
+def require_table_file(path: Path) -> None:
+    """Refuse a file that :meth:`SyntheticRecords.save` cannot write, before anything is drawn.
+
+    Raises
+    ------
+    ConfigError
+        Its ending is another one, its folder is missing, or pyarrow is not installed.
+    """
+    if path.suffix.lower() not in _ENDINGS:
+        raise ConfigError(
+            f"must end in .csv, .parquet or .json, and is {path.name!r}",
+            field="out",
+            fix="write records.csv",
+        )
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"cannot be written: {path.parent} is no folder",
+            field="out",
+            fix="make it, or name another file",
+        )
+    if path.suffix.lower() == ".parquet":
+        _import_parquet()
+
+
+def _import_parquet() -> tuple[Any, Any]:
+    try:
+        # Not a dependency: other files need nothing.
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError(
+            "needs pyarrow to write .parquet, which is not installed",
+            field="out",
+            fix="run `pip install pyarrow`, or write a .csv file",
+        ) from error
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,6 +230,7 @@ class SyntheticRecords:
             The ending is another one, pyarrow is not installed, or a file cannot be written.
         """
         path = Path(path)
+        require_table_file(path)
         about = json.dumps(self.about, ensure_ascii=False, indent=2)
         match path.suffix.lower():
             case ".csv":
@@ -204,15 +242,9 @@ class SyntheticRecords:
                 content = {**self.about, "columns": self.columns}
                 write_file(path, json.dumps(content, ensure_ascii=False))
                 return [path]
-            case ".parquet":
+            case _:
                 self._write_parquet(path, about)
                 return [path]
-            case _:
-                raise ConfigError(
-                    f"must end in .csv, .parquet or .json, and is {path.name!r}",
-                    field="out",
-                    fix="write records.csv",
-                )
 
     def _to_csv(self) -> str:
         text = io.StringIO()
@@ -222,16 +254,7 @@ class SyntheticRecords:
         return text.getvalue()
 
     def _write_parquet(self, path: Path, about: str) -> None:
-        try:
-            # Not a dependency: other files need nothing.
-            arrow = importlib.import_module("pyarrow")
-            parquet = importlib.import_module("pyarrow.parquet")
-        except ImportError as error:
-            raise ConfigError(
-                "needs pyarrow to write .parquet, which is not installed",
-                field="out",
-                fix="run `pip install pyarrow`, or write a .csv file",
-            ) from error
+        arrow, parquet = _import_parquet()
         table = arrow.table(self.columns).replace_schema_metadata({"sfumato": about})
         part = path.with_name(f".{path.name}.part")
         try:

@@ -9,6 +9,7 @@ import polars
 import pytest
 
 from analyst.results.synthetic import SyntheticRecords, split_parts
+from shared import command
 from shared.errors import ConfigError
 from shared.wire.bodies.results import DimensionBody
 from shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
@@ -104,6 +105,16 @@ def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         RECORDS.save(tmp_path / "nowhere" / "records.csv")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_decoded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # There is no such plan and no such sketch, which would be the next refusals.
+    for out, said in (("x.xlsx", "must end in .csv"), ("nowhere/x.csv", "is no folder")):
+        arguments = ["absent.sketch", "--plan", "absent.toml", "-k", "2"]
+        assert command.main(["synthesise", *arguments, "--out", str(tmp_path / out)]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_notebook_shows_names_as_text() -> None:
