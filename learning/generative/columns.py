@@ -45,6 +45,8 @@ class NumberColumn:
     histogram
         The noised bins, to be blended with a density of the same records; None where there are
         reports instead.
+    unit
+        Of the dimension; None where it is that of the study.
     inside
         Shape ``(N,)``, ascending, on the scale of the dimension: values that tell how records lie
         inside of a bin; without them, and where they are few, evenly.
@@ -56,6 +58,7 @@ class NumberColumn:
     resolution: float | None
     error: float | None
     histogram: Marginal | None = None
+    unit: str | None = None
     inside: Floats | None = None
 
     def blend_with(self, values: Floats, spread: float) -> NumberColumn:
@@ -128,11 +131,14 @@ class LevelColumn:
         One for each level, >= 0 with sum 1.
     error
         Standard deviation of the noise of a share.
+    levels
+        Texts of the levels, one for each share; empty where they are those of the study.
     """
 
     name: str
     shares: Floats
     error: float
+    levels: tuple[str, ...] = ()
 
     def place(self, values: Floats, rng: np.random.Generator) -> Floats:
         """Return levels of this distribution, changing as few records as that takes.
@@ -166,14 +172,17 @@ def read_columns(plan: SketchPlan, totals: Totals) -> tuple[Column, ...]:
     WrongStatisticError
         The plan has no histogram.
     """
+    units = {each.name: each.unit for each in plan.dimensions}
     levels = map(_read_levels, read_study_levels(plan, totals))
     numbers = map(_read_number, read_study_numbers(plan, totals))
-    return (*levels, *numbers)
+    return (*levels, *(replace(each, unit=units[each.name]) for each in numbers))
 
 
 def _read_levels(found: LevelShares) -> LevelColumn:
     shares = project_on_simplex(found.shares / max(1.0 - found.missing, 1e-9), 1.0)
-    return LevelColumn(name=found.name, shares=shares, error=found.error)
+    return LevelColumn(
+        name=found.name, shares=shares, error=found.error, levels=tuple(found.levels)
+    )
 
 
 def _read_number(found: Marginal | ReportedMarginal) -> NumberColumn:

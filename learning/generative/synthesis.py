@@ -119,6 +119,19 @@ class Synthesiser:
                 field="histogram",
                 fix="name a histogram of the same columns",
             )
+        if isinstance(column, LevelColumn) and column.levels not in ((), tuple(own.levels)):
+            raise DecodingError(
+                f"has {column.name!r} with the levels {', '.join(column.levels)}, and the study "
+                f"with {', '.join(own.levels)}",
+                field="histogram",
+                fix="name a histogram with the same levels in the same order",
+            )
+        if isinstance(column, NumberColumn) and column.unit not in (None, own.unit):
+            raise DecodingError(
+                f"has {column.name!r} in {column.unit}, and the study in {own.unit}",
+                field="histogram",
+                fix="name a histogram in the same units",
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

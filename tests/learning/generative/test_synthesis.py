@@ -108,6 +108,15 @@ def test_a_column_of_another_kind_is_refused_by_name() -> None:
         make(columns=[replace(HISTOGRAM[1], name="flow")])
 
 
+def test_a_column_in_another_unit_or_with_other_levels_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match="'flow' in gal/min, and the study in l/s"):
+        make(columns=[replace(HISTOGRAM[0], unit="gal/min")])
+    make(columns=[replace(HISTOGRAM[0], unit="l/s")])
+    with pytest.raises(DecodingError, match="levels south, north, and the study with north, south"):
+        make(columns=[replace(HISTOGRAM[1], levels=("south", "north"))])
+    make(columns=[replace(HISTOGRAM[1], levels=("north", "south"))])
+
+
 def test_noise_is_not_sampled_unless_somebody_insists() -> None:
     with pytest.raises(DecodingError, match=r"do not use.*plan advise"):
         make(verdict="do not use")
