@@ -47,11 +47,13 @@ from benchmarks.sketches import Noise, Sketcher, Study
 from learning.answers import questions
 from learning.answers.densities import (
     clip_interval,
+    compute_correlations,
     compute_density,
     compute_means,
     compute_quantiles,
     compute_shares,
     pool,
+    spread_points,
 )
 from learning.decoding.bars import (
     LAWS,
@@ -137,6 +139,7 @@ KINDS: Mapping[str, BarKind] = {
     "share": "share",
     "quantile": "quantile",
     "mean": "mean",
+    "correlation": "correlation",
 }
 """The law of each figure's bars."""
 _FITTED: Mapping[BarKind, str] = {
@@ -145,6 +148,7 @@ _FITTED: Mapping[BarKind, str] = {
     "share": "share",
     "quantile": "quantile",
     "mean": "mean",
+    "correlation": "correlation",
 }
 """The figure that each law is fitted to."""
 
@@ -200,6 +204,7 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
             samplings=np.zeros(k),
         ),
         **_ask(solution.posterior, dataset.records, scale, rng),
+        **_correlate(solution.posterior, dataset.records),
     }
     return BarTrial(
         family=shape.family,
@@ -268,6 +273,24 @@ def _ask(
         name: Errors(errors=rows[:, 0], spreads=rows[:, 1], samplings=rows[:, 2])
         for name, rows in ((name, np.array(own, dtype=np.float64)) for name, own in found.items())
         if len(rows)
+    }
+
+
+def _correlate(posterior: Posterior, records: Floats) -> dict[str, Errors]:
+    """Compare the correlations of the first columns with those of the records."""
+    d = min(records.shape[1], _MOST_COLUMNS)
+    if d == 1:
+        return {}
+    drawn = [spread_points(posterior, draw) for draw in range(posterior.n_draws)]
+    found, spreads = pool(posterior, np.array([compute_correlations(*each) for each in drawn]))
+    pairs = np.triu_indices(d, k=1)
+    truth = np.corrcoef(records[:, :d].T)
+    return {
+        "correlation": Errors(
+            errors=np.abs(found[:d, :d] - truth)[pairs],
+            spreads=spreads[:d, :d][pairs],
+            samplings=np.zeros(pairs[0].size),
+        )
     }
 
 

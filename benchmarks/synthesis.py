@@ -5,7 +5,10 @@ boxes over one to d columns, other ones for each seed: with uniform ends, or (``
 sixteen bins of each column, on which tables of bins answer best. ``relative_error`` divides each
 error by the true share, or by 0.1 % where that is less, and takes the mean; ``absolute_error`` is
 the mean error as a share of all records. ``error_over_stated`` is the mean absolute error over
-boxes of one, two or three columns over the error that the answer states. 20,000 records are drawn.
+boxes of one, two or three columns over the error that the answer states; ``correlation_error`` and
+``correlation_error_over_stated`` are the same of correlations of two columns, and
+``correlations_within_twice`` is the share of those that are off by at most twice the stated error,
+where nine of ten are expected. 20,000 records are drawn.
 One curator and pure epsilon under add-remove-one; see :mod:`benchmarks.synthesis_ways` for the
 methods and for L devices, and :mod:`benchmarks.synthesis_items` for sets of items. Noise is the
 system's, so that figures differ a little between runs; medians over seeds.
@@ -110,6 +113,14 @@ class Queries:
             error = count(drawn.records, boxes) - count(self._dataset.records, boxes)
             ratio = float(np.mean(np.abs(error))) / stated
             figures[f"error_over_stated, columns={n_columns}"] = ratio
+        pairs = np.triu_indices(self._dataset.n_dimensions, k=1)
+        ours, theirs = (np.corrcoef(each.T) for each in (drawn.records, self._dataset.records))
+        off = np.abs(ours - theirs)[pairs]
+        figures["correlation_error"] = float(np.mean(off))
+        if len(drawn.correlation_errors):
+            known = np.array(drawn.correlation_errors)
+            figures["correlation_error_over_stated"] = float(np.mean(off) / np.mean(known))
+            figures["correlations_within_twice"] = float(np.mean(off <= 2.0 * known))
         return figures
 
 

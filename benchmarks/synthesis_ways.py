@@ -64,10 +64,13 @@ class Drawn:
         Shape ``(n, d)``, data units.
     errors
         Stated mean error of random ranges by their number of columns; empty where none is stated.
+    correlation_errors
+        Stated mean error of the correlation of each pair of columns; empty where none is stated.
     """
 
     records: Floats
     errors: Mapping[int, float]
+    correlation_errors: Sequence[float] = ()
 
 
 def divide(dataset: Dataset, n_devices: int) -> list[Floats]:
@@ -166,7 +169,11 @@ def _fit_fleet(dataset: Dataset, epsilon: Fraction, seed: int, n_devices: int) -
 
 def _synthesise(result: DecodeResult, columns: Sequence[Column], seed: int) -> Drawn:
     made = replace(result, margins=columns).synthesise(N_DRAWN, seed=seed, allow_unusable=True)
-    return Drawn(records=np.array(list(made.columns.values())).T, errors=made.errors)
+    return Drawn(
+        records=np.array(list(made.columns.values())).T,
+        errors=made.errors,
+        correlation_errors=list(made.correlation_errors.values()),
+    )
 
 
 def draw_by_sketch(dataset: Dataset, epsilon: Fraction, seed: int) -> Drawn:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from analyst.estimators.clustering import ClusteringEstimator
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_whole
+from analyst.estimators.sizes import read_start
 from learning.clustering.methods.contract import Method
 from learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
 from shared.core.quantise import Quantiser
@@ -29,8 +30,8 @@ class KernelKMeans(ClusteringEstimator):
     Records become features whose inner products are a Gaussian kernel, and rounds of Lloyd's
     algorithm cluster these. Clusters need not be convex in the columns, and the noise does not grow
     with the number of columns. ``predict`` compares features; a centroid is the point whose
-    features are nearest to a cluster's mean. It starts from a public packing of the bounds and ends
-    in the local optimum of that start: for a reference, and for records of many columns.
+    features are nearest to a cluster's mean. It ends in the local optimum of its start: with a
+    released start, such as the centroids of another method, it refines.
 
     Parameters
     ----------
@@ -50,6 +51,10 @@ class KernelKMeans(ClusteringEstimator):
     bandwidth
         w of the kernel ``exp(-|x - y|^2 / (2 w^2 d s^2))``, s the scale. A narrow one ends in local
         optima.
+    start
+        ``packing``, ``uniform`` (mostly worse), or points of shape ``(k, d)``, data units, that are
+        public or were released: rounds start from their features. What that release cost is not
+        counted here.
     n_rounds
         T, rounds of equal cost.
     relation
@@ -103,6 +108,7 @@ class KernelKMeans(ClusteringEstimator):
         scale: Scale | None = None,
         n_features: int = _FEATURES,
         bandwidth: float = _BANDWIDTH,
+        start: ArrayLike | Literal["packing", "uniform"] = "packing",
         n_rounds: int = _ROUNDS,
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
@@ -120,6 +126,7 @@ class KernelKMeans(ClusteringEstimator):
         self.scale = scale
         self.n_features = n_features
         self.bandwidth = bandwidth
+        self.start = start
         self.n_rounds = n_rounds
         self.relation = relation
         self.max_records = max_records
@@ -131,18 +138,20 @@ class KernelKMeans(ClusteringEstimator):
         self.refit = refit
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
-        del lower, upper
         is_number = isinstance(self.bandwidth, int | float | np.number)
         if isinstance(self.bandwidth, bool) or not (is_number and 0.0 < self.bandwidth < np.inf):
             raise ConfigError(
                 "must be a finite positive number", field="bandwidth", fix="leave it out"
             )
+        start, given = read_start(self.start, lower, upper)
         return KernelMethod(
             n_frequencies=read_whole(
                 self.n_features, "n_features", most=MOST_FEATURES, fix="use 200"
             ),
             n_rounds=read_whole(self.n_rounds, "n_rounds", most=MOST_ROUNDS, fix="use 5"),
             width=float(self.bandwidth),
+            start=start,
+            centroids=given,
         )
 
     def _label(self, rows: Floats) -> NDArray[np.intp]:

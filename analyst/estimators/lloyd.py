@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from analyst.estimators.clustering import ClusteringEstimator
 from analyst.estimators.columns import Bounds, Scale
 from analyst.estimators.reading import Exact, read_whole
+from analyst.estimators.sizes import read_start
 from learning.clustering.methods.contract import Method
 from learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
-from shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 
@@ -154,10 +154,7 @@ class LloydKMeans(ClusteringEstimator):
         n_rounds = 0
         if self.n_rounds is not None:
             n_rounds = read_whole(self.n_rounds, "n_rounds", most=MOST_ROUNDS, fix="leave it out")
-        given: tuple[tuple[float, ...], ...] = ()
-        start: Any = self.start
-        if not isinstance(start, str):
-            given, start = self._read_start(lower, upper), "given"
+        start, given = read_start(self.start, lower, upper)
         return LloydMethod(
             n_rounds=n_rounds,
             start=start,
@@ -165,18 +162,3 @@ class LloydKMeans(ClusteringEstimator):
             noise=self.noise,
             is_published=self.is_published,
         )
-
-    def _read_start(self, lower: Floats, upper: Floats) -> tuple[tuple[float, ...], ...]:
-        """Return centroids in half widths from the centre of the bounds."""
-        try:
-            points = np.asarray(self.start, dtype=np.float64)
-        except (TypeError, ValueError):
-            points = np.empty(0)
-        if points.ndim != 2 or points.shape[1] != len(lower) or not np.isfinite(points).all():
-            raise ConfigError(
-                f"must be packing, uniform, or finite centroids of {len(lower)} columns",
-                field="start",
-                fix='write "packing", or give centroids that are public or released',
-            )
-        placed = (2.0 * points - lower - upper) / (upper - lower)
-        return tuple(tuple(row) for row in placed.tolist())

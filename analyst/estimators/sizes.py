@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from analyst.estimators.columns import read_scales
 from analyst.estimators.reading import read_whole
 from learning.clustering.methods.contract import MOST_RECORDS, Task
+from learning.clustering.methods.starts import Centroids
 from shared.errors import ConfigError, TableError
 
 Floats = NDArray[np.float64]
@@ -90,3 +91,27 @@ def read_scale(scale: Any, names: Sequence[str], half_width: Floats) -> float | 
         return None
     scales = np.array(read_scales(scale, names, [()] * len(names)), dtype=np.float64)
     return math.sqrt(float(np.mean((scales / half_width) ** 2)))
+
+
+def read_start(start: object, lower: Floats, upper: Floats) -> tuple[str, Centroids]:
+    """Return the name of a start, and given centroids in half widths from the centre of the bounds.
+
+    Raises
+    ------
+    ConfigError
+        It is neither a name nor finite centroids of these columns.
+    """
+    if isinstance(start, str) and start != "given":
+        return start, ()
+    try:
+        points = np.asarray(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        points = np.empty(0)
+    if points.ndim != 2 or points.shape[1] != len(lower) or not np.isfinite(points).all():
+        raise ConfigError(
+            f"must be packing, uniform, or finite centroids of {len(lower)} columns",
+            field="start",
+            fix='write "packing", or give centroids that are public or released',
+        )
+    placed = (2.0 * points - lower - upper) / (upper - lower)
+    return "given", tuple(tuple(row) for row in placed.tolist())

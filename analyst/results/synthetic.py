@@ -156,6 +156,12 @@ class SyntheticRecords:
         return {each.n_columns: each.error for each in self.body.errors}
 
     @property
+    def correlation_errors(self) -> dict[tuple[str, str], float]:
+        """Mean error of the correlation of two columns, by their names in the table's order."""
+        found = self.body.correlation_errors
+        return {(each.columns[0], each.columns[1]): each.error for each in found}
+
+    @property
     def about(self) -> dict[str, Any]:
         """All but the records: where they come from, what they promise, how far to trust them."""
         found = asdict(self.body)

@@ -223,8 +223,7 @@ def _enrol_in(wanted: Wanted, clock: Callable[[], float]) -> tuple[Enrolment, Sk
                     (folder / name).unlink(missing_ok=True)
             raise
     enrolment = replace(enrolment, server=code.server, state="enrolled")
-    _write_headers(folder, enrolment, header, has_key=wanted.element is None)
-    _write_enrolment(folder, enrolment)
+    write_device(folder, enrolment, header, has_key=wanted.element is None)
     return enrolment, plan, was_enrolled
 
 
@@ -353,13 +352,23 @@ def _write_enrolment(folder: Path, enrolment: Enrolment) -> None:
         replace_file(folder / RECORD_NAME, text.encode("utf-8"), mode=_PUBLIC)
 
 
-def _write_headers(folder: Path, enrolment: Enrolment, plan: str, *, has_key: bool) -> None:
+def write_device(folder: Path, enrolment: Enrolment, plan: str, *, has_key: bool) -> None:
+    """Write the headers of an enrolled device, and what its folder says of it.
+
+    Parameters
+    ----------
+    plan
+        The header of its plan.
+    has_key
+        Whether the folder has its key.
+    """
     files = {"plan.h": (plan, _PUBLIC), "identity.h": (_render_identity(enrolment), _PUBLIC)}
     if has_key:
         files[SECRET_NAME] = (_render_key(folder / KEY_NAME), _SECRET)
     for name, (text, mode) in files.items():
         with naming_file(folder / name):
             replace_file(folder / name, text.encode("utf-8"), mode=mode)
+    _write_enrolment(folder, enrolment)
 
 
 _MADE = "/* Made by `python -m clients.c.enrol`. {} */\n"
@@ -448,7 +457,7 @@ def _read_server(text: str) -> str:
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         sys.stderr.write(
-            "warning: --server: the connection is not encrypted, and others can read the code's "
+            "warning: server: the connection is not encrypted, and others can read the code's "
             "token. Use https\n"
         )
     return text.rstrip("/")

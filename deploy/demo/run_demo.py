@@ -14,7 +14,9 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +29,31 @@ from rich.table import Table
 from analyst import Client, DecodeResult
 from deploy.demo import phones, secure_sum
 from deploy.demo.baseline import Baseline, compute_baseline
-from deploy.demo.cluster import Aggregator, enrol_device, run_agents
+from deploy.demo.cluster import (
+    Aggregator,
+    enrol_device,
+    finish_agent,
+    run_agents,
+    start_agent,
+)
 from deploy.demo.reading import read_weather
+from deploy.demo.synthetic import N_RECORDS, Comparison, compare
 from deploy.demo.tables import tabulate_weather
 from deploy.demo.trying import Trial
-from deploy.demo.year import Year, read_plan
+from deploy.demo.year import Year, read_plan, read_spec
 from learning.estimate.snr import compute_noise_energy, predict_snr
 from shared.errors import SketchError
-from shared.plan import SketchPlan
+from shared.plan import SketchPlan, plan_from_spec
 from shared.privacy import calibrate_mechanism
 from shared.wire.bodies.results import SnapshotBody
 
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
 N_CLUSTERS = 5
-STUDY_NAME = "hourly weather of three airports"
+STUDY_NAME = "weather"
+PILOT_NAME = "weather-pilot"
+_MOST_PER_RECORD = 3
+"""Epsilon that an owner lets a record lose over all studies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +65,9 @@ class Outcome:
     snapshot: SnapshotBody
     baseline: Baseline
     relative_sse: float
+    synthetic: Comparison
+    pilot_epsilon: Fraction
+    epsilon_spent: str
     reports: dict[str, dict[str, Any]]
     seconds: float
     study_id: str
@@ -93,6 +108,8 @@ class Outcome:
             "bytes_sent": self.total("bytes_sent"),
             "raw_bytes": self.total("raw_bytes_read"),
             "epsilon_per_record": str(self.plan.release.epsilon),
+            "epsilon_per_record_of_pilot": str(self.pilot_epsilon),
+            "synthetic": asdict(self.synthetic),
             "seconds": round(self.seconds, 2),
         }
         return figures if self.year is None else figures | {"alarms": self.year.alarms}
@@ -250,21 +267,27 @@ def _run(
             trial = Trial.publish(client, aggregator.url) if has_year else None
             step("publishing the study, enrolling three devices")
             study_id = client.create_study(STUDY_NAME, plan).study_id
+            pilot = plan_from_spec(read_spec("pilot.toml"))
+            pilot_id = client.create_study(PILOT_NAME, pilot).study_id
             configs = _enrol(folder, aggregator, client, study_id)
+            pilots = _enrol(folder, aggregator, client, pilot_id)
             step("devices sketch, add noise, sign and send")
             reports = run_agents(configs)
             step("decoding the global sketch")
+            # The histograms are needed later.
+            running = {name: start_agent(config) for name, config in pilots.items()}
             snapshot = client.snapshot(study_id)
             decode = client.decode(
                 study_id, n_clusters=n_clusters, snapshot_id=snapshot.snapshot_id
             )
             # Shown whatever its verdict: a demonstration knows the truth too.
             result = decode.wait(allow_unusable=True)
+            spent = {name: finish_agent(each) for name, each in running.items()}
+            table = decode.synthesise(N_RECORDS, histogram=pilot_id, allow_unusable=True)
             seconds = time.monotonic() - started
             if year:
                 step("the same devices send a sketch every four weeks")
-                # A record that is in two studies costs its owner both.
-                run_agents(_enrol(folder, aggregator, client, year.study_id, per_record=2))
+                run_agents(_enrol(folder, aggregator, client, year.study_id))
                 step("looking over the year")
                 year = year.look(client, n_clusters)
         step("k-means on the raw records, to compare")
@@ -279,6 +302,10 @@ def _run(
         snapshot=snapshot,
         baseline=baseline,
         relative_sse=baseline.relative_sse(result.centroids),
+        synthetic=compare(table, baseline.records),
+        pilot_epsilon=pilot.release.epsilon,
+        # Of all studies of the station so far.
+        epsilon_spent=str(spent["JFK"]["epsilon_spent_lifetime"]),
         reports=reports,
         seconds=seconds,
         study_id=study_id,
@@ -287,21 +314,22 @@ def _run(
     )
 
 
-def _enrol(
-    folder: Path, aggregator: Aggregator, client: Client, study_id: str, *, per_record: int = 1
-) -> dict[str, Path]:
-    return {
-        airport: enrol_device(
+def _enrol(folder: Path, aggregator: Aggregator, client: Client, study_id: str) -> dict[str, Path]:
+    def enrol(airport: str) -> Path:
+        return enrol_device(
             folder,
             airport=airport,
             data=HERE / "data" / f"{airport.lower()}.csv",
             aggregator=aggregator,
             study_id=study_id,
-            token=client.create_token(study_id),
-            per_record=per_record,
+            token=tokens[airport],
+            # A record that is in three studies costs its owner all of them.
+            per_record=_MOST_PER_RECORD,
         )
-        for airport in AIRPORTS
-    }
+
+    tokens = {airport: client.create_token(study_id) for airport in AIRPORTS}
+    with ThreadPoolExecutor(len(AIRPORTS)) as pool:
+        return dict(zip(AIRPORTS, pool.map(enrol, AIRPORTS), strict=True))
 
 
 def _draw(outcome: Outcome, path: Path) -> None:
@@ -335,11 +363,13 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
          f"{raw:,} bytes, {raw / sent:.0f} times as many, and stayed where they are"),
         ("signal to noise", f"SNR {result.snr:.0f} with {plan.release.mechanism} noise; "
          f"{outcome.snr_with_laplace:.0f} with the seed paper's Laplace noise; {result.quality}"),
-        ("privacy spent", f"epsilon {plan.release.epsilon} for each record, "
-         f"{outcome.reports['JFK']['epsilon_spent_lifetime']} over a station's four windows"),
+        ("privacy spent", f"epsilon {plan.release.epsilon} for each record, and "
+         f"{outcome.pilot_epsilon} for a histogram; "
+         f"{outcome.epsilon_spent} over a station's four windows"),
         ("guarantee", result.privacy),
         ("quality", f"SSE {outcome.relative_sse:.3f} times that of k-means on the pooled raw "
          "records (in units of the plan's scales; this demo may look at them, an analyst cannot)"),
+        ("synthetic", outcome.synthetic.describe()),
         ("decoder", f"{result.decoder}, version {result.decoder_version}, {result.seconds:.1f} s; "
          f"everything {outcome.seconds:.1f} s"),
         ("picture", str(picture)),
@@ -365,6 +395,7 @@ def _print_next_steps(console: Console, aggregator: Aggregator, outcome: Outcome
         f'  curl -s -H "Authorization: Bearer $SFUMATO_KEY" {url}/v1/studies/{study}/sketches\n'
         f"  curl -s {url}/v1/studies/{study}/privacy\n"
         f"  .venv/bin/sfumato decode {study} -k 3\n"
+        "  .venv/bin/sfumato synthesise weather -k 5 --histogram weather-pilot --out weather.csv\n"
         f"  .venv/bin/sfumato timeline {year.study_id} -k 5\n"
         f"  a browser at {url}/docs\n\n"
         "To be a device yourself, and see what leaves it and what comes back, open\n\n"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from analyst import Client
 from shared.plan import SketchPlan, plan_from_spec
@@ -25,11 +26,15 @@ _DAY_S = 86_400
 
 def read_plan(*, days: int | None = None, mechanism: str = "discrete-knorm") -> SketchPlan:
     """Read the demo's plan, with windows of some days rather than its own."""
-    path = Path(__file__).with_name("plan.toml")
-    spec = tomllib.loads(path.read_text(encoding="utf-8"))
+    spec = read_spec("plan.toml")
     if days is not None:
         spec["window"]["length_s"] = days * _DAY_S
     return plan_from_spec({**spec, "mechanism": mechanism})
+
+
+def read_spec(name: str) -> dict[str, Any]:
+    """Read a plan's file of the demo."""
+    return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)

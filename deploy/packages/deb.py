@@ -32,6 +32,8 @@ HERE = Path(__file__).parent
 NAME = "sfumato-agent"
 PROGRAM = Path("usr/lib/sfumato-agent")
 CONFIG = Path("etc/sfumato/agent.toml")
+RELAY = "sfumato-relay"
+RELAY_CONFIG = Path("etc/sfumato/relay.toml")
 PACKAGES = ("shared", "device_agent")
 """Packages of the project's wheel that an agent imports."""
 REQUIRED = ("numpy>=2.0,<3", "cbor2>=6.0,<7", "cryptography>=47", "httpx>=0.28,<1")
@@ -308,15 +310,19 @@ def require_machine(program: Path, target: Target) -> None:
 
 
 def write_files(root: Path, source: Path, *, config: str) -> None:
-    """Write the command, the configuration, the unit and the documents."""
+    """Write the command, the configurations, the units and the documents."""
     scripts = source / "deploy/packages/debian"
     files: dict[Path, tuple[bytes, int]] = {
         Path("usr/bin", NAME): ((scripts / NAME).read_bytes(), 0o755),
         CONFIG: (config.encode(), 0o640),
-        Path("usr/lib/systemd/system", f"{NAME}.service"): (
-            (source / f"deploy/systemd/{NAME}.service").read_bytes(),
-            0o644,
-        ),
+        RELAY_CONFIG: ((scripts / "relay.toml").read_bytes(), 0o640),
+        **{
+            Path("usr/lib/systemd/system", f"{name}.service"): (
+                (source / f"deploy/systemd/{name}.service").read_bytes(),
+                0o644,
+            )
+            for name in (NAME, RELAY)
+        },
         Path("usr/share/doc", NAME, "copyright"): (write_copyright(root / PROGRAM), 0o644),
         Path("usr/share/doc", NAME, "README.md"): (
             (source / "docs/how-to/agent.md").read_bytes(),
@@ -337,7 +343,7 @@ def write_files(root: Path, source: Path, *, config: str) -> None:
     for script in SCRIPTS:
         shutil.copy(scripts / script, control)
         (control / script).chmod(0o755)
-    (control / "conffiles").write_text(f"/{CONFIG}\n")
+    (control / "conffiles").write_text(f"/{CONFIG}\n/{RELAY_CONFIG}\n")
 
 
 def write_changelog(root: Path, debian: Debian, version: str, epoch: int) -> None:
@@ -419,7 +425,8 @@ def write_control(root: Path, debian: Debian, architecture: str, version: str) -
         " The agent folds the records of this device into a sketch, adds noise to it\n"
         " once per time window, signs it and sends it to the server of a study. No\n"
         " record leaves the device. A ledger counts what each record has lost, and\n"
-        " never exceeds its owner's budget.",
+        " never exceeds its owner's budget. A relay, which is another service, forwards\n"
+        " the messages of devices that have no HTTPS.",
     }
     text = "".join(f"{name}: {value}\n" for name, value in fields.items())
     (root / "DEBIAN/control").write_text(text, encoding="utf-8")

@@ -63,7 +63,20 @@ def compute_shares(posterior: Posterior, box: Sequence[Interval]) -> Floats:
         return np.zeros(posterior.n_draws)
     if not box:
         return np.ones(posterior.n_draws)
-    found = _walk(posterior, box)
+    return compute_own_shares(posterior, *_find_ends(posterior, box))
+
+
+def compute_own_shares(posterior: Posterior, axes: Sequence[int], ends: Floats) -> Floats:
+    """Compute the share in a box that each draw has its own ends of: shape ``(n,)``.
+
+    Parameters
+    ----------
+    posterior, axes
+        The densities, and the coordinates that the box limits, at least one.
+    ends
+        Shape ``(len(axes), 2, n)``: lower and upper ends, infinite at a bound of the box.
+    """
+    found = _walk(posterior, axes, ends)
     return np.clip(found.sum_draws(posterior, found.mass), 0.0, 1.0)
 
 
@@ -92,7 +105,7 @@ def compute_means(
     own = next((each for each in box if each.axis == axis), None)
     # The coordinate itself comes last, so that its law given the others is Gaussian.
     last = own or Interval(axis=axis, low=-np.inf, high=np.inf)
-    found = _walk(posterior, [*others, last])
+    found = _walk(posterior, *_find_ends(posterior, [*others, last]))
     lower, upper = float(posterior.lower[axis]), float(posterior.upper[axis])
     centre, deviation = found.centre, found.deviation[:, None]
     if transform is None:
@@ -130,14 +143,52 @@ def compute_density(posterior: Posterior, axis: int, points: Floats) -> Floats:
 
 def compute_quantiles(posterior: Posterior, axis: int, share: float) -> Floats:
     """Compute a quantile of a coordinate under each draw, inside the box: shape ``(n,)``."""
-    n, lower, upper = posterior.n_draws, posterior.lower[axis], posterior.upper[axis]
-    low, high = np.full(n, lower), np.full(n, upper)
+    return compute_all_quantiles(posterior, axis, np.array([share]))[:, 0]
+
+
+def compute_all_quantiles(
+    posterior: Posterior, axis: int, shares: Floats, *, reach: float = 0.0
+) -> Floats:
+    """Compute quantiles of a coordinate under each draw: shape ``(n, len(shares))``.
+
+    Parameters
+    ----------
+    reach
+        How far beyond the box they may lie, in its widths.
+    """
+    shape, width = (posterior.n_draws, len(shares)), posterior.upper[axis] - posterior.lower[axis]
+    low = np.full(shape, posterior.lower[axis] - reach * width)
+    high = np.full(shape, posterior.upper[axis] + reach * width)
     for _ in range(_N_HALVINGS):
         middle = 0.5 * (low + high)
-        is_below = compute_distribution(posterior, axis, middle[:, None])[:, 0] < share
+        is_below = compute_distribution(posterior, axis, middle) < shares
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
     found: Floats = 0.5 * (low + high)
     return found
+
+
+def spread_points(posterior: Posterior, draw: int) -> tuple[Floats, Floats]:
+    """Spread points over the density of a draw: shapes ``(p, d)`` and ``(p,)``, with their shares.
+
+    The same ones for every atom, with exactly its mean and covariance before they are clipped.
+    """
+    atoms, d = np.flatnonzero(posterior.draw_of == draw), posterior.n_dimensions
+    half = np.random.default_rng(0).normal(size=(max(_N_POINTS, 2 * d), d))
+    normal = np.concatenate([half, -half])
+    normal = np.linalg.solve(np.linalg.cholesky(normal.T @ normal / len(normal)), normal.T).T
+    points = posterior.means[atoms, None] + np.einsum("kij,pj->kpi", posterior.roots[atoms], normal)
+    inside = np.clip(points, posterior.lower, posterior.upper)
+    shares = np.repeat(posterior.weights[atoms] / len(normal), len(normal))
+    return inside.reshape(-1, posterior.n_dimensions), shares / np.sum(shares)
+
+
+def compute_correlations(points: Floats, shares: Floats) -> Floats:
+    """Compute correlations of points with shares: shape ``(d, d)``; 0 for a constant column."""
+    centred = points - shares @ points
+    covariance = (shares[:, None] * centred).T @ centred
+    deviations = np.sqrt(np.maximum(np.diagonal(covariance), _TINY))
+    found: Floats = covariance / np.outer(deviations, deviations)
+    return np.clip(found, -1.0, 1.0)
 
 
 def pool(posterior: Posterior, values: Floats) -> tuple[Floats, Floats]:
@@ -185,12 +236,18 @@ class _Walk:
         return sums.astype(np.float64)
 
 
-def _walk(posterior: Posterior, box: Sequence[Interval]) -> _Walk:
+def _find_ends(posterior: Posterior, box: Sequence[Interval]) -> tuple[list[int], Floats]:
+    """Return the coordinates and ends of a box, the same for every draw."""
+    ends = np.array([[each.low, each.high] for each in box])
+    return [each.axis for each in box], np.repeat(ends[:, :, None], posterior.n_draws, axis=2)
+
+
+def _walk(posterior: Posterior, axes: Sequence[int], ends: Floats) -> _Walk:
     """Go through the dimensions of a box: the method of Genz for Gaussian probabilities."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415
 
-    atoms = _find_near(posterior, box)
-    axes = [each.axis for each in box]
+    ends = ends[:, :, posterior.draw_of]
+    atoms = _find_near(posterior, axes, ends)
     means, roots = posterior.means[atoms], _take_roots(posterior, atoms, axes)
     is_simple = len(axes) == 1 or not np.any(np.tril(roots, -1))
     points = np.full((1, len(axes)), 0.5) if is_simple else _make_points(len(axes))
@@ -198,21 +255,22 @@ def _walk(posterior: Posterior, box: Sequence[Interval]) -> _Walk:
     mass = np.ones((n_atoms, len(points)))
     reached = np.zeros((n_atoms, len(points), len(axes)))
     before, centre, deviation = mass, mass, np.ones(n_atoms)
-    for i, each in enumerate(box):
-        centre = means[:, each.axis, None] + np.einsum(
-            "kj,kpj->kp", roots[:, i, :i], reached[:, :, :i]
-        )
+    for i, axis in enumerate(axes):
+        low, high = ends[i][:, atoms, None]
+        centre = means[:, axis, None] + np.einsum("kj,kpj->kp", roots[:, i, :i], reached[:, :, :i])
         deviation = roots[:, i, i]
-        start = ndtr((each.low - centre) / deviation[:, None])
-        width = _compute_mass(each.low, each.high, centre, deviation[:, None])
+        start = ndtr((low - centre) / deviation[:, None])
+        width = _compute_mass(low, high, centre, deviation[:, None])
         before, mass = mass, mass * width
-        if i + 1 < len(box) and not is_simple:
+        if i + 1 < len(axes) and not is_simple:
             place = np.clip(start + points[:, i] * width, 1e-12, 1.0 - 1e-12)
             reached[:, :, i] = ndtri(place)
     return _Walk(atoms=atoms, mass=mass, before=before, centre=centre, deviation=deviation)
 
 
-def _compute_mass(low: float, high: float, centre: Floats, deviation: Floats) -> Floats:
+def _compute_mass(
+    low: float | Floats, high: float | Floats, centre: Floats, deviation: Floats
+) -> Floats:
     """Compute the mass of a Gaussian between two ends, without cancelling in the upper tail."""
     from scipy.special import ndtr  # noqa: PLC0415
 
@@ -222,12 +280,12 @@ def _compute_mass(low: float, high: float, centre: Floats, deviation: Floats) ->
     return np.maximum(mass, 0.0)
 
 
-def _find_near(posterior: Posterior, box: Sequence[Interval]) -> NDArray[np.intp]:
-    """Find the atoms that may have mass in a box."""
+def _find_near(posterior: Posterior, axes: Sequence[int], ends: Floats) -> NDArray[np.intp]:
+    """Find the atoms that may have mass in a box, given its ends for each atom."""
     most = np.ones(len(posterior.weights))
-    for each in box:
-        centre, deviation = posterior.means[:, each.axis], compute_deviations(posterior, each.axis)
-        most = np.minimum(most, _compute_mass(each.low, each.high, centre, deviation))
+    for axis, (low, high) in zip(axes, ends, strict=True):
+        centre, deviation = posterior.means[:, axis], compute_deviations(posterior, axis)
+        most = np.minimum(most, _compute_mass(low, high, centre, deviation))
     return np.flatnonzero(most > _LEAST_MASS)
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "describe_bars",
 ]
 
-BarKind = Literal["centroid", "weight", "share", "quantile", "mean"]
+BarKind = Literal["centroid", "weight", "share", "quantile", "mean", "correlation"]
 BarsWord = Literal["stated", "rough", "none"]
 LEVEL: Final = 0.9
 """Share of the bars that hold, where they are stated."""

@@ -77,16 +77,27 @@ class NumberColumn:
         found = blend(self.histogram, counts / len(values))
         return replace(self, shares=found.shares, error=found.estimate_error(spread), inside=scaled)
 
-    def place(self, values: Floats, rng: np.random.Generator) -> Floats:
+    def place(
+        self, values: Floats, rng: np.random.Generator, weights: Floats | None = None
+    ) -> Floats:
         """Return values of this distribution in the order of others: shapes ``(n,)``.
 
         Equal values are put in a random order. Those beyond the bounds stand on a bound.
+
+        Parameters
+        ----------
+        weights
+            Shares of the values, summing to 1; equal ones by default.
         """
         n = len(values)
         order = np.lexsort((rng.random(n), values))
         heights = np.empty(n)
         # One value in each n-th part, so that shares hold better than by independent draws.
-        heights[order] = (np.arange(n) + rng.random(n)) / max(n, 1)
+        if weights is None:
+            heights[order] = (np.arange(n) + rng.random(n)) / max(n, 1)
+        else:
+            ordered = weights[order]
+            heights[order] = np.cumsum(ordered) - rng.random(n) * ordered
         ends = np.concatenate([[0.0], np.cumsum(self.shares)])
         ends /= ends[-1]
         # Zero-width bins stand for what lies beyond the bounds.

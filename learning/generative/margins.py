@@ -26,7 +26,6 @@ _STRICTNESS: Final = 0.4
 
 With 1 noise alone makes a coefficient or two larger than its threshold.
 """
-_ERRORS: Final = 2.0
 _MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)
 
 
@@ -113,9 +112,9 @@ class Blend:
             density is off, the parts that were left to it are off by as much.
         """
         expected = self.noise + self.left * spread**2
-        most, least = self.square + _ERRORS * self.doubt, max(self.square, self.noise)
-        error = _MEAN_OF_NORMAL * math.sqrt(max(least, min(expected, most))) + self.part
-        return min(1.0, error)
+        most, least = self.square + self.doubt, max(self.square, self.noise)
+        error = _MEAN_OF_NORMAL * math.sqrt(max(least, min(expected, most)))
+        return min(1.0, math.hypot(error, self.part))
 
 
 def blend(found: Marginal, density: Floats) -> Blend:

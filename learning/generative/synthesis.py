@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.answers.densities import Interval, compute_shares, pool
-from learning.decoding.bars import LAWS, choose_word
 from learning.decoding.densities import Posterior
 from learning.decoding.verdict import UNUSABLE
 from learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
+from learning.generative.table_errors import TableErrors, measure_spread
 from shared.errors import DecodingError
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.wire.bodies.results import DimensionBody, PromiseBody
 from shared.wire.bodies.synthesis import (
     MOST_SYNTHETIC,
+    CorrelationErrorBody,
     RangeErrorBody,
     SynthesisRequest,
     SyntheticBody,
@@ -34,14 +35,9 @@ Floats = NDArray[np.float64]
 
 _DIGITS: Final = 6
 """Significant digits of a column's range, far below what any sketch resolves."""
-_N_BOXES: Final = 40
-_N_RANGES: Final = 12
 _SEED: Final = 0
-_N_SAMPLES: Final = 4096
 _N_VALUES: Final = 1 << 16
 """Drawn to compare the densities with a histogram of 512 bins, or 4096."""
-_MEAN_OF_NORMAL: Final = math.sqrt(2.0 / math.pi)
-_MOST_COLUMNS: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,20 +165,19 @@ class Synthesiser:
         for each in self.columns:
             if isinstance(each, NumberColumn) and each.name in self.names:
                 values = records[:, self.names.index(each.name)]
-                spread = self._measure_spread_of(each.name, samples, rng)
+                spread = measure_spread(self.plan, self.posterior, each.name, samples, rng)
                 each = each.blend_with(values, spread)  # noqa: PLW2901 - the same column, fitted
             fitted.append(each)
         return tuple(fitted)
 
-    def _measure_spread_of(self, name: str, samples: Floats, rng: np.random.Generator) -> float:
-        """Return the standard error of shares of ranges of one number by the densities."""
-        axis = next(
-            i
-            for i, each in enumerate(self.plan.axes)
-            if self.plan.dimensions[each.dimension].name == name
+    def estimate_errors(self, n_records: int) -> TableErrors:
+        """Estimate how far a table of so many records is off."""
+        return TableErrors(
+            plan=self.plan,
+            posterior=self.posterior,
+            columns=[each for each in self._fitted if isinstance(each, NumberColumn)],
+            n_records=n_records,
         )
-        boxes = [self._draw_box(samples, [axis], 1, rng) for _ in range(_N_RANGES)]
-        return math.sqrt(float(np.mean([self._measure_spread(box) ** 2 for box in boxes])))
 
     def answer(
         self,
@@ -206,7 +201,8 @@ class Synthesiser:
             More records than one part holds are asked for, or none.
         """
         records = self.draw(asked.n_records, seed=asked.seed, part=asked.part)
-        errors = self.estimate_errors()
+        found = self.estimate_errors(len(records))
+        errors, correlation_errors = found.estimate_ranges(), found.estimate_correlations()
         return SyntheticBody(
             **asdict(origin),
             plan_digest=compute_plan_digest(self.plan).hex(),
@@ -220,39 +216,67 @@ class Synthesiser:
             columns=self.spell(records),
             matched=list(self.matched),
             errors=errors,
+            correlation_errors=correlation_errors,
             verdict=self.verdict,
-            statement=self._describe(errors),
+            statement=self._describe(errors, correlation_errors, privacy),
             privacy=list(privacy),
         )
 
-    def _describe(self, errors: Sequence[RangeErrorBody]) -> str:
+    def _describe(
+        self,
+        errors: Sequence[RangeErrorBody],
+        correlation_errors: Sequence[CorrelationErrorBody],
+        privacy: Sequence[PromiseBody],
+    ) -> str:
         doubt = {
             UNUSABLE: "Do not use these records: they are drawn from noise.",
             "doubtful": "Doubt these records: the decode behind them is doubtful.",
         }.get(self.verdict, "")
+        parts = [doubt]
         if errors:
             listed = ", ".join(
                 f"{each.error:.1%} of all records ({_count(each)})" for each in errors
             )
-            trust = f"Shares of ranges are usually off by {listed}."
-        elif self.columns:
-            trust = "How far they are off cannot be stated: decode fewer clusters, or more records."
-        else:
-            trust = (
-                "How far they are off cannot be stated without a histogram of the same records: "
-                "name a study or a file of one, such as a pilot, as `histogram` (`--histogram`)."
+            parts.append(f"Shares of ranges are usually off by {listed}.")
+        if correlation_errors:
+            least, most = (f(each.error for each in correlation_errors) for f in (min, max))
+            sizes = dict.fromkeys((f"{least:.2f}", f"{most:.2f}"))
+            parts.append(f"Correlations of two columns are usually off by {' to '.join(sizes)}.")
+        if not errors and not correlation_errors and self._numbers:
+            parts.append(
+                "How far they are off cannot be stated: decode fewer clusters, or more records."
             )
-        matched = (
+        elif not errors and self._numbers:
+            parts.append(
+                "How far shares of ranges are off cannot be stated without a histogram of the same "
+                "records: name a study or a file of one, such as a pilot, as `histogram` "
+                "(`--histogram`)."
+            )
+        unstated = [each for each in self.names if each not in self._stated]
+        if errors and unstated:
+            parts.append(f"No error is stated for shares of {', '.join(unstated)}.")
+        parts.append(
             f"The columns {', '.join(self.matched)} follow a histogram, where it says more than "
             "noise."
             if self.matched
             else "Spikes and sharp ends of columns are blurred."
         )
-        rare = (
-            "They are synthetic: no row is a record, groups too rare to be told from noise are not "
-            "among them, and any number of rows costs no further privacy."
+        parts.append(
+            "What is beyond a bound of the plan stands on it. They are synthetic: no row is a "
+            "record, groups too rare to be told from noise are not among them, and any number of "
+            "rows costs no further privacy."
         )
-        return " ".join(filter(None, [doubt, trust, matched, rare]))
+        parts.append(_describe_cost(privacy))
+        return " ".join(filter(None, parts))
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.plan.dimensions if not each.is_categorical)
+
+    @property
+    def _stated(self) -> tuple[str, ...]:
+        """Names of the columns whose ranges have an error."""
+        return tuple(name for name in self._numbers if name in self.matched)
 
     def spell(self, records: Floats) -> list[list[float] | list[str]]:
         """Return records as columns for people and files, with the texts of levels."""
@@ -260,63 +284,6 @@ class Synthesiser:
             [each.levels[int(place)] for place in column] if each.levels else column.tolist()
             for each, column in zip(self.plan.dimensions, records.T, strict=True)
         ]
-
-    def estimate_errors(self) -> list[RangeErrorBody]:
-        """Estimate how far shares of random ranges of one, two and three numbers are off.
-
-        Of columns that follow a histogram alone: without one, nothing says how far spikes and sharp
-        ends are blurred, and errors of real sets were up to three times those of the densities.
-        Ranges of one number are as far off as the histogram says, others as the densities spread,
-        in bars as those of questions. There are none where the bars mean nothing.
-        """
-        found = self.posterior
-        word = choose_word(found.held_out, is_trusted=found.is_trusted)
-        axes = [
-            i
-            for i, axis in enumerate(self.plan.axes)
-            if not self.plan.dimensions[axis.dimension].is_categorical
-            and self.plan.dimensions[axis.dimension].name in self.matched
-        ]
-        if word == "none" or not axes:
-            return []
-        rng = np.random.default_rng(_SEED)
-        samples = found.draw_samples(_N_SAMPLES, rng=rng)
-        return [
-            RangeErrorBody(n_columns=n, error=self._estimate(samples, axes, n, rng))
-            for n in range(1, min(_MOST_COLUMNS, len(axes)) + 1)
-        ]
-
-    def _estimate(
-        self, samples: Floats, axes: Sequence[int], n_columns: int, rng: np.random.Generator
-    ) -> float:
-        errors = []
-        for _ in range(_N_BOXES):
-            box = self._draw_box(samples, axes, n_columns, rng)
-            known = self._find_error(box[0].axis) if n_columns == 1 else None
-            errors.append(_MEAN_OF_NORMAL * self._measure_spread(box) if known is None else known)
-        return float(np.mean(errors))
-
-    def _draw_box(
-        self, samples: Floats, axes: Sequence[int], n_columns: int, rng: np.random.Generator
-    ) -> list[Interval]:
-        """Draw a box with uniform ends, where there are records."""
-        box = []
-        for axis in rng.choice(axes, size=n_columns, replace=False):
-            ends = samples[:, axis].min(), samples[:, axis].max()
-            low, high = np.sort(rng.uniform(*ends, size=2))
-            box.append(Interval(axis=int(axis), low=float(low), high=float(high)))
-        return box
-
-    def _measure_spread(self, box: Sequence[Interval]) -> float:
-        """Return the standard error of a share, as its bar has it."""
-        _, spread = pool(self.posterior, compute_shares(self.posterior, box))
-        return LAWS["share"].compute_factor(self.posterior.held_out) * float(spread)
-
-    def _find_error(self, axis: int) -> float | None:
-        """Find the error of ranges of one number that a histogram states."""
-        name = self.plan.dimensions[self.plan.axes[axis].dimension].name
-        known = (each for each in self._fitted if isinstance(each, NumberColumn))
-        return next((each.error for each in known if each.name == name), None)
 
     def _round(self, records: Floats) -> Floats:
         """Round numbers to digits that say something, so that files stay small."""
@@ -330,6 +297,28 @@ class Synthesiser:
                     records[:, i], max(0, _DIGITS - 1 - math.floor(math.log10(width)))
                 )
         return rounded
+
+
+def _describe_cost(privacy: Sequence[PromiseBody]) -> str:
+    """Describe what a record that is in every study loses; nothing without a promise."""
+    costs = [
+        f"epsilon = {each.epsilon}" + (f" and delta = {each.delta}" if each.delta != "0" else "")
+        for each in privacy
+    ]
+    if not costs:
+        return ""
+    said = f"The sketches cost each record {costs[0]} under {privacy[0].neighbouring}"
+    if len(costs) == 1:
+        return f"{said}."
+    said = f"{said}, and the histogram {costs[1]} under {privacy[1].neighbouring}"
+    if len({each.neighbouring for each in privacy}) > 1:
+        return f"{said}."
+    epsilon, delta = (
+        sum(map(Fraction, each))
+        for each in ([each.epsilon for each in privacy], [each.delta for each in privacy])
+    )
+    total = f"epsilon = {epsilon}" + (f" and delta = {delta}" if delta else "")
+    return f"{said}: {total} in all, if it is in both."
 
 
 def _count(error: RangeErrorBody) -> str:

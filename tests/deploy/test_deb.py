@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,7 +27,9 @@ from deploy.packages.deb import (
 from deploy.packages.steps import ROOT, BuildError
 from deploy.packages.wheels import TARGETS
 from device_agent.settings.agent_settings import load_settings
+from device_agent.settings.relay_settings import load_relay_settings
 from shared import __version__
+from shared.errors import ConfigError
 
 AMD64 = next(target for target in TARGETS if target.machine == "x86_64")
 BOOKWORM = DEBIANS["bookworm"]
@@ -83,6 +86,22 @@ def test_the_configuration_of_the_package_names_the_folder_of_its_state(tmp_path
     config.write_text(study + make_config(ROOT))
     assert load_settings(config, {}).state_dir == Path("/var/lib/sfumato/state")
     assert read_version(ROOT) == __version__
+
+
+def test_the_configuration_of_the_relay_lacks_a_server_and_nothing_else(tmp_path: Path) -> None:
+    text = (HERE / "debian/relay.toml").read_text()
+    config = tmp_path / "relay.toml"
+    config.write_text(text)
+    with pytest.raises(ConfigError, match=r"^server: is missing"):
+        load_relay_settings(config)
+    # What stands behind # is right too.
+    examples = re.sub(r"(?m)^# (?=\w+ = |\[)", "", text).replace("64 hexadecimal digits", "5" * 64)
+    config.write_text(examples)
+    settings = load_relay_settings(config)
+    assert settings.state_dir == Path("/var/lib/sfumato-relay")
+    assert settings.server == "https://sketches.example.org"
+    assert settings.spool is not None
+    assert settings.mqtt is not None
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg is not here")

@@ -229,6 +229,9 @@ def test_the_demo_ends_with_one_json_line_and_a_picture_and_shows_the_seasons(
     assert 1.0 <= figures["relative_sse"] < 3.0
     assert 120 < figures["snr"] < 400
     assert 3.3 < figures["snr"] / figures["snr_with_laplace"] < 4.2
+    # Without the histogram it is 3 % of the records.
+    assert figures["synthetic"]["range_error"] < 0.025
+    assert figures["synthetic"]["correlation_error"] < 0.2
     assert picture.read_bytes().startswith(b"\x89PNG")
     # The difference has over ten standard errors, so that noise hides it in no run.
     assert any(first.split()[1] in ("September", "October") for first, _ in figures["alarms"])

@@ -33,7 +33,7 @@ from learning.clustering.methods.contract import (
     divide_concentrated,
     guess_scale,
 )
-from learning.clustering.methods.starts import make_rng, pack_spheres
+from learning.clustering.methods.starts import Centroids, place_start, read_start, require_start
 from learning.clustering.methods.sums import SumsNoise
 from learning.decoding.clompr import ClOmpr
 from learning.decoding.problem import DecodingProblem
@@ -72,6 +72,11 @@ class KernelMethod:
     width
         Of the kernel, in ``sqrt(d)`` times the task's scale or a guess of it: w makes the kernel of
         two records of one round cluster ``exp(-1 / w^2)``. A narrow one ends in local optima.
+    start
+        ``packing``, ``uniform``, or ``given``: the features of points.
+    centroids
+        For ``given``: k points of d numbers each, in half widths from the centre of the box, public
+        or released before.
     """
 
     name: ClassVar[str] = "kernel"
@@ -79,6 +84,8 @@ class KernelMethod:
     n_frequencies: int = 200
     n_rounds: int = 5
     width: float = 2.0
+    start: str = "packing"
+    centroids: Centroids = ()
 
     def __post_init__(self) -> None:
         for name, most in (("n_frequencies", MOST_FEATURES), ("n_rounds", MOST_ROUNDS)):
@@ -88,6 +95,7 @@ class KernelMethod:
                 )
         if not 0.0 < self.width < math.inf:
             raise ConfigError("must be positive", field="width", fix="leave it out")
+        object.__setattr__(self, "centroids", read_start(self.start, self.centroids))
 
     def describe(self) -> dict[str, Any]:
         """See ``Method``."""
@@ -95,6 +103,7 @@ class KernelMethod:
 
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``: rho in equal parts."""
+        require_start(task, self.centroids)
         rounds = divide_concentrated(task, "features", self.n_rounds)
         self._make_noise(task, rounds[0])
         self._draw_frequencies(task)
@@ -103,7 +112,7 @@ class KernelMethod:
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
         frequencies, k = self._draw_frequencies(task), task.n_clusters
-        start = pack_spheres(k, task.n_dimensions, make_rng(task, self.name))
+        start = place_start(task, self.start, self.centroids, purpose=self.name)
         around = compute_rows(np.rint(start).astype(np.int64), frequencies).astype(np.int64)
         for planned in self.plan_rounds(task):
             noise = self._make_noise(task, planned)

@@ -28,7 +28,7 @@ from learning.clustering.methods.contract import (
     divide_concentrated,
     divide_pure,
 )
-from learning.clustering.methods.starts import make_rng, pack_spheres, place_uniformly
+from learning.clustering.methods.starts import Centroids, place_start, read_start, require_start
 from learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
@@ -42,7 +42,6 @@ from shared.core.quantise import STEPS
 from shared.errors import ConfigError
 
 MOST_ROUNDS: Final = 20
-STARTS: Final = ("packing", "uniform", "given")
 _FIRST_CLIPPED: Final = 2
 """Rounds before residuals are clipped: until then a centroid may lie far from its cluster."""
 
@@ -70,7 +69,7 @@ class LloydMethod:
 
     n_rounds: int = 0
     start: str = "packing"
-    centroids: tuple[tuple[float, ...], ...] = ()
+    centroids: Centroids = ()
     noise: str = "cube"
     is_published: bool = False
 
@@ -82,19 +81,7 @@ class LloydMethod:
                 field="n_rounds",
                 fix="use 0 for a number by n epsilon",
             )
-        if self.start not in STARTS:
-            raise ConfigError(
-                f"must be one of {', '.join(STARTS)}", field="start", fix='write "packing"'
-            )
-        # As a release that was read again has them.
-        given = tuple(tuple(float(value) for value in row) for row in self.centroids)
-        object.__setattr__(self, "centroids", given)
-        if bool(given) != (self.start == "given"):
-            raise ConfigError(
-                "must be stated for the start 'given' and only for it",
-                field="centroids",
-                fix="give released or public centroids",
-            )
+        object.__setattr__(self, "centroids", read_start(self.start, self.centroids))
 
     @classmethod
     def published(cls, *, start: str = "packing", n_rounds: int = 5) -> Self:
@@ -107,13 +94,7 @@ class LloydMethod:
 
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``."""
-        shape = np.array(self.centroids).shape
-        if self.start == "given" and shape != (task.n_clusters, task.n_dimensions):
-            raise ConfigError(
-                f"must have shape ({task.n_clusters}, {task.n_dimensions}), not {shape}",
-                field="start",
-                fix="give one centroid for each cluster",
-            )
+        require_start(task, self.centroids)
         n_rounds = self.n_rounds or choose_rounds(task)
         if self.noise == "gaussian":
             rounds = divide_concentrated(task, "sums", n_rounds)
@@ -153,13 +134,7 @@ class LloydMethod:
         return Clusters.of(centroids, joined.astype(np.float64))
 
     def _start(self, task: Task) -> Floats:
-        k, d, rng = task.n_clusters, task.n_dimensions, make_rng(task, self.name)
-        if self.start == "given":
-            given: Floats = np.clip(np.array(self.centroids) * STEPS, -STEPS, STEPS)
-            return given
-        if self.start == "uniform":
-            return place_uniformly(k, d, rng)
-        return pack_spheres(k, d, rng)
+        return place_start(task, self.start, self.centroids, purpose=self.name)
 
     def _read(self, task: Task, planned: Round, answer: Answer) -> NoisyClusters:
         return read_sums(task, planned, answer, self.noise, is_shrunk=not self.is_published)

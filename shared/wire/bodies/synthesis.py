@@ -44,6 +44,14 @@ class RangeErrorBody:
 
 
 @body
+class CorrelationErrorBody:
+    """How far the correlation of two columns is off on average."""
+
+    columns: list[SmallText] = member("Names of the two columns.", ["temperature", "wind"])
+    error: float = member("Mean absolute error.", 0.03)
+
+
+@body
 class SyntheticBody:
     """Synthetic records by column, with what they promise and how far to trust them."""
 
@@ -65,6 +73,10 @@ class SyntheticBody:
     matched: list[SmallText] = member("Columns that agree with the histogram.", [])
     errors: list[RangeErrorBody] = member(
         "How far shares of random ranges are off; empty where no error can be stated."
+    )
+    correlation_errors: list[CorrelationErrorBody] = member(
+        "How far correlations of two numbers on linear scales are off; empty where no error can be "
+        "stated."
     )
     verdict: str = member("How far the decode is to be trusted.", "sound")
     statement: str = member("What the records are and are not, in words.", "Synthetic records ...")

@@ -147,6 +147,19 @@ def test_features_are_clustered_and_other_records_are_labelled_by_them() -> None
         found.decode(2)
 
 
+def test_rounds_of_features_refine_centroids_that_were_released() -> None:
+    start = MEANS + np.array([[2.0, -1.0], [-1.5, 1.0], [1.0, 1.0]])
+    # Fresh noise: of 40 fits none was further away than 0.06.
+    found = make("kernel", start=start, n_features=100, n_rounds=2).fit(make_records())
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    assert distances.min(axis=0).max() < 0.3
+    assert found.weights_ == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    stored = ClusterRelease.decode(found.release_.encode())
+    assert stored.method == found.release_.method
+    uniform = make("kernel", start="uniform", public_seed=1).fit(make_records(300))
+    assert uniform.release_.design["settings"]["start"] == "uniform"
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -169,9 +182,11 @@ def test_kernel_k_means_refuses_what_it_cannot_do_by_name(
     assert not {"release_", "events_"} & set(vars(found))
 
 
-def test_a_start_of_another_shape_is_refused_before_anything_is_spent() -> None:
-    for start in (MEANS[:2], [[0.0], [1.0], [2.0]], "elsewhere", [[np.nan, 0.0]] * 3):
-        found = make("lloyd", start=start)
+@pytest.mark.parametrize("name", ["lloyd", "kernel"])
+def test_a_start_of_another_shape_is_refused_before_anything_is_spent(name: str) -> None:
+    starts = (MEANS[:2], [[0.0], [1.0], [2.0]], "elsewhere", "given", [[np.nan, 0.0]] * 3)
+    for start in starts:
+        found = make(name, start=start)
         with pytest.raises(ConfigError, match="start"):
             found.fit(make_records(100))
         assert not {"release_", "events_"} & set(vars(found))

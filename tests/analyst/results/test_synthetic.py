@@ -11,7 +11,7 @@ import pytest
 from analyst.results.synthetic import SyntheticRecords, split_parts
 from shared.errors import ConfigError
 from shared.wire.bodies.results import DimensionBody
-from shared.wire.bodies.synthesis import RangeErrorBody, SyntheticBody
+from shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
 
 
 def make_part(number: int, columns: list[list[float] | list[str]]) -> SyntheticBody:
@@ -33,6 +33,7 @@ def make_part(number: int, columns: list[list[float] | list[str]]) -> SyntheticB
         columns=columns,
         matched=[],
         errors=[RangeErrorBody(n_columns=1, error=0.02)],
+        correlation_errors=[CorrelationErrorBody(columns=["flow, <b>", "site"], error=0.05)],
         verdict="sound",
         statement="Synthetic.",
         privacy=[],
@@ -63,6 +64,11 @@ def test_parts_are_one_table_of_pandas_or_polars() -> None:
     assert frame.attrs["sfumato"]["n_records"] == len(RECORDS) == 3
     assert "columns" not in frame.attrs["sfumato"]
     assert RECORDS.to_frame("polars").equals(polars.DataFrame(RECORDS.columns))
+
+
+def test_errors_are_by_number_of_columns_and_by_pair() -> None:
+    assert RECORDS.errors == {1: 0.02}
+    assert RECORDS.correlation_errors == {("flow, <b>", "site"): 0.05}
 
 
 def test_a_csv_file_has_its_promise_beside_it(tmp_path: Path) -> None:

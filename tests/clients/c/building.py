@@ -23,7 +23,7 @@ EXAMPLES = DEVICE / "examples"
 SOURCES = sorted((DEVICE / "src").glob("*.c"))
 VECTORS = ROOT / "tests/vectors"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-INCLUDES = [f"-I{DEVICE / 'include'}", f"-I{DEVICE / 'src'}"]
+INCLUDES = [f"-I{DEVICE / name}" for name in ("include", "src", "examples")]
 ARM = "arm-linux-gnueabihf-gcc"
 ON_MACHINE = ("gcc", "-O1")
 SANITISED = (*ON_MACHINE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -1,17 +1,23 @@
 /* A whole device as a process: commands on standard input, sectors in a file, its key elsewhere.
  *
- * "sign HEX" and "random N" are requests to whoever started it; other lines answer commands. */
+ * "sign HEX" and "random N" are requests to whoever started it; other lines answer commands. A last
+ * argument N cuts the power in the N-th operation of the flash. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "file_board.h"
 #include "plan.h"
 
-enum { SECTOR = SFUMATO_RECORD_HEAD + PLAN_MESSAGE_MOST, LINE_MOST = 4096 };
+#ifndef SECTOR
+#define SECTOR (SFUMATO_RECORD_HEAD + PLAN_MESSAGE_MOST)
+#endif
+
+enum { LINE_MOST = 4096 };
 
 static char line[LINE_MOST];
-static FILE *flash;
+static struct flash flash = {.sector_size = SECTOR};
 
 static size_t read_hex(const char *text, uint8_t *into, size_t most) {
     size_t size = strspn(text, "0123456789abcdef") / 2;
@@ -48,32 +54,12 @@ static int draw(void *context, uint8_t *into, size_t count) {
     return read_answer(into, count);
 }
 
-static int find(unsigned sector, size_t offset) {
-    return fseek(flash, (long)(sector * SECTOR + offset), SEEK_SET);
-}
-
-static int read_sector(void *context, unsigned sector, size_t offset, void *into, size_t size) {
-    (void)context;
-    return find(sector, offset) || fread(into, 1, size, flash) != size;
-}
-
-static int write_sector(void *context, unsigned sector, size_t offset, const void *data,
-                        size_t size) {
-    (void)context;
-    return find(sector, offset) || fwrite(data, 1, size, flash) != size || fflush(flash);
-}
-
-static int erase_sector(void *context, unsigned sector) {
-    static uint8_t blank[SECTOR];
-    memset(blank, 0xff, sizeof blank);
-    return write_sector(context, sector, 0, blank, sizeof blank);
-}
-
 static const struct sfumato_platform PLATFORM = {.draw_bytes = draw, .sign = sign};
-static const struct sfumato_storage STORAGE = {.sector_size = SECTOR,
-                                               .read = read_sector,
-                                               .erase = erase_sector,
-                                               .write = write_sector};
+static const struct sfumato_storage STORAGE = {.context = &flash,
+                                               .sector_size = SECTOR,
+                                               .read = read_flash,
+                                               .erase = erase_flash,
+                                               .write = write_flash};
 static int64_t sums[PLAN_COORDINATES];
 static uint16_t order[PLAN_MASKED_FEATURES + 1];
 static uint8_t message[PLAN_MESSAGE_MOST];
@@ -119,9 +105,10 @@ static enum sfumato_error run(const char *name) {
 }
 
 int main(int count, char **words) {
-    if (count != 4) return 2;
-    flash = fopen(words[1], "r+b");
-    if (!flash || read_hex(words[2], device.id, sizeof device.id) != sizeof device.id) return 2;
+    if (count != 4 && count != 5) return 2;
+    flash.file = fopen(words[1], "r+b");
+    flash.power = count == 5 ? atol(words[4]) : 0;
+    if (!flash.file || read_hex(words[2], device.id, sizeof device.id) != sizeof device.id) return 2;
     device.stream = words[3];
     while (fgets(line, sizeof line, stdin)) {
         const char *name = strtok(line, " \n");

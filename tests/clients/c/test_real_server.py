@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,13 @@ import httpx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from analyst import Client
 from clients.c.make_plan import main as make_plan
 from deploy.demo.cluster import Aggregator
 from shared.wire.enrolment import encode_proof_input
 from shared.wire.http_signature import sign_request
+from tests.clients.c.board import Board
 from tests.clients.c.building import (
     EMULATOR,
     EXAMPLES,
@@ -60,64 +58,11 @@ def client(server: Aggregator) -> Iterator[Client]:
 
 
 @dataclass(kw_only=True)
-class Device:
-    """A device's process, its flash, and its secure element, which holds the key."""
+class Device(Board):
+    """A microcontroller in a study."""
 
-    folder: Path
-    command: Sequence[str]
     url: str
     study: str
-    key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
-    process: subprocess.Popen[str] | None = None
-
-    @property
-    def public_key(self) -> bytes:
-        return self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-
-    @property
-    def device_id(self) -> bytes:
-        return hashlib.sha256(self.public_key).digest()
-
-    @property
-    def flash(self) -> Path:
-        return self.folder / "flash"
-
-    def switch_on(self) -> None:
-        if not self.flash.exists():
-            self.flash.write_bytes(b"\xff" * 65536)
-        words = [*self.command, str(self.flash), self.device_id.hex(), "points"]
-        self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def switch_off(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.communicate()
-
-    def call(self, *words: object) -> list[str]:
-        """Give a command, serve what it needs, and return its answer."""
-        self._write(" ".join(map(str, words)))
-        while True:
-            answer = self._read()
-            name, *rest = answer.split()
-            if name == "sign":
-                self._write(self.key.sign(bytes.fromhex(rest[0])).hex())
-            elif name == "random":
-                self._write(os.urandom(int(rest[0])).hex())
-            else:
-                return [name, *rest]
-
-    def _write(self, line: str) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def _read(self) -> str:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
 
     def enrol(self, token: str, labels: dict[str, str]) -> None:
         """Enrol the public key, as a computer does that provisions devices."""
@@ -129,7 +74,7 @@ class Device:
             "study_id": self.study,
             "public_key": self.public_key.hex(),
             "labels": labels,
-            "proof": self.key.sign(proof).hex(),
+            "proof": self.sign(proof).hex(),
         }
         answer = httpx.post(f"{self.url}/v1/enrolments", json=body)
         assert answer.status_code == 201, answer.text
@@ -137,19 +82,19 @@ class Device:
 
     def find_last(self) -> int:
         """Request what the server has of the stream."""
-        answer = httpx.get(f"{self.url}/v1/devices/me", headers=self._sign("/v1/devices/me"))
+        answer = httpx.get(f"{self.url}/v1/devices/me", headers=self._sign_get("/v1/devices/me"))
         assert answer.status_code == 200, answer.text
         streams: list[dict[str, Any]] = answer.json()["streams"]
         return max((each["last_sequence"] for each in streams), default=-1)
 
-    def _sign(self, path: str) -> dict[str, str]:
+    def _sign_get(self, path: str) -> dict[str, str]:
         return sign_request(
             method="GET",
             path=path,
             body=b"",
             device=self.device_id,
             created=int(time.time()),
-            sign=self.key.sign,
+            sign=self.sign,
         )
 
     def send(self) -> httpx.Response:
@@ -172,7 +117,7 @@ def build_device(
     compiler: tuple[str, ...],
     server: Aggregator,
     study: str,
-    sources: Sequence[Path] = (HERE / "device.c",),
+    sources: Sequence[Path] = (HERE / "device.c", EXAMPLES / "file_board.c"),
 ) -> Device:
     """Compile the plan that the server shows, and link the device with it."""
     folder.mkdir()
@@ -181,7 +126,16 @@ def build_device(
         assert make_plan([server.url, study]) == 0
     program = compile_c(folder, compiler, [*sources, *library(compiler)], "device")
     runner = [EMULATOR] if compiler == ON_ARM else []
-    return Device(folder=folder, command=[*runner, str(program)], url=server.url, study=study)
+    return make_device(folder, [*runner, str(program)], server.url, study)
+
+
+def make_device(folder: Path, command: Sequence[str], url: str, study: str) -> Device:
+    """Return a device with a key of its own."""
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes_raw()
+    return Device(
+        folder=folder, command=command, public_key=public, sign=key.sign, url=url, study=study
+    )
 
 
 def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
@@ -298,13 +252,13 @@ class Line:
                 self.serve(line)
 
 
-def open_element(path: Path, key: Ed25519PrivateKey) -> Line:
+def open_element(path: Path, sign: Callable[[bytes], bytes]) -> Line:
     """A secure element, which holds the key of the example."""
 
     def serve(line: socket.socket) -> None:
         with line.makefile("rwb") as stream:
             size = int.from_bytes(stream.read(2), "big")
-            stream.write(key.sign(stream.read(size)))
+            stream.write(sign(stream.read(size)))
 
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
@@ -351,7 +305,7 @@ def test_the_example_sends_through_a_relay_and_sends_again_what_no_answer_came_f
         path = Path(folder) / "element"
         with (
             relay_in(tmp_path / "relay", server.url) as relay,
-            open_element(path, device.key),
+            open_element(path, device.sign),
             open_gateway(relay.url, statuses) as gateway,
         ):
             relay.start()
@@ -390,7 +344,7 @@ def assert_storage_is_guarded(device: Device) -> None:
     device.switch_off()
     assert device.flash.read_bytes()[100] == whole[100]
     # The sectors of another device are not this one's.
-    other = Device(folder=device.folder, command=device.command, url=device.url, study=device.study)
+    other = make_device(device.folder, device.command, device.url, device.study)
     other.switch_on()
     assert other.call("start") == [STORAGE]
     other.switch_off()

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,12 +10,16 @@ from numpy.typing import NDArray
 from learning.answers.densities import (
     Interval,
     clip_interval,
+    compute_all_quantiles,
+    compute_correlations,
     compute_density,
     compute_distribution,
     compute_means,
+    compute_own_shares,
     compute_quantiles,
     compute_shares,
     pool,
+    spread_points,
 )
 from learning.decoding.densities import Posterior
 from shared.errors import DecodingError
@@ -167,3 +172,45 @@ def test_a_posterior_of_wrong_numbers_is_refused() -> None:
         make_posterior(np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)))
     with pytest.raises(DecodingError, match="sum to 1"):
         make_posterior(np.zeros((1, 1, 1)), np.ones((1, 1, 1, 1)), weights=np.array([0.5]))
+
+
+@given(seed=seeds, d=st.integers(1, 12), slanted=st.booleans())
+@settings(max_examples=20)
+def test_points_of_a_draw_have_the_moments_of_its_density(seed: int, d: int, slanted: bool) -> None:
+    posterior = draw_posterior(
+        np.random.default_rng(seed), n_draws=2, n_atoms=3, d=d, slanted=slanted
+    )
+    # Bounds far away, so that nothing is clipped.
+    posterior = replace(posterior, lower=posterior.lower - 1e6, upper=posterior.upper + 1e6)
+    points, shares = spread_points(posterior, 1)
+    own = posterior.draw_of == 1
+    mean = posterior.weights[own] @ posterior.means[own]
+    second = np.einsum(
+        "k,kij->ij",
+        posterior.weights[own],
+        posterior.roots[own] @ posterior.roots[own].swapaxes(1, 2)
+        + posterior.means[own][:, :, None] * posterior.means[own][:, None, :],
+    )
+    covariance = second - np.outer(mean, mean)
+    deviations = np.sqrt(np.diagonal(covariance))
+    assert shares @ points == pytest.approx(mean)
+    assert compute_correlations(points, shares) == pytest.approx(
+        covariance / np.outer(deviations, deviations)
+    )
+
+
+def test_a_constant_column_is_correlated_with_nothing() -> None:
+    points = np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 7.0]])
+    assert compute_correlations(points, np.full(3, 1 / 3))[0, 1] == 0.0
+
+
+@given(seed=seeds, slanted=st.booleans())
+@settings(max_examples=20)
+def test_ranges_between_quantiles_of_each_draw_hold_the_same_share_of_all(
+    seed: int, slanted: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    posterior = draw_posterior(rng, n_draws=4, n_atoms=3, d=2, slanted=slanted)
+    ends = compute_all_quantiles(posterior, 1, np.array([0.25, 0.75]), reach=10.0)
+    found = compute_own_shares(posterior, [1], ends.T[None])
+    assert found == pytest.approx(np.full(4, 0.5), abs=1e-6)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from learning.decoding.densities import Posterior
-from learning.generative.columns import LevelColumn, NumberColumn
+from learning.generative.columns import Column, LevelColumn, NumberColumn
 from learning.generative.synthesis import Origin, Synthesiser
 from shared.errors import DecodingError
 from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from shared.wire.bodies.results import PromiseBody, describe_promise
 from shared.wire.bodies.synthesis import SynthesisRequest
 
 ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")
@@ -136,6 +137,7 @@ def test_no_error_is_stated_where_bars_mean_nothing() -> None:
     body = doubtful.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
     assert body.errors == []
     assert body.statement.startswith("Doubt these records")
+    assert body.correlation_errors == []
     assert "cannot be stated: decode fewer clusters" in body.statement
 
 
@@ -144,3 +146,57 @@ def test_no_error_is_stated_without_a_histogram_and_the_answer_says_how_to_add_o
     assert body.errors == []
     assert "cannot be stated without a histogram" in body.statement
     assert "`--histogram`" in body.statement
+
+
+@pytest.mark.parametrize("columns", [(), HISTOGRAM])
+def test_errors_of_correlations_are_stated_with_and_without_a_histogram(
+    columns: tuple[Column, ...],
+) -> None:
+    body = make(columns=columns).answer(SynthesisRequest(n_records=5000), origin=ORIGIN, privacy=[])
+    # Site has levels.
+    (found,) = body.correlation_errors
+    assert found.columns == ["pressure", "flow"]
+    assert 0.0 < found.error < 0.05
+    assert f"Correlations of two columns are usually off by {found.error:.2f}." in body.statement
+
+
+def test_a_small_table_is_further_off_than_a_large_one() -> None:
+    both = (replace(HISTOGRAM[0], name="pressure", edges=np.array([0.0, 5.0, 10.0])), HISTOGRAM[0])
+    small, large = (make(columns=both).estimate_errors(n) for n in (50, 20_000))
+    for ours, theirs in zip(small.estimate_ranges()[1:], large.estimate_ranges()[1:], strict=True):
+        assert ours.error > theirs.error + 0.005
+    assert small.estimate_correlations()[0].error > large.estimate_correlations()[0].error
+
+
+def test_densities_that_agree_once_they_follow_the_histogram_make_no_error_of_their_own() -> None:
+    """Draws that differ by a shift of a column alone give one and the same table."""
+    shifted = make_posterior()
+    shifted = replace(
+        shifted, weights=np.full(4, 0.5), means=shifted.means * [1, 1, 0, 0] + [0, 0, 1, 0]
+    )
+    both = (replace(HISTOGRAM[0], name="pressure", edges=np.array([0.0, 5.0, 10.0])), HISTOGRAM[0])
+    exact = [replace(each, error=0.0) for each in both]
+    found = make(posterior=shifted, columns=exact).estimate_errors(10**9).estimate_ranges()
+    assert [each.n_columns for each in found] == [1, 2]
+    assert found[1].error < 1e-3
+
+
+def test_columns_without_an_error_are_named() -> None:
+    body = make(columns=HISTOGRAM).answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert "No error is stated for shares of pressure, site." in body.statement
+
+
+def test_the_answer_says_what_both_studies_cost_together() -> None:
+    promise = describe_promise(make_plan())
+    half = replace(promise, epsilon="1/2")
+
+    def describe(*privacy: PromiseBody) -> str:
+        return make().answer(SynthesisRequest(), origin=ORIGIN, privacy=privacy).statement
+
+    assert describe(promise).endswith("cost each record epsilon = 1 under replace-one.")
+    assert describe(promise, half).endswith("epsilon = 3/2 in all, if it is in both.")
+    gaussian = replace(half, delta="1/1000000")
+    assert "epsilon = 3/2 and delta = 1/1000000 in all" in describe(promise, gaussian)
+    assert describe(promise, replace(half, neighbouring="add-remove-one")).endswith(
+        "and the histogram epsilon = 1/2 under add-remove-one."
+    )

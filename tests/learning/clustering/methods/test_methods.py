@@ -19,7 +19,7 @@ from learning.clustering.methods.contract import (
 )
 from learning.clustering.methods.cover import CoverMethod
 from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.kernel import KernelMethod
+from learning.clustering.methods.kernel import KernelMethod, compute_rows
 from learning.clustering.methods.lloyd import LloydMethod
 from learning.clustering.methods.registry import METHODS, make_method
 from learning.clustering.methods.release import ClusterRelease
@@ -33,6 +33,7 @@ from learning.clustering.reference.kvariates import KVariatesMethod
 from learning.clustering.reference.privgene import PrivGeneMethod
 from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from shared.core import Quantiser
+from shared.core.quantise import STEPS
 from shared.errors import ConfigError, MalformedMessageError, PrivacyError
 from shared.privacy.histogram import NoisyHistogram
 from shared.privacy.testing import SeededSource
@@ -63,6 +64,9 @@ VARIANTS: dict[str, Callable[[], Method]] = {
     "sample-aggregate published": SampleAggregateMethod.published,
     "k-variates": lambda: KVariatesMethod(spread=Fraction(1, 100)),
     "kernel": lambda: KernelMethod(n_frequencies=20, n_rounds=3),
+    "kernel given": lambda: KernelMethod(
+        n_frequencies=20, n_rounds=2, start="given", centroids=GIVEN
+    ),
     "lloyd": LloydMethod,
     "lloyd gaussian": lambda: LloydMethod(noise="gaussian", n_rounds=4),
     "lloyd published": LloydMethod.published,
@@ -174,7 +178,7 @@ def test_a_release_is_stored_and_read_again_with_the_same_clusters(name: str) ->
 def test_clusters_are_in_the_box_ordered_and_their_shares_are_shares(
     name: str, relation: str, d: int
 ) -> None:
-    if name == "lloyd given" and d != 2:
+    if "given" in name and d != 2:
         pytest.skip("its centroids have two dimensions")
     # First so little epsilon that the answers are noise.
     for epsilon in (Fraction(1, 100), Fraction(2)):
@@ -311,6 +315,34 @@ def test_a_release_without_an_answer_a_bound_or_a_name_is_refused(name: str) -> 
     for changes in damages:
         with pytest.raises(MalformedMessageError, match="release"):
             ClusterRelease.decode(replace(release, **changes).encode())
+
+
+@pytest.mark.parametrize("method", [LloydMethod, KernelMethod])
+def test_starts_that_do_not_fit_are_refused(method: Callable[..., Method]) -> None:
+    for settings, field in (
+        ({"start": "elsewhere"}, "start"),
+        ({"start": "given"}, "centroids"),
+        ({"centroids": GIVEN}, "centroids"),
+    ):
+        with pytest.raises(ConfigError) as refusal:
+            method(**settings)
+        assert refusal.value.field == field
+    task = make_task("replace-one", delta=Fraction(1, 10**6))
+    with pytest.raises(ConfigError, match=r"start: must have shape \(3, 2\), not \(2, 2\)"):
+        method(start="given", centroids=GIVEN[:2]).plan_rounds(task)
+
+
+def test_rounds_of_features_start_from_those_of_the_given_points() -> None:
+    task = make_task("replace-one", delta=Fraction(1, 10**6))
+    records = QuantisedRecords(steps=draw_steps(1))
+    asked = {}
+    for start, centroids in (("packing", ()), ("uniform", ()), ("given", GIVEN)):
+        method = KernelMethod(n_frequencies=20, n_rounds=1, start=start, centroids=centroids)
+        asked[start] = play(method, task, records).answers[0].asked["centroids"]
+    steps = np.rint(np.array(GIVEN) * STEPS).astype(np.int64)
+    frequencies = KernelMethod(n_frequencies=20)._draw_frequencies(task)
+    assert np.array_equal(asked["given"], compute_rows(steps, frequencies))
+    assert not np.array_equal(asked["packing"], asked["uniform"])
 
 
 def test_unknown_methods_and_settings_are_refused() -> None:
