@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -58,6 +60,7 @@ METHODS: dict[str, Any] = {
 }
 
 _SEED = 0
+_WRITE = "write what the values can be, such as --bounds temperature=-40:60"
 _OPTIONS = {
     "bounds": "--bounds",
     "budget": "--budget",
@@ -337,7 +340,15 @@ def _read_dimensions(bounds: Sequence[str], plan_path: Path | None) -> tuple[Dim
             fix="state what the values can be, such as --bounds temperature=-40:60",
         )
     if plan_path is None:
-        return tuple(map(_parse_bounds, bounds))
+        stated = tuple(map(_parse_bounds, bounds))
+        for name, count in Counter(each.name for each in stated).items():
+            if count > 1:
+                raise ConfigError(
+                    f"of {name!r} cannot be stated {count} times",
+                    field="--bounds",
+                    fix="state them once for each column",
+                )
+        return stated
     dimensions = read_plan(plan_path).dimensions
     for each in dimensions:
         if each.is_categorical or each.transform is not None:
@@ -350,20 +361,45 @@ def _read_dimensions(bounds: Sequence[str], plan_path: Path | None) -> tuple[Dim
 
 
 def _parse_bounds(text: str) -> Dimension:
-    name, equals, rest = text.rpartition("=")
+    name, _, rest = text.rpartition("=")
     parts = rest.split(":")
-    try:
-        numbers = [float(part) for part in parts]
-    except ValueError:
-        numbers = []
-    if not equals or not name or len(numbers) not in (2, 3):
+    if name and len(parts) > 1 and not all(map(_is_number, parts)):
+        raise ConfigError(
+            f"of {name!r} must be numbers, and are {rest!r}",
+            field="--bounds",
+            fix=f"{_WRITE}. Convert dates and times to numbers first, such as days since 2020; "
+            "for words use CompressiveKMeans(levels=...)",
+        )
+    if not name or len(parts) not in (2, 3):
         raise ConfigError(
             f"must be COLUMN=LOWER:UPPER or COLUMN=LOWER:UPPER:SCALE, and is {text!r}",
             field="--bounds",
-            fix="write --bounds temperature=-40:60",
+            fix=_WRITE,
         )
-    scale = numbers[2] if len(numbers) == 3 else None
-    return Dimension(name=name, unit="1", lower=numbers[0], upper=numbers[1], scale=scale)
+    lower, upper, *scale = map(float, parts)
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+        raise ConfigError(
+            f"of {name!r} must be finite, the lower one first, and are {rest!r}",
+            field="--bounds",
+            fix=_WRITE,
+        )
+    if scale and not 0.0 < scale[0] < math.inf:
+        raise ConfigError(
+            f"of {name!r} must have a positive scale, and are {rest!r}",
+            field="--bounds",
+            fix="give the spread inside one cluster in the unit of the column, or leave it out",
+        )
+    return Dimension(
+        name=name, unit="1", lower=lower, upper=upper, scale=scale[0] if scale else None
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:

@@ -20,8 +20,13 @@ from analyst.estimators.clustering import (
     measure_by,
 )
 from analyst.estimators.columns import Bounds, Scale, read_box
-from analyst.estimators.contract import PrivateEstimator
 from analyst.estimators.cover import CoverKMeans
+from analyst.estimators.evaluating import (
+    EvaluatedEstimator,
+    Evaluation,
+    read_distance,
+    rescale,
+)
 from analyst.estimators.grid import GridKMeans
 from analyst.estimators.kmeans import CompressiveKMeans
 from analyst.estimators.lloyd import LloydKMeans
@@ -76,7 +81,7 @@ class AutoKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
-    PrivateEstimator,
+    EvaluatedEstimator,
 ):
     """k-means by the private method that was best on sets with as many columns and as much noise.
 
@@ -291,10 +296,29 @@ class AutoKMeans(
             The columns are not those of the fit.
         """
         self._require_fitted()
-        # A sketch measures in units of its scale.
-        unit = float(self.estimator_.metric_[0] / self.metric_[0])
-        distances: Floats = unit * self.estimator_.transform(X)
+        distances: Floats = self._find_unit() * self.estimator_.transform(X)
         return distances
+
+    def _find_unit(self) -> float:
+        """Return the length, in units of the metric, that is one for the chosen estimator."""
+        # A sketch measures in units of its scale.
+        return float(self.estimator_.metric_[0] / self.metric_[0])
+
+    def _evaluate(
+        self,
+        X: ArrayLike,  # noqa: N803
+        stated: Exact,
+        largest_distance: float | None,
+    ) -> Evaluation:
+        self._require_fitted()
+        unit = self._find_unit()
+        given = None if largest_distance is None else read_distance(largest_distance) / unit
+        try:
+            return rescale(
+                self.estimator_.evaluate(X, epsilon=stated, largest_distance=given), unit
+            )
+        finally:
+            self._take_over()
 
     @property
     def metric_(self) -> Floats:

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import PrivateEstimator, absent, describe_level
+from analyst.estimators.contract import absent, describe_level
+from analyst.estimators.evaluating import EvaluatedEstimator, Placed
 from analyst.estimators.reading import (
     find_names,
     list_names,
@@ -60,9 +61,9 @@ _WORD = 8
 ABSENT: Final[Mapping[str, str]] = MappingProxyType(
     {
         "labels_": "labels of the records would not be private; call predict for others",
-        "inertia_": "a cost of the records would be another release",
+        "inertia_": "a cost of the records is another release; call evaluate",
         "n_iter_": "the rounds are known before the records: see events_",
-        "score": "a score of the records would be another release",
+        "score": "a score of the records is another release; call evaluate",
         "fit_predict": "labels of the records would not be private; call predict for others",
         "fit_transform": "the transformed records would not be private",
         "feature_names_in_": "the records had no names of columns",
@@ -83,7 +84,7 @@ class ClusteringEstimator(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
-    PrivateEstimator,
+    EvaluatedEstimator,
 ):
     """An estimator that plans its rounds, asks them of the records, and keeps the answers alone.
 
@@ -285,6 +286,15 @@ class ClusteringEstimator(
         """Return the cluster of whole records, in units of the metric."""
         labels, _ = assign(rows, self.cluster_centers_ / self.metric_)
         return labels
+
+    def _place_all(self, X: ArrayLike) -> Placed:  # noqa: N803
+        points, metric = self._read_points(X), self.metric_
+        return Placed(
+            points=points,
+            centroids=self.cluster_centers_ / metric,
+            lower=self.release_.lower / metric,
+            upper=self.release_.upper / metric,
+        )
 
     def _read_points(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return records in units of the metric."""

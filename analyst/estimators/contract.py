@@ -238,21 +238,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _read_level(self) -> tuple[Fraction, Fraction]:
         """Return epsilon and delta, exact; refuse a relation that is unknown."""
-        if self.relation not in NEIGHBOURINGS:
-            raise PrivacyError(
-                f"must be one of {', '.join(NEIGHBOURINGS)}",
-                field="relation",
-                fix="use replace-one to hide values, add-remove-one to hide presence too",
-            )
-        epsilon = read_number(self.epsilon, "epsilon")
-        if epsilon <= 0:
-            raise PrivacyError("must be greater than zero", field="epsilon", fix="use 1 or less")
-        if epsilon > _MOST_EPSILON:
-            raise PrivacyError(
-                f"must be at most {_MOST_EPSILON:,}, beyond which no noise is left",
-                field="epsilon",
-                fix="use 1 or less",
-            )
+        self._require_relation()
+        epsilon = self._read_epsilon(self.epsilon)
         delta = read_number(self.delta, "delta")
         if not 0 <= delta < 1:
             raise PrivacyError(
@@ -261,6 +248,27 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 fix='use "0", or less than one over the number of records, such as "1e-9"',
             )
         return epsilon, delta
+
+    def _require_relation(self) -> None:
+        if self.relation not in NEIGHBOURINGS:
+            raise PrivacyError(
+                f"must be one of {', '.join(NEIGHBOURINGS)}",
+                field="relation",
+                fix="use replace-one to hide values, add-remove-one to hide presence too",
+            )
+
+    @staticmethod
+    def _read_epsilon(stated: Exact) -> Fraction:
+        epsilon = read_number(stated, "epsilon")
+        if epsilon <= 0:
+            raise PrivacyError("must be greater than zero", field="epsilon", fix="use 1 or less")
+        if epsilon > _MOST_EPSILON:
+            raise PrivacyError(
+                f"must be at most {_MOST_EPSILON:,}, beyond which no noise is left",
+                field="epsilon",
+                fix="use 1 or less",
+            )
+        return epsilon
 
     @contextmanager
     def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:

@@ -13,9 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
 from analyst.estimators.columns import Bounds, Logs, Scale
 from analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
+from analyst.estimators.evaluating import EvaluatedEstimator, Evaluation, Placed
 from analyst.estimators.reading import Exact
 from learning.decoding.kmeans import assign
 from learning.decoding.solution import Solution
+from shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -32,6 +34,7 @@ class CompressiveKMeans(
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     CompressiveEstimator,
+    EvaluatedEstimator,
 ):
     """k-means from one small sum of random features of the records.
 
@@ -156,8 +159,8 @@ class CompressiveKMeans(
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "labels_": "labels of the records would not be private; call predict for others",
-            "inertia_": "a cost of the records would be another release",
-            "score": "a score of the records would be another release",
+            "inertia_": "a cost of the records is another release; call evaluate",
+            "score": "a score of the records is another release; call evaluate",
             "fit_predict": "labels of the records would not be private; call predict for others",
             "fit_transform": "the transformed records would not be private",
         }
@@ -246,6 +249,31 @@ class CompressiveKMeans(
         """Return minus the sum of squared distances to the nearest centroid: without epsilon."""
         del y
         return -self._assign(self._read_points(X))[1]
+
+    def _evaluate(
+        self,
+        X: ArrayLike,  # noqa: N803
+        stated: Exact,
+        largest_distance: float | None,
+    ) -> Evaluation:
+        self._require_fitted()
+        if self._held.is_exact:
+            raise ConfigError(
+                "has no guarantee to add to: the fit was exact",
+                field="evaluate",
+                fix="call score, which is exact as well",
+            )
+        return super()._evaluate(X, stated, largest_distance)
+
+    def _place_all(self, X: ArrayLike) -> Placed:  # noqa: N803
+        points, metric = self._read_points(X), self.metric_
+        axes = self.plan_.space.axes
+        return Placed(
+            points=points / metric,
+            centroids=self.solution_.centroids / metric,
+            lower=np.array([axis.lower for axis in axes]) / metric,
+            upper=np.array([axis.upper for axis in axes]) / metric,
+        )
 
     @property
     def _n_features_out(self) -> int:

@@ -268,7 +268,8 @@ class ReleasingEstimator(SketchingEstimator):
         """
         held: Held | None = vars(self).get("_held")
         is_alone = held is not None and held.pilot is None
-        if held is not None and is_alone and held.is_foreign and not held.is_exact:
+        has_spent = bool(vars(self).get("events_"))
+        if held is not None and is_alone and held.is_foreign and not (held.is_exact or has_spent):
             return make_statement(held.plan).describe()
         return super().describe()
 
@@ -280,7 +281,13 @@ class ReleasingEstimator(SketchingEstimator):
 
     def _list_costs(self) -> Sequence[PrivacyEvent]:
         """Return what one record loses by, in all fits; of sketches of others, by what they say."""
-        return select_costly(self.events_ or self._held.list_costs())
+        return select_costly(self._list_spent())
+
+    def _list_spent(self) -> Sequence[PrivacyEvent]:
+        events: tuple[PrivacyEvent, ...] = vars(self).get("events_", ())
+        if events and not self._held.is_foreign:
+            return events
+        return (*self._held.list_costs(), *events)
 
     def _describe_repetition(self) -> str:
         pilot = None if "_held" not in vars(self) else self._held.pilot

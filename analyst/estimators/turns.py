@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.spending import HOLDER_BYTES, make_reservation
+from analyst.sketching.spending import HOLDER_BYTES, explain_refusal, make_reservation
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import BudgetExceededError, ConfigError, LedgerError, MalformedMessageError
 from shared.ledger import OwnersLedger, Reservation
@@ -147,8 +147,7 @@ def _explaining() -> Iterator[None]:
     try:
         yield
     except BudgetExceededError as error:
-        error.field = "budget"
-        error.fix = "raise it if the owner agrees; nothing was released"
+        explain_refusal(error, budget="budget", delta="delta")
         raise
 
 

@@ -15,6 +15,7 @@ from shared.file_identity import identify
 from shared.ledger import OwnersLedger, Reservation
 from shared.plan import SketchPlan, compute_plan_digest, make_event
 from shared.privacy import Budget, Origin, PrivacyEvent
+from shared.privacy.limits import DEFAULT_DELTA
 
 HOLDER_BYTES = 16
 """Length of the identity of one release by hand."""
@@ -65,10 +66,34 @@ def count_event(
     try:
         ledger.reserve(reservation, budget, now=time.time())
     except BudgetExceededError as error:
-        error.field, error.fix = "--budget", "raise it if the owner agrees; nothing was released"
+        explain_refusal(error, budget="--budget", delta="--plan")
         raise
     yield
     ledger.confirm([reservation], now=time.time())
+
+
+def explain_refusal(error: BudgetExceededError, *, budget: str, delta: str) -> None:
+    """Name the parameter behind a refusal of an owner's ledger, and what can be done.
+
+    Parameters
+    ----------
+    budget, delta
+        Names of what states the limit of epsilon, and the delta of a release. The delta that all
+        releases of some records are judged at is fixed here.
+    """
+    if error.field != "budget.delta":
+        error.field, error.fix = budget, "raise it if the owner agrees; nothing was released"
+        return
+    level = f"{float(DEFAULT_DELTA):g}"
+    error.field = delta
+    error.rule = (
+        f"must be at most {level} in all releases of these records together, and no bound on their "
+        "loss holds at that with this one"
+    )
+    error.fix = (
+        f"use a smaller delta, or noise without one; where earlier releases have spent {level}, "
+        "these records cannot be released again. Nothing was released"
+    )
 
 
 def make_reservation(records: Path, event: PrivacyEvent, holder: bytes) -> Reservation:

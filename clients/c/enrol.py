@@ -457,7 +457,7 @@ def _read_server(text: str) -> str:
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         sys.stderr.write(
-            "warning: --server: the connection is not encrypted, and others can read the code's "
+            "warning: server: the connection is not encrypted, and others can read the code's "
             "token. Use https\n"
         )
     return text.rstrip("/")

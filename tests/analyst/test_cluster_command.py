@@ -209,3 +209,64 @@ def test_a_key_that_is_missing_is_named_before_anything_is_spent(
     assert "--sign: needs -o" in " ".join(capsys.readouterr().err.split())
     assert not Path("owner.ledger").exists()
     assert not Path("found.cbor").exists()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rule"),
+    [
+        (
+            ["day=2026-01-01:2026-02-01"],
+            "of 'day' must be numbers, and are '2026-01-01:2026-02-01'",
+        ),
+        (["at=2026-01-01T00:00:2026-01-02T00:00"], "of 'at' must be numbers"),
+        (["colour=red:blue"], "of 'colour' must be numbers, and are 'red:blue'"),
+        (["temp=0:10:wide"], "of 'temp' must be numbers"),
+        (["temp=-40:"], "of 'temp' must be numbers"),
+        (["at=12:00:18:00"], "must be COLUMN=LOWER:UPPER"),
+        (["temp"], "must be COLUMN=LOWER:UPPER"),
+        (["temp=4"], "must be COLUMN=LOWER:UPPER"),
+        (["=0:1"], "must be COLUMN=LOWER:UPPER"),
+        (["temp=60:-40"], "of 'temp' must be finite, the lower one first, and are '60:-40'"),
+        (["temp=nan:60"], "of 'temp' must be finite"),
+        (["temp=0:inf"], "of 'temp' must be finite"),
+        (["temp=0:1:0"], "of 'temp' must have a positive scale"),
+        (["temp=0:1:nan"], "of 'temp' must have a positive scale"),
+        (["temp=0:1", "temp=0:2"], "of 'temp' cannot be stated 2 times"),
+    ],
+)
+def test_bounds_that_are_no_numbers_are_refused_before_anything_is_read_or_spent(
+    bounds: list[str], rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [part for each in bounds for part in ("--bounds", each)]
+    options = ["-k", "1", "--epsilon", "1", "--ledger", "ledger.db", "-o", "found.cbor"]
+    # There is no such file, so that one that is opened would be named.
+    assert cluster("missing.csv", *options, *given) == 2
+    words = " ".join(capsys.readouterr().err.split())
+    assert f"--bounds: {rule}" in words
+    assert ". Write what the values can be" in words or "state" in words or ". Give" in words
+    if "must be numbers" in rule:
+        assert "Convert dates and times to numbers first" in words
+    assert [each.name for each in Path().iterdir()] == ["records.csv"]
+
+
+def test_a_delta_beyond_that_of_the_ledger_says_what_can_be_done(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("ledger.db").touch(mode=0o600)
+    given = ["-k", "2", "--epsilon", "1", *BOUNDS, "--method", "cover", "--ledger", "ledger.db"]
+    for delta, budget in (("1e-5", "1"), ("1e-6", "1"), ("1e-6", "9")):
+        code = cluster("records.csv", *given, "--delta", delta, "--budget", budget)
+        words = " ".join(capsys.readouterr().err.split())
+        if (delta, budget) == ("1e-6", "1"):
+            assert code == 0
+            continue
+        assert code == 2
+        assert "--delta: must be at most 1e-06 in all releases of these records together" in words
+        assert "use a smaller delta, or noise without one" in words.lower()
+        assert "raise it" not in words.lower()
+    assert len(OwnersLedger(Path("ledger.db")).load()[0]) == 1
+    # A limit of epsilon can be raised.
+    assert cluster("records.csv", *given[:-4], "--method", "grid", "--ledger", "ledger.db") == 2
+    words = " ".join(capsys.readouterr().err.split())
+    assert "--budget: releasing" in words
+    assert "Raise it if the owner agrees" in words
