@@ -47,6 +47,7 @@ from benchmarks.sketches import Noise, Sketcher, Study
 from learning.answers import questions
 from learning.answers.densities import (
     clip_interval,
+    compute_blur,
     compute_correlations,
     compute_density,
     compute_means,
@@ -204,7 +205,7 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
             samplings=np.zeros(k),
         ),
         **_ask(solution.posterior, dataset.records, scale, rng),
-        **_correlate(solution.posterior, dataset.records),
+        **_correlate(solution.posterior, dataset.records, scale),
     }
     return BarTrial(
         family=shape.family,
@@ -276,20 +277,22 @@ def _ask(
     }
 
 
-def _correlate(posterior: Posterior, records: Floats) -> dict[str, Errors]:
+def _correlate(posterior: Posterior, records: Floats, scale: float) -> dict[str, Errors]:
     """Compare the correlations of the first columns with those of the records."""
     d = min(records.shape[1], _MOST_COLUMNS)
     if d == 1:
         return {}
     drawn = [spread_points(posterior, draw) for draw in range(posterior.n_draws)]
-    found, spreads = pool(posterior, np.array([compute_correlations(*each) for each in drawn]))
+    each = [compute_correlations(points[:, :d], shares) for points, shares in drawn]
+    found, spreads = pool(posterior, np.array([correlations for correlations, _ in each]))
+    deviations, _ = pool(posterior, np.array([deviations for _, deviations in each]))
     pairs = np.triu_indices(d, k=1)
-    truth = np.corrcoef(records[:, :d].T)
     return {
         "correlation": Errors(
-            errors=np.abs(found[:d, :d] - truth)[pairs],
-            spreads=spreads[:d, :d][pairs],
-            samplings=np.zeros(pairs[0].size),
+            errors=np.abs(found - np.corrcoef(records[:, :d].T))[pairs],
+            spreads=spreads[pairs],
+            # In place of sampling: the truth is about the same records.
+            samplings=compute_blur(found, deviations, np.full(d, scale))[pairs],
         )
     }
 
@@ -346,10 +349,21 @@ def fit(trials: Sequence[BarTrial]) -> dict[BarKind, BarLaw]:
     misfit never shortens a bar, and sampling counts at most in full.
     """
     usable = [trial for trial in trials if trial.verdict in TRUSTED and trial.situation.is_honest]
-    return {
+    laws = {
         kind: _fit_law([trial for trial in usable if figure in trial.errors], figure)
         for kind, figure in sorted(_FITTED.items())
     }
+    if "correlation" in laws:
+        plain = [_leave_blur_out(trial) for trial in usable if "correlation" in trial.errors]
+        # Blur counts in full: real sets that no shape is like are hurt by it more than shapes are.
+        laws["correlation"] = replace(_fit_law(plain, "correlation"), sampling=1.0)
+    return laws
+
+
+def _leave_blur_out(trial: BarTrial) -> BarTrial:
+    own = trial.errors["correlation"]
+    none = replace(own, samplings=np.zeros_like(own.samplings))
+    return replace(trial, errors={**trial.errors, "correlation": none})
 
 
 def _fit_law(trials: Sequence[BarTrial], figure: str) -> BarLaw:

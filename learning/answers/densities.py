@@ -182,13 +182,35 @@ def spread_points(posterior: Posterior, draw: int) -> tuple[Floats, Floats]:
     return inside.reshape(-1, posterior.n_dimensions), shares / np.sum(shares)
 
 
-def compute_correlations(points: Floats, shares: Floats) -> Floats:
-    """Compute correlations of points with shares: shape ``(d, d)``; 0 for a constant column."""
+def compute_correlations(points: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    """Compute correlations of points with shares, 0 for a constant column, and deviations.
+
+    Returns
+    -------
+    correlations, deviations
+        Shapes ``(d, d)`` and ``(d,)``.
+    """
     centred = points - shares @ points
     covariance = (shares[:, None] * centred).T @ centred
     deviations = np.sqrt(np.maximum(np.diagonal(covariance), _TINY))
-    found: Floats = covariance / np.outer(deviations, deviations)
-    return np.clip(found, -1.0, 1.0)
+    found = np.clip(covariance / np.outer(deviations, deviations), -1.0, 1.0)
+    return found, deviations
+
+
+def compute_blur(correlations: Floats, deviations: Floats, scales: Floats) -> Floats:
+    """Compute by how much correlations shrink if each column is blurred by half of its scale.
+
+        |r| (s_i / 2) (s_j / 2) / (sigma_i sigma_j), at most |r|
+
+    Parameters
+    ----------
+    correlations, deviations
+        Shapes ``(d, d)`` and ``(d,)``.
+    scales
+        Shape ``(d,)``: the plan's, in the same units.
+    """
+    ratios = 0.5 * scales / deviations
+    return np.abs(correlations) * np.minimum(np.outer(ratios, ratios), 1.0)
 
 
 def pool(posterior: Posterior, values: Floats) -> tuple[Floats, Floats]:

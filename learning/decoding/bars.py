@@ -67,7 +67,8 @@ class BarLaw:
         Factor of the posterior's spread where the densities explain the sketch, and where they
         miss it by more than noise.
     sampling
-        Factor of the standard error of sampling; 0 if the answer is about the records alone.
+        Factor of the standard error of sampling; 0 if the answer is about the records alone. Of a
+        correlation: of what it shrinks by if half of the plan's scale blurs each column.
     """
 
     noise: float

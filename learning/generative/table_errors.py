@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from learning.answers.densities import (
     Interval,
     compute_all_quantiles,
+    compute_blur,
     compute_correlations,
     compute_own_shares,
     compute_shares,
@@ -125,7 +126,8 @@ class TableErrors:
         """Estimate how far correlations of two numbers on linear scales are off.
 
         They are the spread over the densities, each of which follows the histogram if there is one,
-        in bars fitted to correlations; there are none where the bars mean nothing.
+        and what correlations shrink by if the sketch blurs columns by half of the plan's scale, in
+        bars fitted to correlations; there are none where the bars mean nothing.
         """
         chosen = [
             i
@@ -143,10 +145,16 @@ class TableErrors:
                 if known is not None:
                     records[:, i] = known.place(records[:, i], rng, shares)
             found.append(compute_correlations(records[:, chosen], shares))
-        means, spreads = pool(self.posterior, np.array(found))
-        factor = LAWS["correlation"].compute_factor(self.posterior.held_out)
-        sampling = (1.0 - means**2) / math.sqrt(self.n_records)
-        errors = np.minimum(_MEAN_OF_NORMAL * np.hypot(factor * spreads, sampling), 1.0)
+        means, spreads = pool(self.posterior, np.array([each for each, _ in found]))
+        deviations, _ = pool(self.posterior, np.array([each for _, each in found]))
+        scales = np.array([self.plan.scale[self._find_axis(i)] for i in chosen])
+        law = LAWS["correlation"]
+        parts = (
+            law.compute_factor(self.posterior.held_out) * spreads,
+            law.sampling * compute_blur(means, deviations, scales),
+            (1.0 - means**2) / math.sqrt(self.n_records),
+        )
+        errors = np.minimum(_MEAN_OF_NORMAL * np.linalg.norm(parts, axis=0), 1.0)
         return [
             CorrelationErrorBody(
                 columns=[self._names[chosen[i]], self._names[chosen[j]]], error=float(errors[i, j])

@@ -11,6 +11,7 @@ from learning.answers.densities import (
     Interval,
     clip_interval,
     compute_all_quantiles,
+    compute_blur,
     compute_correlations,
     compute_density,
     compute_distribution,
@@ -194,14 +195,28 @@ def test_points_of_a_draw_have_the_moments_of_its_density(seed: int, d: int, sla
     covariance = second - np.outer(mean, mean)
     deviations = np.sqrt(np.diagonal(covariance))
     assert shares @ points == pytest.approx(mean)
-    assert compute_correlations(points, shares) == pytest.approx(
-        covariance / np.outer(deviations, deviations)
-    )
+    correlations, found = compute_correlations(points, shares)
+    assert found == pytest.approx(deviations)
+    assert correlations == pytest.approx(covariance / np.outer(deviations, deviations))
 
 
 def test_a_constant_column_is_correlated_with_nothing() -> None:
     points = np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 7.0]])
-    assert compute_correlations(points, np.full(3, 1 / 3))[0, 1] == 0.0
+    assert compute_correlations(points, np.full(3, 1 / 3))[0][0, 1] == 0.0
+
+
+def test_a_blurred_line_is_correlated_less_by_what_is_computed() -> None:
+    rng = np.random.default_rng(0)
+    line = rng.normal(size=200_000)
+    plain = np.array([10.0 * line, 10.0 * line])
+    found, deviations = compute_correlations(plain.T, np.full(line.size, 1 / line.size))
+    # Noise of half of a scale of 4 in each column.
+    ours, theirs = plain + rng.normal(scale=2.0, size=plain.shape)
+    blurred = float(np.corrcoef(ours, theirs)[0, 1])
+    shrunk = compute_blur(found, deviations, np.full(2, 4.0))[0, 1]
+    assert 1.0 - blurred == pytest.approx(shrunk, rel=0.1)
+    # No more than all of it.
+    assert compute_blur(found, deviations, np.full(2, 1e9))[0, 1] == pytest.approx(1.0)
 
 
 @given(seed=seeds, slanted=st.booleans())
