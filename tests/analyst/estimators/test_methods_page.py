@@ -33,6 +33,7 @@ def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     # Six deviations of its noise: once in 1e8.
     cost, tree = known["cost"].cost, known["tree"]
     squares = ((records[:, None] - tree.cluster_centers_) ** 2 / tree.metric_**2).sum(axis=2)
-    inside = np.minimum(squares.min(axis=1), 12.0**2)
-    assert abs(cost.mean - inside.mean()) < 6 * cost.mean_std
+    inside = np.minimum(squares.min(axis=1), 0.4**2)
+    assert abs(cost.mean - inside.mean()) < 6 * cost.mean_std < 0.01
+    assert cost.largest_distance == 0.4
     assert tree.guarantee_.epsilon == Fraction(11, 10)
