@@ -43,6 +43,34 @@ _FORGET = """import('/ui/device/sfumato-device.js').then(
 _ERASE = """new Promise((done) => {
   indexedDB.deleteDatabase("sfumato").onsuccess = () => done();
 })"""
+# Another device of this browser fills the study.
+_FILL = """import('/ui/device/sfumato-device.js').then(async (m) => {
+  const device = new m.Device({ name: 'other', store: m.openIndexedDb('other') });
+  await device.enrol(%s);
+  for (let i = 0; i < 5; i++) device.add(['red']);
+  await device.flush();
+  await device.forget();
+})"""
+# Another page of this site gives the same readings to another study.
+_SPEND = """import('/ui/device/sfumato-device.js').then((m) =>
+  m.openIndexedDb().update(['ledger'], ({ ledger = [] }) => ({ ledger: [...ledger, {
+    study: 'f'.repeat(64), stream: 'other/main', source: 'default', plan: 'e'.repeat(64),
+    epsilon: '1', neighbouring: 'replace-one', count: 1, copy: 0,
+  }] })))"""
+# A copy of this browser's data, as in a backup, goes on as the same device.
+_COPY = """import('/ui/device/sfumato-device.js').then(async (m) => {
+  const store = m.openIndexedDb();
+  await store.update(['device/try'], (values) => ({ 'device/copy': values['device/try'] }));
+  const device = new m.Device({ name: 'copy', source: 'copy', store });
+  for (let i = 0; i < 5; i++) device.add(['red']);
+  await device.flush();
+  await device.forget();
+})"""
+# As where the server was put back to a day before this device enrolled.
+_UNKNOWN = """import('/ui/device/sfumato-device.js').then((m) =>
+  m.openIndexedDb().update(['device/try'], (values) => ({
+    'device/try': { ...values['device/try'], device: new Uint8Array(32) },
+  })))"""
 # The page sends at once when the network comes back.
 _FLUSH = "void dispatchEvent(new Event('online'))"
 
@@ -347,20 +375,28 @@ def test_a_recording_ends_with_its_study_and_may_go_on_where_it_opens_again(visi
 
 
 @pytest.mark.parametrize(
-    ("end", "title", "waits"),
+    ("end", "title", "said"),
     [
         ("closed", "The study is closed", "1 wait until the study opens again"),
         ("revoked", "The operator has revoked this device", "1 are not taken any more"),
         ("excluded", "The operator has excluded this device", "1 refused by the server"),
         ("withdrawn", "The study was withdrawn", "1 are not taken any more"),
         ("spent", "This browser has sent all that it may", "Sketches sent\n1\n"),
+        ("full", "The study is full", "1 refused by the server"),
+        (
+            "budget",
+            "The limit of this browser is reached",
+            "at most over all studies, and one more sketch",
+        ),
+        ("copied", "This device has stopped itself", "copied or put back from a backup"),
     ],
 )
 def test_a_device_whose_part_has_ended_says_why_and_records_no_more(
-    visit: Visit, end: str, title: str, waits: str
+    visit: Visit, end: str, title: str, said: str
 ) -> None:
     page = visit.page
-    code = visit.publish(_make_count_plan(most_sketches_per_device=1 if end == "spent" else 9))
+    numbers = {"spent": {"most_sketches_per_device": 1}, "full": {"most_sketches": 1}}
+    code = visit.publish(_make_count_plan(**numbers.get(end, {})))
     study = code.study.hex()
     page.open("about:blank", until=None)
     page.open(make_page_address(code), until="h1")
@@ -376,14 +412,45 @@ def test_a_device_whose_part_has_ended_says_why_and_records_no_more(
         visit.client.exclude_device(device.device_id, reason="lies")
     elif end == "withdrawn":
         visit.client.withdraw_study(study, name=visit.client.study(study).name)
+    elif end == "full":
+        other = visit.make_code(study, max_uses=1)
+        page.evaluate(_FILL % json.dumps(encode_enrolment_code(other)))
+    elif end == "budget":
+        page.evaluate(_SPEND)
+    elif end == "copied":
+        page.evaluate(_COPY)
     page.evaluate(f"{_DROP}({json.dumps('colour' + chr(10) + 5 * ('red' + chr(10)))})")
     page.wait("document.querySelector('.drop [role=status]').textContent.includes('read here')")
     page.evaluate(_FLUSH)
     page.wait_for(".ended", problem=True)
     assert page.text(".ended h2") == title
     assert page.evaluate("document.querySelector('fieldset').disabled")
-    page.wait(f"document.querySelector('.leaving').innerText.includes({json.dumps(waits)})")
+    page.wait(f"document.querySelector('main').innerText.includes({json.dumps(said)})")
     assert page.evaluate("document.querySelector('.problem')") is None
+
+
+def test_a_device_that_its_server_has_lost_says_so_at_its_next_visit(visit: Visit) -> None:
+    page = visit.page
+    take_part(page)
+    page.wait_for(".leaving dl", problem=True)
+    page.evaluate(_UNKNOWN)
+    page.open(f"{visit.scene.aggregator.url}/try/", until=".ended")
+    assert page.text(".ended h2") == "The server does not know this device"
+    assert "Another code lets this browser take part again" in page.text(".ended")
+    assert page.evaluate("document.querySelector('fieldset').disabled")
+    press(page, "Leave the study and erase its data here")
+    page.wait_for("#code")
+
+
+def test_a_code_of_a_study_that_its_server_lacks_asks_for_another_code(scene: Scene) -> None:
+    page, url = scene.page, scene.aggregator.url
+    page.open("about:blank", until=None)
+    code = EnrolmentCode(server=url, study=bytes(32), token="secret")
+    page.open(make_page_address(code), until=None)
+    page.wait_for(".problem", problem=True)
+    said = "The server has no such study. Ask the study's operator for another code."
+    assert said in page.text(".problem")
+    assert page.text(".door h1") == "Make this browser a device"
 
 
 def test_a_code_that_was_revoked_asks_for_another_code_in_a_sentence(visit: Visit) -> None:

@@ -37,7 +37,15 @@ const ENDS = {
     UNUSED,
     "You may stay to see the study's results, or leave it to erase its data here.",
   ],
-  budget: ({ rule }) => ["The limit of this browser is reached", `Its limit of epsilon ${rule}. The recording has stopped.`, UNUSED, LEAVE],
+  budget: ({ rule }) => {
+    const [, limit, loss] = /^is ([\d/]+), .* epsilon ([\d/]+) /.exec(rule);
+    return [
+      "The limit of this browser is reached",
+      `A reading may cost epsilon ${limit} at most over all studies, and one more sketch would make it ${loss}. The recording has stopped.`,
+      UNUSED,
+      LEAVE,
+    ];
+  },
   suspended: () => [
     "This device has stopped itself",
     "The server holds sketches that this browser never sent: its data were copied or put back from a backup. The recording has stopped, and nothing more leaves this browser.",
@@ -59,6 +67,8 @@ export class Standing {
   #acceptUntil = null;
   /** An end that the state of the study does not tell. */
   #found = null;
+  /** The rule of the owner's budget that a release would have broken. */
+  #rule = "";
 
   get isOpen() {
     return this.#state === "open";
@@ -80,10 +90,13 @@ export class Standing {
     const most = plan.fields.most_sketches_per_device;
     if (suspended) this.#found ??= "suspended";
     else if (released >= most || error?.code === "sketches-used-up") this.#found ??= "spent";
-    else if (error?.kind === "budget") this.#found ??= "budget";
+    else if (error?.kind === "budget") {
+      this.#found ??= "budget";
+      this.#rule = error.rule;
+    }
     const name = this.#state === "withdrawn" ? "withdrawn" : (this.#found ?? (this.#state === "closed" ? "closed" : null));
     if (!name) return null;
-    const about = { acceptUntil: this.#acceptUntil, most, rule: error?.rule };
+    const about = { acceptUntil: this.#acceptUntil, most, rule: this.#rule };
     const [title, ...texts] = ENDS[name](about);
     return { name, title, texts: texts.filter(Boolean), isFinal: FINAL.has(name), waits: (WAITS[name] ?? (() => "are not taken any more"))(about) };
   }
