@@ -235,5 +235,6 @@ def test_the_answer_says_what_both_studies_cost_together() -> None:
         "and the histogram epsilon = 1/2 under add-remove-one."
     )
     exact = replace(promise, epsilon="inf", mechanism="none")
+    said = "NOT PRIVATE: they were made from exact sums, without noise."
     for both in ((exact,), (exact, half), (promise, exact)):
-        assert describe(*both).endswith("NOT PRIVATE: they were made from exact sums, without noise.")
+        assert describe(*both).endswith(said)
