@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import compose_guarantee
 from analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from analyst.estimators.holding import holding
 from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
@@ -251,7 +250,6 @@ class CompressiveEstimator(ReleasingEstimator):
             self.search_box_ = box
         if not held.is_exact:
             self._show_releases()
-            self.guarantee_ = compose_guarantee(held.list_costs())
         self._finish()
 
     # ---- results ----

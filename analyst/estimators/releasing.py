@@ -211,7 +211,7 @@ class ReleasingEstimator(SketchingEstimator):
             self.releases_: tuple[Release, ...] = releases
             self.release_ = releases[-1]
         if self.events_:
-            self.guarantee_ = compose_guarantee(self.events_)
+            self.guarantee_ = self._state_spent(self._list_spent())
 
     def _finish(self, *, decode: bool = True) -> None:
         """Release what was not released yet, and decode."""

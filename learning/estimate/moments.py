@@ -208,6 +208,7 @@ def estimate_components(
     trace = max(float(np.sum(raw)), noise.reach)
     projected = (q * np.maximum(raw, 0.0)) @ q.T * np.outer(one, one)
     low, high = _find_bands(raw, values, trace, q, noise, told_apart)
+    length = float(np.trace(seconds)) / statistic.norm_steps**2
     turns = expect_turns(values, variances, is_parted)
     errors = expect_errors(values, variances, turns, q) * one
     correlation, error = _correlate(centred, mean, noise)
@@ -236,7 +237,10 @@ def estimate_components(
             n_records,
             n,
             n_error,
-            length=float(np.trace(seconds)) / statistic.norm_steps**2,
+            length=length,
+            length_error=math.hypot(
+                math.sqrt(d) * noise.s / statistic.norm_steps**2, noise.f * length
+            ),
             is_told_apart=told_apart,
             needed=noise.reach / trace,
         ),
@@ -354,17 +358,22 @@ def _list_findings(
     n_complete_error: float,
     *,
     length: float,
+    length_error: float,
     is_told_apart: NDArray[np.bool_],
     needed: float,
 ) -> tuple[Finding, ...]:
     findings = []
-    if n_complete < _DISTINCT * n_complete_error:
+    # Lengths are over the number of records: where noise hides it, they say nothing.
+    is_hidden = n_complete < _DISTINCT * n_complete_error
+    if is_hidden:
         findings.append(Finding(code="records-hidden", value=n_complete_error / n_complete))
     if n_records is not None and n_complete < n_records:
         findings.append(Finding(code="records-missing", value=1 - n_complete / n_records))
-    if length > _TIGHT:
+    margin = _WIDE * length_error
+    is_seen = not is_hidden and margin < _TIGHT - _LOOSE
+    if is_seen and length - margin > _TIGHT:
         findings.append(Finding(code="norm-tight", value=length))
-    if length < _LOOSE:
+    if is_seen and length + margin < _LOOSE:
         findings.append(Finding(code="norm-wide", value=length))
     if len(is_told_apart) > 1 and not is_told_apart.any():
         findings.append(Finding(code="no-direction", value=min(1.0, needed)))
