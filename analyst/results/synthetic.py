@@ -21,7 +21,7 @@ from learning.generative.columns import Column, read_columns
 from learning.generative.synthesis import Origin, Synthesiser
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
-from shared.wire.bodies.results import PromiseBody, describe_promise
+from shared.wire.bodies.results import PromiseBody
 from shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
 _SHOWN = 5
@@ -57,6 +57,10 @@ class HistogramSource(Protocol):
     def identity(self) -> str:
         """Digest of the sums, 64 hexadecimal digits."""
 
+    @property
+    def promise(self) -> PromiseBody:
+        """The promise of the sums; of exact ones, that there is none."""
+
 
 def draw_parts(
     inquiry: Inquiry,
@@ -81,10 +85,17 @@ def draw_parts(
     margins
         Distributions of columns, in place of a histogram.
     """
+    if isinstance(histogram, str | Path):
+        raise ConfigError(
+            f"must be a sketch of a histogram, and is the name {str(histogram)!r}: only a server "
+            "knows studies by name",
+            field="histogram",
+            fix="pass LocalSketches(sketches=[...], plan=...) of its files",
+        )
     promises, columns, digest = [promise], margins, None
     if histogram is not None:
         columns = read_columns(histogram.plan, histogram.totals)
-        promises.append(describe_promise(histogram.plan))
+        promises.append(histogram.promise)
         digest = histogram.identity
     synthesiser = Synthesiser(
         plan=inquiry.plan,

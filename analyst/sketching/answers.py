@@ -22,7 +22,7 @@ from learning.estimate.counts import count_records
 from learning.estimate.totals import Totals
 from shared.errors import ConfigError
 from shared.plan import SketchPlan
-from shared.wire.bodies.results import PromiseBody
+from shared.wire.bodies.results import PromiseBody, describe_promise
 from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}
@@ -84,6 +84,11 @@ class LocalSketches:
     def totals(self) -> Totals:
         """The sums of all sketches; their plan is not split, see ``require_suitable``."""
         return sum_parts([(sketch.sums, sketch.n_records) for sketch in self.sketches])
+
+    @property
+    def promise(self) -> PromiseBody:
+        """The promise of privacy; of exact sums, that there is none."""
+        return self._correct(describe_promise(self.plan))
 
     def shares_with(self, other: object) -> bool:
         """Return whether another source holds a sketch of these."""

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 
 from device_agent.agent.monitoring import report_event
@@ -19,6 +21,7 @@ from shared.errors import DiskError, SketchError, TransportError
 MESSAGE, REQUEST, ANSWER = ".sketch", ".request", ".answer"
 _FOLDERS = ("in", "out", "refused")
 _FIX = "make the folder writable for this user"
+_NOT_OURS = (errno.EACCES, errno.ELOOP, errno.ENOENT)
 
 
 class Spool:
@@ -68,8 +71,10 @@ class Spool:
     def _take(self, path: Path) -> None:
         is_message = path.suffix == MESSAGE
         limit = self._most_bytes if is_message else MOST_REQUEST_BYTES
-        with naming_file(path, fix=_FIX), path.open("rb") as file:
-            data = file.read(limit + 1)
+        with naming_file(path, fix=_FIX):
+            data = self._read(path, limit)
+        if data is None:
+            return
         try:
             if is_message:
                 self._intake.keep(data, source="spool", name=path.stem)
@@ -91,6 +96,24 @@ class Spool:
         self._reported.discard(path.name)
         with naming_file(path, fix=_FIX):
             path.unlink()
+
+    def _read(self, path: Path, limit: int) -> bytes | None:
+        """Return the first bytes of a file; None, reported, if it is not for this user to read."""
+        # Others write to this folder: follow no link for them, and wait for no pipe.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            with os.fdopen(os.open(path, flags), "rb") as file:
+                return file.read(limit + 1)
+        except OSError as error:
+            # It stops no other file.
+            if error.errno not in _NOT_OURS:
+                raise
+            self._report(
+                path,
+                f"stays where it is: cannot be read ({error.strerror}). Bring a file, not a link, "
+                "that the relay's group may read",
+            )
+            return None
 
     def _write(self, name: str, answer: bytes) -> None:
         path = self._out / f"{name}{ANSWER}"

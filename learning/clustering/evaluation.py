@@ -20,6 +20,8 @@ Integers = NDArray[np.int64]
 UNIT: Final = 1 << 20
 """Steps of the largest squared distance: what a record at it adds to the cost, and to the count."""
 _BATCH: Final = 1 << 13
+_SHORTEST, _LONGEST = 1e-100, 1e100
+"""Largest distances whose squares, and the ratios of these, are ordinary floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +88,15 @@ class NoisyCost:
         Raises
         ------
         ConfigError
-            The largest distance is not a positive number.
+            The largest distance is no number from 1e-100 to 1e100.
         PrivacyError
             epsilon cannot be guaranteed.
         """
-        if not 0.0 < largest_distance < math.inf:
+        if not _SHORTEST <= largest_distance <= _LONGEST:
             raise ConfigError(
-                "must be a finite positive number",
+                f"must be from {_SHORTEST:g} to {_LONGEST:g}",
                 field="largest_distance",
-                fix="leave it out for that of the bounds",
+                fix="leave it out for that of the bounds, or use another unit of length",
             )
         mechanism = DiscreteCube.calibrate(
             n_coordinates=2, norm_sensitivity=UNIT, epsilon=epsilon, neighbouring=neighbouring
@@ -122,8 +124,10 @@ class NoisyCost:
             for centroid in centroids:
                 squares = np.zeros(len(part))
                 for column, place in zip(part.T, centroid, strict=True):
-                    offsets = column - place
-                    squares += offsets * offsets
+                    # An infinite square counts as the largest, and a warning would tell of it.
+                    with np.errstate(over="ignore"):
+                        offsets = column - place
+                        squares += offsets * offsets
                 np.minimum(nearest, squares, out=nearest)
             steps = np.rint(nearest * (UNIT / square)).astype(np.int64)
             sums += int(np.minimum(steps, UNIT).sum()), UNIT * len(part)

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from learning.decoding.bars import TRUSTED
 from learning.decoding.densities import Posterior
 from learning.decoding.verdict import UNUSABLE
 from learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
@@ -214,8 +215,13 @@ class Synthesiser:
             More records than one part holds are asked for, or none.
         """
         records = self.draw(asked.n_records, seed=asked.seed, part=asked.part)
+        errors: list[RangeErrorBody] = []
+        correlation_errors: list[CorrelationErrorBody] = []
         found = self.estimate_errors(len(records))
-        errors, correlation_errors = found.estimate_ranges(), found.estimate_correlations()
+        # A verdict knows of more than the densities, such as bounds that are a guess.
+        has_errors = found.has_bars and self.verdict in TRUSTED
+        if has_errors:
+            errors, correlation_errors = found.estimate_ranges(), found.estimate_correlations()
         return SyntheticBody(
             **asdict(origin),
             plan_digest=compute_plan_digest(self.plan).hex(),
@@ -231,7 +237,7 @@ class Synthesiser:
             errors=errors,
             correlation_errors=correlation_errors,
             verdict=self.verdict,
-            statement=self._describe(errors, correlation_errors, privacy),
+            statement=self._describe(errors, correlation_errors, privacy, has_errors=has_errors),
             privacy=list(privacy),
         )
 
@@ -240,6 +246,8 @@ class Synthesiser:
         errors: Sequence[RangeErrorBody],
         correlation_errors: Sequence[CorrelationErrorBody],
         privacy: Sequence[PromiseBody],
+        *,
+        has_errors: bool,
     ) -> str:
         doubt = {
             UNUSABLE: "Do not use these records: they are drawn from noise.",
@@ -254,8 +262,11 @@ class Synthesiser:
         if correlation_errors:
             least, most = (f(each.error for each in correlation_errors) for f in (min, max))
             sizes = dict.fromkeys((f"{least:.2f}", f"{most:.2f}"))
-            parts.append(f"Correlations of two columns are usually off by {' to '.join(sizes)}.")
-        if not errors and not correlation_errors and self._numbers:
+            known = {name for each in correlation_errors for name in each.columns}
+            among = [name for name in self.names if name in known]
+            which = "columns" if len(among) == len(self.names) else f"of {', '.join(among)}"
+            parts.append(f"Correlations of two {which} are usually off by {' to '.join(sizes)}.")
+        if not has_errors and self._numbers:
             parts.append(
                 "How far they are off cannot be stated: decode fewer clusters, or more records."
             )
@@ -320,6 +331,8 @@ def _describe_cost(privacy: Sequence[PromiseBody]) -> str:
     ]
     if not costs:
         return ""
+    if "inf" in {each.epsilon for each in privacy}:
+        return "NOT PRIVATE: they were made from exact sums, without noise."
     said = f"The sketches cost each record {costs[0]} under {privacy[0].neighbouring}"
     if len(costs) == 1:
         return f"{said}."

@@ -105,7 +105,7 @@ class TableErrors:
         and by what their ranges of one number are. There are none where the bars mean nothing.
         """
         numbers = [i for i in range(len(self._names)) if self._names[i] in self._by_name]
-        if not self._has_bars or not numbers:
+        if not self.has_bars or not numbers:
             return []
         rng = np.random.default_rng(_SEED)
         samples = self.posterior.draw_samples(_N_SAMPLES, rng=rng)
@@ -134,7 +134,7 @@ class TableErrors:
             for i, each in enumerate(self.plan.dimensions)
             if not each.is_categorical and each.transform is None
         ]
-        if not self._has_bars or len(chosen) < _A_PAIR:
+        if not self.has_bars or len(chosen) < _A_PAIR:
             return []
         rng, found = np.random.default_rng(_SEED), []
         for draw in range(self.posterior.n_draws):
@@ -171,7 +171,8 @@ class TableErrors:
         return tuple(each.name for each in self.plan.dimensions)
 
     @property
-    def _has_bars(self) -> bool:
+    def has_bars(self) -> bool:
+        """Whether the densities say how far they are off."""
         found = self.posterior
         return choose_word(found.held_out, is_trusted=found.is_trusted) != "none"
 

@@ -33,6 +33,8 @@ upper = 100.0
 """
 SITE = '[[dimensions]]\nname = "site"\nunit = "1"\nlevels = ["north", "south"]\n'
 HISTOGRAM = f'statistic = "histogram"\nepsilon = "1"\n{WINDOW}{NUMBERS}{SITE}'
+SCALED = NUMBERS.replace("upper", "scale = 20.0\nupper")
+FOURIER = f'seed = "{"ab" * 32}"\nn_frequencies = 60\nepsilon = "50"\n{WINDOW}{SCALED}'
 MOMENTS = f'statistic = "moments"\nepsilon = "1"\n{WINDOW}{NUMBERS}'
 
 
@@ -57,6 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("histogram.toml").write_text(HISTOGRAM, encoding="utf-8")
     Path("moments.toml").write_text(MOMENTS, encoding="utf-8")
+    Path("fourier.toml").write_text(FOURIER, encoding="utf-8")
     return tmp_path
 
 
@@ -144,6 +147,25 @@ def test_a_picture_is_drawn_by_the_ending_of_its_file(
     assert Path(f"picture{suffix}").read_bytes().startswith(first)
     ask(kind, "-o", "picture.pdf", status=2)
     assert "--output: must end with .png or .svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("exact", ["fourier", "histogram", "both"])
+def test_a_synthetic_table_of_exact_sums_promises_nothing(
+    exact: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_records(folder / "x.csv")
+    for kind in ("fourier", "histogram"):
+        sketch(kind, capsys, *(["--exact"] if exact in (kind, "both") else []))
+    arguments = ["fourier.sketch", "--plan", "fourier.toml", "-k", "2", "--out", "table.csv"]
+    beside = ["--histogram", "histogram.sketch", "--histogram-plan", "histogram.toml"]
+    assert command.main(["synthesise", *arguments, *beside, "--allow-unusable", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    promised = [each["epsilon"] for each in about["privacy"]]
+    assert promised == [
+        "50" if exact == "histogram" else "inf",
+        "1" if exact == "fourier" else "inf",
+    ]
+    assert "NOT PRIVATE" in about["statement"]
 
 
 def test_what_a_statistic_does_not_answer_is_refused_by_name(

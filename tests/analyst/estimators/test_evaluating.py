@@ -165,6 +165,20 @@ def test_an_evaluation_of_sketches_of_others_adds_to_what_they_cost() -> None:
     assert found.guarantee_.epsilon == 9
     assert "epsilon = 9" in found.decode().describe()
     assert found.result_.body.privacy.epsilon == "9"
+    # Sketches that come later do not take back what the evaluation has cost.
+    found.fit_sketch(make("compressive").fit(make_records()).release_)
+    assert found.guarantee_.epsilon == 9
+    assert "epsilon = 9" in found.describe()
+    assert found.result_.body.privacy.epsilon == "9"
+
+
+def test_an_evaluation_still_counts_when_other_sketches_are_merged() -> None:
+    public = {"public_seed": 1, "max_records": 3000}
+    made = [make("compressive", **public).fit(make_records(seed=seed)) for seed in (0, 1)]
+    found, other = (make("compressive").fit_sketch(each.release_) for each in made)
+    found.evaluate(make_records(500), epsilon="1")
+    found.merge(other)
+    assert found.guarantee_.epsilon == 9
 
 
 @each

@@ -229,6 +229,22 @@ def test_a_spool_brings_messages_in_and_answers_out(
     assert not (out / "next.answer").exists()
 
 
+def test_a_file_that_cannot_be_taken_stops_no_other(
+    relay: Relay, server: Server, sensor: Sensor
+) -> None:
+    """Users who share a spool cannot stop it, nor let it read for them what they may not."""
+    run(relay, "--once")
+    elsewhere = relay.folder / "elsewhere"
+    elsewhere.write_bytes(sensor.sign(1).data)
+    (relay.spool / "in/a.sketch").symlink_to(elsewhere)
+    signed = sensor.sign(0)
+    bring(relay, "b.sketch", signed.data)
+    run(relay, "--once")
+    assert server.received == [(signed.sketch_id, signed.data)]
+    assert [path.name for path in (relay.spool / "in").iterdir()] == ["a.sketch"]
+    assert [path.name for path in (relay.spool / "out").iterdir()] == ["b.answer"]
+
+
 def test_a_full_disk_refuses_and_loses_nothing(
     relay: Relay, server: Server, sensor: Sensor
 ) -> None:

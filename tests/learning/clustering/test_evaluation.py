@@ -106,6 +106,17 @@ def test_the_noise_has_the_stated_deviations_and_no_others() -> None:
     assert found[0].total_std == pytest.approx(2 * 9.0 / 0.5, rel=0.01)
 
 
+@pytest.mark.parametrize("largest", [1e-100, 1e100])
+def test_a_record_adds_no_more_in_any_unit_of_length(largest: float) -> None:
+    noise = make(largest=largest)
+    sums = noise.sum_records(RECORDS * largest / 3.0, CENTROIDS * largest / 3.0)
+    assert np.abs(sums - make().sum_records(RECORDS, CENTROIDS)).max() <= len(RECORDS)
+    far = np.array([[1e300, -1e300]])
+    with np.errstate(all="raise"):
+        assert noise.sum_records(far, CENTROIDS).tolist() == [[UNIT, UNIT]]
+    assert math.isfinite(noise.read(sums).mean_std)
+
+
 def test_what_noise_makes_impossible_is_read_as_the_nearest_that_is_possible() -> None:
     cost = make().read(np.array([[-5, -3 * UNIT]]))
     assert (cost.total, cost.n_records) == (0.0, 1.0)
@@ -127,7 +138,8 @@ def test_no_point_of_a_box_is_further_than_its_bound() -> None:
 
 
 def test_numbers_that_cannot_hold_are_refused() -> None:
-    for largest in (0.0, -1.0, math.nan, math.inf):
+    # Beyond these, squares leave the range of floats, and a record could add anything.
+    for largest in (0.0, -1.0, math.nan, math.inf, 1e-155, 1e-101, 1e101, 1e160):
         with pytest.raises(ConfigError, match="largest_distance"):
             make(largest=largest)
     with pytest.raises(PrivacyError, match="epsilon"):

@@ -150,6 +150,30 @@ def test_no_error_is_stated_where_bars_mean_nothing() -> None:
     assert "cannot be stated: decode fewer clusters" in body.statement
 
 
+@pytest.mark.parametrize("verdict", ["doubtful", "do not use"])
+def test_no_error_is_stated_where_the_verdict_forbids_it(verdict: str) -> None:
+    """Columns that a pilot could not see make a decode doubtful, whatever its densities are."""
+    doubtful = make(verdict=verdict, columns=HISTOGRAM, allow_unusable=True)
+    body = doubtful.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert (body.errors, body.correlation_errors) == ([], [])
+    assert "usually off" not in body.statement
+
+
+def test_a_single_number_without_a_histogram_is_told_to_add_one() -> None:
+    plan = make_plan()
+    whole = make_posterior()
+    alone = replace(
+        whole,
+        means=whole.means[:, :1],
+        roots=whole.roots[:, :1, :1],
+        lower=whole.lower[:1],
+        upper=whole.upper[:1],
+    )
+    found = make(plan=replace(plan, dimensions=plan.dimensions[:1]), posterior=alone)
+    body = found.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert "cannot be stated without a histogram" in body.statement
+
+
 def test_no_error_is_stated_without_a_histogram_and_the_answer_says_how_to_add_one() -> None:
     body = make().answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
     assert body.errors == []
@@ -166,7 +190,8 @@ def test_errors_of_correlations_are_stated_with_and_without_a_histogram(
     (found,) = body.correlation_errors
     assert found.columns == ["pressure", "flow"]
     assert 0.0 < found.error < 0.05
-    assert f"Correlations of two columns are usually off by {found.error:.2f}." in body.statement
+    said = f"Correlations of two of pressure, flow are usually off by {found.error:.2f}."
+    assert said in body.statement
 
 
 def test_a_small_table_is_further_off_than_a_large_one() -> None:
@@ -209,3 +234,7 @@ def test_the_answer_says_what_both_studies_cost_together() -> None:
     assert describe(promise, replace(half, neighbouring="add-remove-one")).endswith(
         "and the histogram epsilon = 1/2 under add-remove-one."
     )
+    exact = replace(promise, epsilon="inf", mechanism="none")
+    said = "NOT PRIVATE: they were made from exact sums, without noise."
+    for both in ((exact,), (exact, half), (promise, exact)):
+        assert describe(*both).endswith(said)
