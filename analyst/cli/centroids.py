@@ -40,7 +40,9 @@ def tabulate_centroids(
     errors, weight_errors
         Standard errors of both; None without bars.
     """
-    axes = [f"{name} ({unit})" for name, unit in zip(names, units, strict=True)]
+    axes = [
+        name if unit == "1" else f"{name} ({unit})" for name, unit in zip(names, units, strict=True)
+    ]
     shares = [
         f"{weight:.1%}"
         + ("" if weight_errors is None else f" ± {BAR * float(weight_errors[i]):.1%}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from analyst.estimators.contract import FORMAT
 from analyst.estimators.held import decode_release
 from analyst.estimators.signing import (
     create_owner_key,
+    is_signed,
     open_release,
     read_owner_key,
     sign_release,
@@ -42,7 +44,7 @@ from learning.clustering.methods.release import ClusterRelease
 from shared.cbor import decode_deterministic
 from shared.command import SETTINGS, list_examples
 from shared.core import Columns
-from shared.errors import ConfigError, PlanError, SketchError
+from shared.errors import ConfigError, MalformedMessageError, PlanError, SketchError
 from shared.plan import Dimension, decode_plan
 from shared.privacy import PrivacyGuarantee
 from shared.reading import WatchedFile
@@ -61,6 +63,10 @@ METHODS: dict[str, Any] = {
 
 _SEED = 0
 _WRITE = "write what the values can be, such as --bounds temperature=-40:60"
+_ADVICE = (
+    "name a column as the header does, or correct the header; in CSV it is one line of UTF-8, and "
+    "columns are separated by commas"
+)
 _OPTIONS = {
     "bounds": "--bounds",
     "budget": "--budget",
@@ -109,7 +115,8 @@ def _cluster(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=LOWER:UPPER[:SCALE]",
-            help="Public bounds of a column, and the spread inside one cluster. Repeatable.",
+            help="Public bounds of a column, and the spread inside one cluster. Repeatable; other "
+            "columns are not read.",
         ),
     ] = None,
     plan_path: Annotated[
@@ -195,7 +202,8 @@ def _cluster(
             released = model.release_
             write_once(output, released.encode() if key is None else sign_release(released, key))
     units = [each.unit for each in dimensions]
-    _print(_describe_fit(model, names, units), output, as_json=as_json)
+    owner = None if key is None else key.public_key().public_bytes_raw().hex()
+    _print(_describe_fit(model, names, units), output, owner, as_json=as_json)
 
 
 @app.command("show", epilog=list_examples("sfumato cluster show found.cbor -k 3"))
@@ -216,7 +224,19 @@ def _show(
         raise ConfigError(
             f"cannot be read: {error.strerror}", field=str(path), fix="name a file of -o"
         ) from error
-    _print(_read_answer(open_release(data, owner), n_clusters), None, as_json=as_json)
+    _require_owner(path, owner, is_signed=is_signed(data))
+    try:
+        answer = _read_answer(open_release(data, owner), n_clusters)
+    except MalformedMessageError as error:
+        raise ConfigError(
+            "is damaged, or is no release of this version",
+            field=str(path),
+            fix="name a file that `sfumato cluster -o` wrote, as it was written",
+        ) from error
+    except SketchError as error:
+        error.field = _OPTIONS.get(error.field or "", error.field)
+        raise
+    _print(answer, None, as_json=as_json)
 
 
 @app.command("key", epilog=list_examples("sfumato cluster key owner.key"))
@@ -230,6 +250,24 @@ def _key(
     """
     public = create_owner_key(path)
     print(json.dumps({"file": str(path), "public": public}) if as_json else public)
+    if not as_json:
+        note = f"keep {path} secret; the line above is its public key, for those who read"
+        print(note, file=sys.stderr)
+
+
+def _require_owner(path: Path, owner: str | None, *, is_signed: bool) -> None:
+    if is_signed and owner is None:
+        raise ConfigError(
+            "is signed, and --owner is missing",
+            field=str(path),
+            fix="pass the public key that the owner gave you, 64 hexadecimal digits",
+        )
+    if owner is not None and not is_signed:
+        raise ConfigError(
+            "has no signature, and --owner asks for one",
+            field=str(path),
+            fix="ask its owner for a file that was written with --sign",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -264,7 +302,8 @@ def _describe_fit(model: Any, columns: Sequence[str], units: Sequence[str]) -> _
 
 def _read_answer(data: bytes, n_clusters: int | None) -> _Answer:
     """Cluster what a file holds: a release of rounds, or of a sketch."""
-    if decode_deterministic(data, what="release").get("format") != FORMAT:
+    document = decode_deterministic(data, what="release")
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         release = ClusterRelease.decode(data)
         found = release.recover(n_clusters, rng=np.random.default_rng(_SEED))
         units = ["1"] * len(release.names)
@@ -405,7 +444,7 @@ def _is_number(text: str) -> bool:
 def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:
     """Read all records of a file: shape ``(n, d)``."""
     with WatchedFile(path) as file:
-        reader = RecordReader(file, choose_fields(dimensions))
+        reader = RecordReader(file, replace(choose_fields(dimensions), advice=_ADVICE))
         with closing(reader.batches(1)) as batches:
             parts = [
                 np.stack(batch.columns, axis=1) if isinstance(batch, Columns) else batch
@@ -417,7 +456,9 @@ def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:
     return np.concatenate(parts).astype(np.float64)
 
 
-def _print(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
+def _print(
+    answer: _Answer, output: Path | None, owner: str | None = None, *, as_json: bool
+) -> None:
     if as_json:
         document = {
             "method": answer.method,
@@ -439,4 +480,5 @@ def _print(answer: _Answer, output: Path | None, *, as_json: bool) -> None:
     show(tabulate_centroids(answer.columns, answer.units, answer.weights, answer.centroids))
     show(answer.words)
     if output is not None:
-        show(f"The release is in {output}: `sfumato cluster show {output} -k K` costs nothing.")
+        again = f"sfumato cluster show {output} -k K" + (f" --owner {owner}" if owner else "")
+        show(f"The release is in {output}: `{again}` costs nothing.")

@@ -203,10 +203,11 @@ def read_box(bounds: Any, names: Sequence[str]) -> tuple[Floats, Floats]:
 def _list_pairs(bounds: Any, n_columns: int) -> list[Any]:
     try:
         lower, upper = bounds
-        sides = [
-            np.broadcast_to(np.asarray(side, dtype=np.float64), (n_columns,))
-            for side in (lower, upper)
-        ]
+        sides = [np.asarray(side, dtype=np.float64) for side in (lower, upper)]
+        if any(side.shape not in ((), (n_columns,)) for side in sides):
+            # One number in a list would stand for all columns.
+            raise ValueError
+        sides = [np.broadcast_to(side, (n_columns,)) for side in sides]
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"must be (lower, upper): two numbers, or two rows of {n_columns} numbers",

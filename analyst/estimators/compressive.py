@@ -31,7 +31,7 @@ from learning.answers.questions import Inquiry
 from learning.decoding.density import GaussianMixture
 from learning.estimate.search_box import check_search_box
 from learning.planning.quality import QualityBand
-from shared.errors import ConfigError, DecodingError, PrivacyError
+from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError
 from shared.plan import SketchPlan, compute_plan_digest
 from shared.privacy import PrivacyEvent
 from shared.wire.bodies.questions import AnswersBody
@@ -277,13 +277,25 @@ class CompressiveEstimator(ReleasingEstimator):
         ----------
         n_clusters
             Another number of clusters; None for the parameter.
+
+        Raises
+        ------
+        ConfigError, DecodingError
+            There is no sum, or it does not tell of so many clusters; then the results stay.
         """
         if "_held" not in vars(self):
             raise ConfigError("has no sum yet", field="decode", fix="call fit or partial_fit")
-        if n_clusters is not None:
-            self.set_params(**{self._COUNT: n_clusters})
-        self._forget_results()
-        self._finish()
+        with holding(self):
+            count, results = getattr(self, self._COUNT), self._list_results()
+            if n_clusters is not None:
+                self.set_params(**{self._COUNT: n_clusters})
+            self._forget_results()
+            try:
+                self._finish()
+            except SketchError:
+                self.set_params(**{self._COUNT: count})
+                self.__dict__.update(results)
+                raise
         return self
 
     def posterior(self) -> Inquiry:

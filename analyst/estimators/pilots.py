@@ -104,8 +104,9 @@ def plan_pilot(choices: Choices) -> SketchPlan:
     strength = _measure(choices, share * whole)
     refusal = judge_strength(strength)
     if refusal is not None:
+        factor = f"{math.ceil(refusal.factor):,}" if refusal.factor > 9 else f"{refusal.factor:.2g}"
         raise ConfigError(
-            f"cannot be found by a pilot: its noise would hide the records; {refusal.factor:.2g} "
+            f"cannot be found by a pilot: its noise would hide the records; {factor} "
             "times as many would do, or as much more epsilon",
             field="scale",
             fix="state the spread inside one cluster, and bounds, from public knowledge",

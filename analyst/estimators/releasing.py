@@ -302,9 +302,13 @@ class ReleasingEstimator(SketchingEstimator):
             )
         return parts + super()._describe_repetition()
 
+    def _list_results(self) -> dict[str, Any]:
+        names = self._DECODED | {"labels_", "inertia_"}
+        return {name: value for name, value in vars(self).items() if name in names}
+
     def _forget_results(self) -> None:
-        for name in self._DECODED | {"labels_", "inertia_"}:
-            self.__dict__.pop(name, None)
+        for name in self._list_results():
+            del self.__dict__[name]
 
     def _answer(self, solution: Solution) -> None:
         """Set the attributes that follow from a solution."""

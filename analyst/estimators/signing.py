@@ -105,6 +105,11 @@ def sign_release(release: Encodable, key: Ed25519PrivateKey) -> bytes:
     return encode_deterministic(make_envelope(protected, content, signature))
 
 
+def is_signed(data: bytes) -> bool:
+    """Return whether the bytes of a release claim a signature, which is not checked here."""
+    return data[:1] == bytes([_FIRST_BYTE])
+
+
 def open_release(data: bytes, owner: str | bytes | None = None) -> bytes:
     """Return the bytes of a release, once the signature of its owner is checked.
 
@@ -125,7 +130,7 @@ def open_release(data: bytes, owner: str | bytes | None = None) -> bytes:
     MalformedMessageError
         The bytes are no deterministic CBOR.
     """
-    if data[:1] != bytes([_FIRST_BYTE]):
+    if not is_signed(data):
         if owner is not None:
             raise SignatureError(
                 "has no signature", field="release", fix="have its owner sign it with sign_release"

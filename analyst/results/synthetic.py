@@ -85,6 +85,13 @@ def draw_parts(
     margins
         Distributions of columns, in place of a histogram.
     """
+    if isinstance(histogram, str | Path):
+        raise ConfigError(
+            f"must be a sketch of a histogram, and is the name {str(histogram)!r}: only a server "
+            "knows studies by name",
+            field="histogram",
+            fix="pass LocalSketches(sketches=[...], plan=...) of its files",
+        )
     promises, columns, digest = [promise], margins, None
     if histogram is not None:
         columns = read_columns(histogram.plan, histogram.totals)

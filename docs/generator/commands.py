@@ -160,7 +160,7 @@ def _typer_usage(prefix: str, command: Any) -> list[str]:
             word = f"{_longest(parameter.opts)} {value}".strip()
         else:
             word = value
-        words.append(word if parameter.required else f"[{word.strip('[]')}]")
+        words.append(word if parameter.required else f"[{_unwrap(word)}]")
     return words
 
 
@@ -176,8 +176,13 @@ def _typer_row(parameter: Any) -> tuple[str, str]:
     return f"{names} {value}".strip(), _join_notes(to_markdown(parameter.help or ""), notes)
 
 
+def _unwrap(text: str) -> str:
+    """Remove brackets around the whole text: those inside belong to a value."""
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
 def _typer_metavar(parameter: Any) -> str:
-    given = str(parameter.metavar or "").strip("[]")
+    given = _unwrap(str(parameter.metavar or ""))
     if given:
         return given
     if parameter.param_type_name == "option":

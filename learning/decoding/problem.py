@@ -270,7 +270,8 @@ class DecodingProblem:
         most = 2 * self.n_frequencies // (self.n_dimensions + 1)
         if self.n_clusters > most:
             raise DecodingError(
-                f"must be at most {most}, not {self.n_clusters}: k clusters need k (d + 1) <= 2 m",
+                f"must be at most {most}, not {self.n_clusters}: the sketch has too few numbers to "
+                "tell more apart",
                 field="n_clusters",
                 fix="ask for fewer clusters or plan more frequencies",
             )

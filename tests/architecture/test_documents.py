@@ -154,6 +154,13 @@ def test_the_reference_pages_say_what_the_code_says() -> None:
     assert stale == [], "run `python -m docs.generator`"
 
 
+def test_the_page_of_commands_loses_no_bracket_of_a_value() -> None:
+    page = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    values = re.findall(r"^\| `-[^|]*` `([^`]+)` \|", page, re.MULTILINE)
+    assert "COLUMN=LOWER:UPPER[:SCALE]" in values
+    assert [text for text in values if text.count("[") != text.count("]")] == []
+
+
 def test_the_readme_opens_with_two_commands_and_fits_two_screens() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     commands = [line.split()[:2] for line in lines if line.startswith("    ")][:2]

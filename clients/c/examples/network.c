@@ -76,6 +76,16 @@ enum sfumato_error confirm_device(struct sfumato_device *device, struct gateway 
     return sfumato_confirm(device, last);
 }
 
+/* Print why the server refused: the detail of its problem, whose JSON escapes control characters. */
+static void print_refusal(const char *answer) {
+    static const char NAME[] = "\"detail\":";
+    const char *found = strstr(answer, NAME);
+    if (!found) return;
+    found += sizeof NAME - 1;
+    found += strspn(found, " \"");
+    fprintf(stderr, "  the server says: %.*s\n", (int)strcspn(found, "\""), found);
+}
+
 /* Return whether the server said of this very sketch that it need not be sent again. */
 static bool is_settled(const struct gateway *gateway, const char *answer) {
     int status = gateway->status;
@@ -99,6 +109,7 @@ enum sfumato_error send_waiting(struct sfumato_device *device, struct gateway *g
              gateway->path, gateway->host, size);
     exchange(gateway, head, waiting, size, answer);
     fprintf(stderr, "PUT %s: %d\n", gateway->path, gateway->status);
+    if (gateway->status >= 400) print_refusal(answer);
     /* The server holds other bytes under this number: a copy of this device is at work. */
     if (strstr(answer, "/problems/duplicate-upload")) return SFUMATO_CLONED;
     return is_settled(gateway, answer) ? sfumato_settle(device) : SFUMATO_OK;

@@ -18,7 +18,16 @@
 #include "network.h"
 #include "plan.h"
 
-enum { DONE, FAILED, REFUSED, LINE_MOST = 4096, NAME_MOST = 1024 };
+enum {
+    DONE,
+    FAILED,
+    REFUSED,
+    LINE_MOST = 4096,
+    NAME_MOST = 1024,
+    COMPLAINTS_MOST = 10,
+    /* As the server's. */
+    CLOCK_LEEWAY_S = 300,
+};
 
 static const char USAGE[] =
     "usage: sensor [--flash FILE] [--to HOST:PORT] [--cut-power N] [RECORDS]\n"
@@ -58,7 +67,7 @@ static const char *const ERRORS[] = {
     [SFUMATO_SPENT] = "most_sketches_per_device: this device has released all that the plan"
                       " allows. Nothing more is released",
     [SFUMATO_WAITING] = "the window is full, and the message before it still waits; later records"
-                        " were not added. Run it again once the server answers",
+                        " were not added. Run it again once the server takes that message",
 };
 
 static struct flash flash = {.sector_size = SFUMATO_RECORD_HEAD + PLAN_MESSAGE_MOST};
@@ -112,9 +121,11 @@ static _Noreturn void refuse(const char *text) {
 /* Arguments. */
 
 static void read_address(const char *text) {
+    static const char HTTP[] = "http://";
+    if (!strncmp(text, HTTP, sizeof HTTP - 1)) text += sizeof HTTP - 1;
     const char *colon = strrchr(text, ':');
     size_t size = colon ? (size_t)(colon - text) : 0;
-    if (!size || size >= sizeof host || strlen(colon + 1) >= sizeof port || !colon[1] ||
+    if (!size || strchr(text, '/') || size >= sizeof host || strlen(colon + 1) >= sizeof port || !colon[1] ||
         strspn(colon + 1, "0123456789") != strlen(colon + 1))
         refuse("--to: must be HOST:PORT. Write for example 127.0.0.1:8760");
     memcpy(host, text, size);
@@ -214,6 +225,8 @@ static enum sfumato_error add_record(int64_t now, const double *record) {
 /* Records. */
 
 static const char SEPARATORS[] = ",;\t ";
+static const double TIME_MOST = 1e15;
+static unsigned long n_left_out;
 static const char *const NAMES[] = PLAN_NAMES;
 
 /* Cut the next field off a line; spaces around it, and quotes, do not matter. */
@@ -236,11 +249,12 @@ static bool read_number(const char *field, double *number) {
     return end != field && !*end;
 }
 
+/* Where only the time is no number, the line is a record with a wrong time. */
 static bool is_header(char *line) {
-    double time;
+    double number;
     char copy[LINE_MOST], *rest = copy;
     strcpy(copy, line);
-    return !read_number(next_field(&rest), &time);
+    return !read_number(next_field(&rest), &number) && !read_number(next_field(&rest), &number);
 }
 
 static void check_header(char *line) {
@@ -256,22 +270,32 @@ static void check_header(char *line) {
     }
 }
 
+/* Complain of a line; of the first ones only, as a whole file may be wrong. */
+static bool leave_out(unsigned long number, const char *name, const char *rule) {
+    if (n_left_out++ < COMPLAINTS_MOST)
+        fprintf(stderr, "sensor: line %lu: %s: %s; left out\n", number, name, rule);
+    return false;
+}
+
 /* Read a line; complain, and return false, where it is no record. */
 static bool read_record(char *line, unsigned long number, double *time, double *record) {
     char *rest = line;
-    if (!read_number(next_field(&rest), time) || !isfinite(*time)) {
-        fprintf(stderr, "sensor: line %lu: time: must be seconds since 1970; left out\n", number);
-        return false;
-    }
-    for (size_t i = 0; i < PLAN.n_dimensions; i++) {
-        if (read_number(next_field(&rest), &record[i])) continue;
-        fprintf(stderr, "sensor: line %lu: %s: must be a number; left out\n", number, NAMES[i]);
-        return false;
-    }
+    if (!read_number(next_field(&rest), time) || !(fabs(*time) < TIME_MOST))
+        return leave_out(number, "time", "must be seconds since 1970");
+    for (size_t i = 0; i < PLAN.n_dimensions; i++)
+        if (!read_number(next_field(&rest), &record[i]))
+            return leave_out(number, NAMES[i], "must be a number");
     if (!*rest) return true;
-    fprintf(stderr, "sensor: line %lu: must have %u values; left out\n", number,
-            PLAN.n_dimensions);
-    return false;
+    return leave_out(number, "columns", "must be the time and a number for each dimension");
+}
+
+/* A sketch of a window that has not begun would wait in the flash until it has, and keep all others
+ * back: rather refuse the file. */
+static void require_begun(double when, unsigned long number) {
+    if (!PLAN.by_time || when <= (double)time(NULL) + CLOCK_LEEWAY_S) return;
+    fprintf(stderr, "sensor: error: RECORDS: line %lu: the time %.0f is in the future. Write seconds"
+                    " since 1970, not milliseconds, and check this computer's clock\n", number, when);
+    exit(REFUSED);
 }
 
 static FILE *open_records(void) {
@@ -300,6 +324,7 @@ static enum sfumato_error add_records(FILE *file) {
             continue;
         }
         if (!read_record(line, number, &time, record)) continue;
+        require_begun(time, number);
         if (was_released(time)) {
             n_old++;
             continue;
@@ -307,6 +332,7 @@ static enum sfumato_error add_records(FILE *file) {
         error = add_record((int64_t)floor(time), record);
         if (!error) n_records++;
     }
+    if (n_left_out) fprintf(stderr, "left out %lu line(s) that hold no record\n", n_left_out);
     if (n_old)
         fprintf(stderr, "left out %lu records of windows that earlier runs released\n", n_old);
     fprintf(stderr, "added %lu records\n", n_records);
@@ -339,8 +365,9 @@ static void report(enum sfumato_error error) {
         fprintf(stderr, "  GET %s at %s:%s: %d%s\n", gateway.path, host, port, gateway.status,
                 gateway.status ? "" : " (no answer)");
     if (device.is_started && device.window.n_records)
-        fprintf(stderr, "%u records of the open window are lost: they lie in memory alone\n",
+        fprintf(stderr, "%u record(s) of the open window are lost: they lie in memory alone\n",
                 (unsigned)device.window.n_records);
+    if (!device.is_started) return;
     fprintf(stderr, "released %llu sketches so far%s\n", (unsigned long long)device.next_sequence,
             sfumato_waiting(&device, &size) ? "; one waits, and is sent again by the next run" : "");
 }

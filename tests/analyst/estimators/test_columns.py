@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyst.estimators import CompressiveKMeans, CompressiveMixture
+from analyst.estimators import AutoKMeans, CompressiveKMeans, CompressiveMixture
 from analyst.estimators.reading import read_rows
 from shared.errors import (
     BudgetExceededError,
@@ -231,3 +231,16 @@ def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
     # A table of words alone needs no pilot.
     words = CompressiveKMeans(3, epsilon="1", levels=levels).fit(table[["colour"]])
     assert len(words.events_) == 1
+
+
+@pytest.mark.parametrize("bounds", [([0, 0], [1]), ([0], [1, 1]), ([0], [1]), ([0, 0, 0], 1)])
+def test_rows_of_bounds_that_are_too_short_do_not_stand_for_all_columns(bounds: Any) -> None:
+    records = np.zeros((100, 2))
+    for kind in (AutoKMeans, CompressiveKMeans):
+        with pytest.raises(ConfigError, match="two numbers, or two rows of 2 numbers"):
+            kind(1, epsilon="1", bounds=bounds).fit(records)
+
+
+def test_a_pilot_that_noise_would_hide_says_in_plain_numbers_what_would_do() -> None:
+    with pytest.raises(ConfigError, match=r"hide the records; 2\d\d times as many would do"):
+        CompressiveKMeans(5, epsilon="0.001").expect(3000, 2)

@@ -15,6 +15,7 @@ import analyst.estimators.mixture
 from analyst.estimators import CompressiveMixture
 from shared.errors import (
     ConfigError,
+    DecodingError,
     RecordError,
 )
 from tests.analyst.estimators.records import (
@@ -30,6 +31,20 @@ from tests.analyst.estimators.records import (
     measure_sse,
 )
 from tests.analyst.estimators.tables import Table
+
+
+@pytest.mark.parametrize("make", [make_exact, make_private])
+def test_a_number_of_clusters_that_a_sketch_cannot_tell_leaves_the_results_as_they_were(
+    make: Any,
+) -> None:
+    model = make().fit(make_records())
+    kept = {name: getattr(model, name) for name in ("cluster_centers_", "weights_", "result_")}
+    with pytest.raises(DecodingError, match="n_clusters: must be at most"):
+        model.decode(n_clusters=900)
+    assert model.n_clusters == K
+    for name, value in kept.items():
+        assert getattr(model, name) is value
+    assert len(model.decode(n_clusters=1).weights_) == 1
 
 
 def test_without_epsilon_the_centroids_are_those_of_k_means() -> None:

@@ -12,6 +12,7 @@ import pytest
 from analyst.estimators import CompressiveKMeans, CompressiveMixture
 from analyst.estimators.held import decode_release
 from analyst.results import DecodeResult
+from shared.errors import ConfigError
 from shared.privacy import PrivacyGuarantee
 from shared.privacy.group import format_upper
 from tests.analyst.estimators.records import make_records
@@ -58,6 +59,8 @@ def test_saved_shown_and_synthesised_results_state_all_that_was_spent(
     assert loaded.body.privacy == found.result_.body.privacy
     assert loaded.privacy == found.describe()
     (promise,) = found.result_.synthesise(10, allow_unusable=True).about["privacy"]
+    with pytest.raises(ConfigError, match="histogram: must be a sketch of a histogram"):
+        found.result_.synthesise(10, histogram="pilot.sketch")  # type: ignore[arg-type]
     require_spent(promise, spent)
     shown = CompressiveKMeans(3, epsilon=1).fit_sketch(decode_release(found.release_.encode()))
     assert shown.guarantee_ == spent

@@ -32,6 +32,7 @@ from tests.system.test_tutorial import read_blocks
 PAGE = ROOT / "docs/how-to/microcontrollers.md"
 SECTION = "## Try it on a PC"
 N_SKETCHES = 6
+WRONG_LINES = r"2026-01-01T00:00:00,0.4,17\n1767225600;0,4;17\n1767225600,warm,17\n"
 
 
 @pytest.fixture
@@ -78,7 +79,11 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
             wait_until(lambda: client.is_ready() or server.poll() is not None)
         script = "".join(text for _, text in blocks)
         # Once more at the end: nothing is released again.
-        script += 'meter/sensor --flash meter/flash.bin meter/records.csv; echo "$SFUMATO_KEY"\n'
+        script += "meter/sensor --flash meter/flash.bin meter/records.csv\n"
+        script += f"printf '{WRONG_LINES}' | meter/sensor --flash meter/flash.bin\n"
+        # Milliseconds: a sketch of that window would keep back all others.
+        script += "echo 1767225600000,0.4,17 | meter/sensor --flash meter/flash.bin"
+        script += ' || echo "future $?"\necho "$SFUMATO_KEY"\n'
         done = run_shell(script, folder, {"SFUMATO_URL": address})
         with Client(address, key=done.stdout.splitlines()[-1]) as client:
             study = client.study("meters")
@@ -97,6 +102,11 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
     assert len({sketch for sketch, _ in sent}) == N_SKETCHES
     assert "left out 720 records of windows that earlier runs released" in done.stderr
     assert "left out 4320 records of windows that earlier runs released" in done.stderr
+    assert "line 1: time: must be seconds since 1970; left out" in done.stderr
+    assert "line 2: columns: must be the time and a number for each dimension" in done.stderr
+    assert "left out 3 line(s) that hold no record" in done.stderr
+    assert "future 2\n" in done.stdout
+    assert "line 1: the time 1767225600000 is in the future" in done.stderr
     centres = re.findall(
         r"│ +([\d.]+)(?: ± [\d.]+)? │ +([\d.]+)(?: ± [\d.]+)? │$", done.stdout, re.M
     )
@@ -133,6 +143,7 @@ def run_sensor(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ([], "--to: is missing, and https://sketches.example needs TLS"),
         (["--fast"], "--fast: is not an option"),
         (["--to", "nowhere"], "--to: must be HOST:PORT. Write for example 127.0.0.1:8760"),
+        (["--to", "https://a:1"], "--to: must be HOST:PORT. Write for example 127.0.0.1:8760"),
         (["--flash"], "--flash: needs a FILE. Name one"),
         (["--to", "a:1", "--cut-power", "0"], "--cut-power: must be a number from 1"),
         (["--to", "a:1", "none.csv"], "RECORDS: cannot be read. Name a CSV file"),
@@ -160,9 +171,10 @@ def test_the_device_of_a_pc_releases_nothing_before_a_server_knows_it(
     (tmp_path / "flash.bin").unlink()
     assert run_sensor(program, "--flash", flash, "--to", "a:1", "--cut-power", "3").returncode == 9
     assert not (tmp_path / "flash.bin").exists()
-    assert run_sensor(program, "--flash", flash, "--to", "127.0.0.1:1").returncode == 1
+    assert run_sensor(program, "--flash", flash, "--to", "http://127.0.0.1:1").returncode == 1
     assert (tmp_path / "flash.bin").exists()
     (tmp_path / "flash.bin").write_bytes(b"\xff" * 8192)
     done = run_sensor(program, "--flash", flash, "--to", "127.0.0.1:1")
     assert done.returncode == 2
     assert "--flash: cannot be read or written, or is not that of this device" in done.stderr
+    assert "released" not in done.stderr
