@@ -1,4 +1,5 @@
 import gc
+import inspect
 import os
 import sys
 import tempfile
@@ -11,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 if os.environ.get("SFUMATO_ENGINE") == "numpy":
     sys.modules["shared.core.engines._native"] = None  # type: ignore[assignment]
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -36,6 +38,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # than the rest of most tests; one takes nothing. Processes that tests start inherit it.
 _folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")
 os.environ["SSL_CERT_FILE"] = str(Authority(Path(_folder.name)).path)
+
+# Where a test states no other, its requests have the client's own limit of five seconds, which a
+# server on a busy machine misses. All clients and functions share this object.
+_limits = inspect.signature(httpx.Client.__init__).parameters["timeout"].default
+_limits.connect = _limits.read = _limits.write = _limits.pool = 120.0
 
 
 @pytest.hookimpl(optionalhook=True)

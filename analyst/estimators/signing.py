@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import cbor2
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -87,7 +88,7 @@ def read_owner_key(path: str | Path) -> Ed25519PrivateKey:
             field=str(path),
             fix="make a key with `sfumato cluster key FILE`",
         ) from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise _refuse_key(path) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _refuse_key(path)

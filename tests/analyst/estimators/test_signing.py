@@ -28,6 +28,14 @@ LEVEL: dict[str, Any] = {"epsilon": "4", "delta": "1e-6", "bounds": (0, 1)}
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OWNER = KEY.public_key().public_bytes_raw()
 
+SM2 = b"""-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqBHM9VAYItBG0wawIBAQQgvL1HYxeEd+2NdcjJ
+MuA+Gjgeh11TeP2GUmAuJ08wvmShRANCAAR9fVs0AxbDPkl0KZs5EkeQssI7B2iL
+BToOcwy/Y20n/MQzeWYeuOzRYLTDSzIkZDdVzUdWfA1O7IW1MgtwDcEH
+-----END PRIVATE KEY-----
+"""
+"""Of a curve that the library reads and does not support; made for this test."""
+
 
 class Bytes:
     def encode(self) -> bytes:
@@ -114,6 +122,9 @@ def test_a_file_without_such_a_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_owner_key(path)
     path.write_bytes(b"nothing")
+    with pytest.raises(ConfigError, match="must hold an Ed25519 private key"):
+        read_owner_key(path)
+    path.write_bytes(SM2)
     with pytest.raises(ConfigError, match="must hold an Ed25519 private key"):
         read_owner_key(path)
     other = generate_private_key(SECP256R1())
