@@ -187,6 +187,9 @@ class CompressiveEstimator(ReleasingEstimator):
         parts = [held.unreleased.n_records for held in (mine, others) if held.unreleased]
         if len(parts) == 2:
             self._require_room(sum(parts), mine.plan.most_records)
+        # Its sketch costs what this one's does; a pilot before it has cost its records more.
+        is_without = mine.pilot is None and others.is_foreign and not mine.is_exact
+        pilot = others.list_costs()[:-1] if is_without else ()
         mine.merge(others)
         if moves:
             # Released here; released there too, its records would have spent twice.
@@ -195,7 +198,7 @@ class CompressiveEstimator(ReleasingEstimator):
             if not others.releases:
                 del other._held
         if not mine.is_exact:
-            self.events_ = (*self.events_, *other.events_)
+            self.events_ = (*self.events_, *pilot, *other.events_)
             self._show_releases()
         self._forget_results()
 

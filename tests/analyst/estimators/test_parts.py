@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,21 @@ def test_releases_merge_with_their_noise() -> None:
         left.merge(right)
     with pytest.raises(ConfigError, match="is this one itself"):
         left.merge(left)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_the_pilot_of_a_merged_release_took_still_counts(own: bool) -> None:
+    records = make_records()
+    public: dict[str, Any] = {"public_seed": "shared", "max_records": 3000}
+    piloted = make_private(**public | {"scale": "pilot"}).fit(records[:3000])
+    plan = piloted.plan_
+    stated = {"epsilon": plan.release.epsilon, "scale": [each.scale for each in plan.dimensions]}
+    plain = make_private(**public | stated).fit(records[3000:])
+    assert plain.guarantee_.epsilon < piloted.guarantee_.epsilon
+    found = plain if own else make_private().fit_sketch(plain.release_)
+    found.merge(make_private().fit_sketch(piloted.release_))
+    assert found.guarantee_.epsilon == piloted.guarantee_.epsilon
+    assert Fraction(found.result_.body.privacy.epsilon) == piloted.guarantee_.epsilon
 
 
 def test_sums_that_do_not_belong_together_are_not_merged() -> None:
