@@ -162,6 +162,9 @@ class Held:
             copied.merge(other.unreleased)
             self.add(copied)
         self.releases = (*self.releases, *other.releases)
+        if self.pilot is None:
+            # An event of the other's tells what a release of this plan costs, those of others too.
+            self.is_foreign = self.is_foreign and other.is_foreign
 
     def _find_state(self) -> str:
         if self.is_exact:

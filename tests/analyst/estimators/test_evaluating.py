@@ -179,6 +179,10 @@ def test_an_evaluation_still_counts_when_other_sketches_are_merged() -> None:
     found.evaluate(make_records(500), epsilon="1")
     found.merge(other)
     assert found.guarantee_.epsilon == 9
+    # One of its own, of other records, costs no record more.
+    found.merge(make("compressive", **public).fit(make_records(seed=2)))
+    assert found.guarantee_.epsilon == 9
+    assert found.result_.body.privacy.epsilon == "9"
 
 
 @each
