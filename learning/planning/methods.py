@@ -155,7 +155,7 @@ def choose_method(holding: Holding) -> MethodChoice:
     if holding.n_parts > 1:
         return MethodChoice(
             name=SKETCH,
-            expected=MappingProxyType({}),
+            expected={},
             reason=f"the records lie in {holding.n_parts:,} parts, and of all methods only "
             "sketches add up: others ask the records in rounds",
         )
@@ -167,13 +167,11 @@ def choose_method(holding: Holding) -> MethodChoice:
             possible[name] = sse
     ranked = dict(sorted(possible.items(), key=lambda each: each[1]))
     if not ranked:
-        return MethodChoice(
-            name=SKETCH, expected=MappingProxyType({}), reason="no method suits these numbers"
-        )
+        return MethodChoice(name=SKETCH, expected={}, reason="no method suits these numbers")
     name = choose_name(ranked)
     return MethodChoice(
         name=name,
-        expected=MappingProxyType(ranked),
+        expected=ranked,
         reason=_explain(row, ranked, is_alike=name != next(iter(ranked))),
     )
 

@@ -90,6 +90,7 @@ def test_records_that_differ_are_fitted_by_one_method(relation: str) -> None:
         fitted += [make(relation=relation, max_records=500, epsilon="1/2").fit(make_records(50))]
     first = fitted[0]
     assert first.choice_ == first.choose(400, 2)
+    assert pickle.loads(pickle.dumps(first)).choice_ == first.choice_
     for other in fitted[1:]:
         assert other.choice_ == first.choice_
         assert other.events_ == first.events_
