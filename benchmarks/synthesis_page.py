@@ -80,6 +80,7 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
     parts += [
         *_list_fleets(ranges),
         *_list_items(items),
+        *_list_correlations(ranges),
         *_list_stated(ranges),
         *_list_seconds(found),
     ]
@@ -188,21 +189,49 @@ def _list_items(items: Found) -> Iterator[str]:
     )
 
 
+def _list_correlations(ranges: Found) -> Iterator[str]:
+    listed = [way for way in WAYS if any(way in ways for ways in ranges.values())]
+
+    def show(rows: Mapping[str, Row]) -> str:
+        row = rows.get("correlation_error")
+        return "-" if row is None else f"{row.value:.3f}"
+
+    yield from list_table(
+        "Correlations",
+        "Mean absolute error of the correlations of all pairs of columns. One Gaussian of all "
+        "records spends all of epsilon on means and covariances.",
+        ("set", "epsilon", *listed),
+        (
+            f"| {name} | {epsilon} | "
+            + " | ".join(show(ways.get(way, {})) for way in listed)
+            + " |"
+            for (name, epsilon), ways in ranges.items()
+        ),
+    )
+
+
 def _list_stated(ranges: Found) -> Iterator[str]:
-    def show(rows: Mapping[str, Row], n_columns: int) -> str:
-        row = rows.get(f"error_over_stated, columns={n_columns}")
-        return "-" if row is None else f"{row.value:.2f}"
+    def show(rows: Mapping[str, Row]) -> str:
+        boxes = (rows.get(f"error_over_stated, columns={n}") for n in (1, 2, 3))
+        each = (*boxes, rows.get("correlation_error_over_stated"))
+        ratios = ["-" if row is None else f"{row.value:.2f}" for row in each]
+        held = rows.get("correlations_within_twice")
+        return " | ".join([*ratios, "-" if held is None else f"{held.value:.0%}"])
 
     yield from list_table(
         "Errors over those that the answer states",
         "Mean absolute error of boxes over one, two and three columns, over the stated one: 1 is "
-        "right, and less is cautious. No error is stated for a doubtful decode.",
-        ("set", "epsilon", "way", "1 column", "2 columns", "3 columns"),
+        "right, and less is cautious. For correlations the same, and the share of pairs within "
+        "twice the stated error. No error is stated for a doubtful decode.",
         (
-            f"| {name} | {epsilon} | {way} | " + " | ".join(show(rows, n) for n in (1, 2, 3)) + " |"
+            *("set", "epsilon", "way", "1 column", "2 columns", "3 columns"),
+            *("correlations", "within twice"),
+        ),
+        (
+            f"| {name} | {epsilon} | {way} | {show(rows)} |"
             for (name, epsilon), ways in ranges.items()
             for way, rows in ways.items()
-            if any(figure.startswith("error_over_stated") for figure in rows)
+            if "correlation_error_over_stated" in rows or "error_over_stated, columns=1" in rows
         ),
     )
 
