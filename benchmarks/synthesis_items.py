@@ -43,8 +43,6 @@ _N_DRAWN: Final = 20_000
 _N_SETS: Final = 200
 _FLOOR: Final = 1e-3
 _RUNS, _QUICK_RUNS = 10, 1
-_FEW_RUNS: Final = 3
-"""Runs of the ways in ``_SLOW``."""
 _N_SPARSE, _N_ITEMS, _N_PROFILES = 100_000, 300, 20
 _N_STEPS: Final = 300
 _COUNT_UNIT: Final = 4
@@ -244,15 +242,15 @@ WAYS: Final[Mapping[str, Mapping[str, Way]]] = {
 """By set, then by the name of their rows. A tree of 784 pixels takes minutes to choose."""
 
 
-def measure_case(data: ItemSet, epsilon: str, runs: int, few_runs: int) -> Iterator[Row]:
-    """Yield the rows of one set and one epsilon."""
+def measure_case(data: ItemSet, epsilon: str, runs: int, *, is_whole: bool) -> Iterator[Row]:
+    """Yield the rows of one set and one epsilon, without the slow ways unless it is whole."""
     found: dict[str, dict[str, list[float]]] = {}
     refused: set[str] = set()
     for seed in range(runs):
         queries = draw_queries(data, np.random.default_rng(seed))
         true = {name: share_of_any(data.records, each) for name, each in queries.items()}
         for way, draw in WAYS[data.name].items():
-            if way in refused or (way in _SLOW and seed >= few_runs):
+            if way in refused or (way in _SLOW and not is_whole):
                 continue
             started = time.process_time()
             try:
@@ -293,6 +291,6 @@ def measure(quick: bool, case: str = "") -> Iterator[Row]:
             }:
                 continue
             try:
-                yield from measure_case(load(), epsilon, runs, 0 if quick else _FEW_RUNS)
+                yield from measure_case(load(), epsilon, runs, is_whole=not quick)
             except PackageUnavailableError as error:
                 print(f"{name} is left out: {error}", file=sys.stderr)

@@ -293,6 +293,8 @@ async function showDevice(notice = false) {
     sources.disabled = Boolean(end);
     if (end) source.stop();
     ended.replaceChildren(...(end ? [endBox(end)] : []));
+    // What a pull was refused for before this was known; the box says why.
+    if (end) untrusted.replaceChildren();
     if (!end) announce("The study is open again. You can record.");
     if (end?.isFinal) timers.forEach(clearInterval);
   };
