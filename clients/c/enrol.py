@@ -122,7 +122,7 @@ def _refuse_signature(rule: str) -> ConfigError:
 
 @dataclass(frozen=True, kw_only=True)
 class Enrolment:
-    """What a folder says of its device, without secrets.
+    """State of a device in its folder, without secrets.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Enrolment:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked for: a device of a code, in a folder."""
+    """Arguments of one run: a code, and the folder of its device."""
 
     code: EnrolmentCode
     folder: Path

@@ -34,7 +34,7 @@ MuA+Gjgeh11TeP2GUmAuJ08wvmShRANCAAR9fVs0AxbDPkl0KZs5EkeQssI7B2iL
 BToOcwy/Y20n/MQzeWYeuOzRYLTDSzIkZDdVzUdWfA1O7IW1MgtwDcEH
 -----END PRIVATE KEY-----
 """
-"""Of a curve that the library reads and does not support; made for this test."""
+"""A key of a curve that the library reads and does not support; made for this test."""
 
 
 class Bytes:

@@ -46,7 +46,7 @@ RELATIONS = ("replace-one", "add-remove-one")
 
 @dataclass(kw_only=True)
 class Trace:
-    """What a cover asked of its records, exactly, and the answers."""
+    """Exact sums and votes of a cover, before noise, and its answers."""
 
     gains: list[dict[int, int]] = field(default_factory=list)
     picks: list[int] = field(default_factory=list)
