@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-import cbor2
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -30,6 +28,7 @@ from shared.wire.cose import (
     encode_signature_input,
     has_protected,
     make_envelope,
+    read_envelope,
     verify_signature,
 )
 
@@ -139,15 +138,12 @@ def open_release(data: bytes, owner: str | bytes | None = None) -> bytes:
     if owner is None:
         raise SignatureError("is signed, and no owner is stated", field="release", fix=_OWN_KEY)
     identity = _read_identity(owner)
-    match decode_deterministic(data, what="release"):
-        case cbor2.CBORTag(
-            value=[bytes(protected), unprotected, bytes(content), bytes(signature)]
-        ) if isinstance(unprotected, Mapping) and not unprotected:
-            pass
-        case _:
-            raise SignatureError(
-                "must be a COSE_Sign1", field="release", fix="read what sign_release returned"
-            )
+    parts = read_envelope(decode_deterministic(data, what="release"))
+    if parts is None:
+        raise SignatureError(
+            "must be a COSE_Sign1", field="release", fix="read what sign_release returned"
+        )
+    protected, content, signature = parts
     if not has_protected(protected, RELEASE_MEDIA_TYPE, hashlib.sha256(identity).digest()):
         raise SignatureError("is not signed by this owner", field="release", fix=_OWN_KEY)
     verify_signature(

@@ -5,6 +5,7 @@ Everything is deterministic CBOR, and no external data is signed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import cbor2
@@ -44,6 +45,19 @@ def encode_signature_input(protected: bytes, content: bytes) -> bytes:
 def make_envelope(protected: bytes, content: bytes, signature: bytes) -> cbor2.CBORTag:
     """Return the tagged array."""
     return cbor2.CBORTag(COSE_SIGN1_TAG, [protected, {}, content, signature])
+
+
+def read_envelope(item: object) -> tuple[bytes, bytes, bytes] | None:
+    """Return header, content and signature of a decoded envelope; None for anything else.
+
+    Nothing is verified here.
+    """
+    match item:
+        case cbor2.CBORTag(
+            tag=tag, value=[bytes(protected), unprotected, bytes(content), bytes(signature)]
+        ) if tag == COSE_SIGN1_TAG and isinstance(unprotected, Mapping) and not unprotected:
+            return protected, content, signature
+    return None
 
 
 def verify_signature(

@@ -12,17 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cbor2
-
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.core.text import PLAIN_TEXT_RULE, is_plain
 from shared.errors import MalformedMessageError, UnsupportedVersionError
 from shared.wire.cose import (
-    COSE_SIGN1_TAG,
     encode_protected,
     encode_signature_input,
     has_protected,
     make_envelope,
+    read_envelope,
     verify_signature,
 )
 
@@ -143,14 +141,10 @@ def decode_published(data: bytes) -> SignedResult:
     UnsupportedVersionError
         A version that this release does not know.
     """
-    match decode_deterministic(data, what="result"):
-        case cbor2.CBORTag(
-            tag=tag, value=[bytes(protected), unprotected, bytes(content), bytes(s)]
-        ):
-            is_envelope = tag == COSE_SIGN1_TAG and isinstance(unprotected, Mapping)
-            _require(is_envelope and not unprotected, "result", "must be a tagged COSE_Sign1")
-        case _:
-            raise _malformed("result", "must be a tagged COSE_Sign1")
+    parts = read_envelope(decode_deterministic(data, what="result"))
+    if parts is None:
+        raise _malformed("result", "must be a tagged COSE_Sign1")
+    protected, content, s = parts
     key_id = _read_key_id(protected)
     stated = has_protected(protected, RESULT_MEDIA_TYPE, key_id)
     _require(stated, "protected", "must name EdDSA, the document's type and the key")

@@ -10,17 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import cbor2
-
 from shared.cbor import decode_deterministic, encode_deterministic
 from shared.errors import MalformedMessageError, SignatureError
 from shared.sharing.batches import BatchKey
 from shared.wire.cose import (
-    COSE_SIGN1_TAG,
     encode_protected,
     encode_signature_input,
     has_protected,
     make_envelope,
+    read_envelope,
     verify_signature,
 )
 
@@ -164,16 +162,8 @@ class SumAnswer:
             The helper did not sign it, or its body was exchanged.
         """
         match decode_deterministic(data, what="answer"):
-            case [
-                cbor2.CBORTag(tag=tag, value=[bytes(protected), unprotected, bytes(content), sig]),
-                bytes(body),
-            ] if (
-                tag == COSE_SIGN1_TAG
-                and isinstance(unprotected, Mapping)
-                and not unprotected
-                and isinstance(sig, bytes)
-            ):
-                pass
+            case [envelope, bytes(body)] if (parts := read_envelope(envelope)) is not None:
+                protected, content, sig = parts
             case _:
                 raise _malformed("answer")
         if not has_protected(protected, ANSWER_MEDIA_TYPE, hashlib.sha256(identity).digest()):
