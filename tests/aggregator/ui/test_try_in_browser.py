@@ -80,7 +80,8 @@ def _find(text: str) -> str:
 
 
 def press(page: Page, text: str) -> None:
-    """Press the button with a text."""
+    """Press the button with a text, as soon as it is there."""
+    page.wait(f"Boolean({_find(text)})", problem=True)
     page.evaluate(f"{_find(text)}.click()")
 
 
@@ -145,6 +146,8 @@ def visit(scene: Scene) -> Iterator[Visit]:
         study = made.study_id
         token = client.create_token(study, max_uses=3)
         code = EnrolmentCode(server=server.url, study=bytes.fromhex(study), token=token)
+        # A page of another test would take the code without being loaded anew.
+        scene.page.open("about:blank", until=None)
         scene.page.requests.clear()
         scene.page.open(make_page_address(code), until="h1")
         yield Visit(scene, client, study, code)
