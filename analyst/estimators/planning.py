@@ -223,7 +223,7 @@ def require_hope(choices: Choices, field: str) -> None:
             f"must be at most {MOST_PARAMETERS // d} in {d} dimensions: to decode more takes "
             "minutes",
             field=field,
-            fix="ask for fewer clusters, or use AutoKMeans; nothing was spent",
+            fix="ask for fewer clusters, or use AutoKMeans (--method auto); nothing was spent",
         )
     band = predict_quality(choices)
     if not band.is_hopeless:

@@ -62,8 +62,16 @@ def create_owner_key(path: str | Path) -> str:
     content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
         # Nobody else may read it, not even before it is written.
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(content)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                # Others may hold the public half as soon as this returns.
+                os.fsync(file.fileno())
+        except OSError:
+            Path(path).unlink()
+            raise
     except OSError as error:
         raise ConfigError(
             f"cannot be written: {error.strerror}", field=str(path), fix="name a new file"

@@ -227,6 +227,7 @@ static enum sfumato_error add_record(int64_t now, const double *record) {
 static const char SEPARATORS[] = ",;\t ";
 static const double TIME_MOST = 1e15;
 static unsigned long n_left_out;
+static bool has_record;
 static const char *const NAMES[] = PLAN_NAMES;
 
 /* Cut the next field off a line; spaces around it, and quotes, do not matter. */
@@ -324,6 +325,7 @@ static enum sfumato_error add_records(FILE *file) {
             continue;
         }
         if (!read_record(line, number, &time, record)) continue;
+        has_record = true;
         require_begun(time, number);
         if (was_released(time)) {
             n_old++;
@@ -376,6 +378,8 @@ int main(int count, char **words) {
     read_arguments(count, words);
     enum sfumato_error error = run(open_records());
     report(error);
+    if (!error && n_left_out && !has_record)
+        refuse("RECORDS: no line holds a record. Write the time and a number for each dimension");
     bool is_later = error == SFUMATO_NOT_READY || error == SFUMATO_WAITING;
     size_t size;
     if (!error) return sfumato_waiting(&device, &size) ? FAILED : DONE;

@@ -1,5 +1,7 @@
 """Releases that their owner signs."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,18 @@ def test_a_key_is_written_once_for_its_owner_alone_and_read_again(tmp_path: Path
     assert read_owner_key(path).public_key().public_bytes_raw().hex() == public
     with pytest.raises(ConfigError, match="cannot be written"):
         create_owner_key(path)
+
+
+def test_a_key_that_the_disk_does_not_take_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        create_owner_key(tmp_path / "owner.key")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_without_such_a_key_is_refused(tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
         script = "".join(text for _, text in blocks)
         # Once more at the end: nothing is released again.
         script += "meter/sensor --flash meter/flash.bin meter/records.csv\n"
-        script += f"printf '{WRONG_LINES}' | meter/sensor --flash meter/flash.bin\n"
+        script += (
+            f"printf '{WRONG_LINES}' | meter/sensor --flash meter/flash.bin || echo no records $?\n"
+        )
         # Milliseconds: a sketch of that window would keep back all others.
         script += "echo 1767225600000,0.4,17 | meter/sensor --flash meter/flash.bin"
         script += ' || echo "future $?"\necho "$SFUMATO_KEY"\n'
@@ -105,6 +107,8 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
     assert "line 1: time: must be seconds since 1970; left out" in done.stderr
     assert "line 2: columns: must be the time and a number for each dimension" in done.stderr
     assert "left out 3 line(s) that hold no record" in done.stderr
+    assert "no line holds a record" in done.stderr
+    assert "no records 2\n" in done.stdout
     assert "future 2\n" in done.stdout
     assert "line 1: the time 1767225600000 is in the future" in done.stderr
     centres = re.findall(
