@@ -7,6 +7,7 @@ import pytest
 
 from tests.aggregator.ui.browser import open_browser
 from tests.aggregator.ui.scene import Scene, make_study
+from tests.aggregator.ui.trying import Visit, visiting
 from tests.system.servers import start_server
 
 
@@ -20,3 +21,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             yield Scene(aggregator, page, make_study(aggregator))
     finally:
         aggregator.stop()
+
+
+@pytest.fixture
+def visit(scene: Scene) -> Iterator[Visit]:
+    with visiting(scene) as visit:
+        yield visit
