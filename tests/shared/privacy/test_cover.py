@@ -269,6 +269,8 @@ STAGES = (
     (1.0, (0.3,), (0.5,), 2.0),
     (0.3, (), (0.4,), 0.9),
     (0.4, (0.3,), (), 0.1),
+    # Beside a large pure release, a record that is added shows more than one that is removed.
+    (1.0, (), (1.0,), 0.3),
 )
 Floats = NDArray[np.float64]
 
@@ -300,7 +302,8 @@ def reach_by_waiting(
             left = np.array([epsilon + sign * (a - (ratio - 1) * t)])
             return float(rate * math.exp(-rate * t) * compute_profile(left, mus, pure)[0])
 
-        kinks = [(epsilon + a - x) / (ratio - 1) for x in (0.0, *pure, *(-x for x in pure))]
+        losses = (0.0, *pure, *(-x for x in pure))
+        kinks = [(sign * (epsilon - x) + a) / (ratio - 1) for x in losses]
         edges = sorted({0.0, 60.0, *(kink for kink in kinks if 0.0 < kink < 60.0)})
         found.append(
             sum(quad(weigh, low, high, limit=400)[0] for low, high in itertools.pairwise(edges))
@@ -451,6 +454,11 @@ BOTH = {"add-remove-one", "replace-one"}
             lambda patch: _change_parts(patch, lambda _, a, mu, pure: (a, mu, [])),
             BOTH,
             id="pure releases for nothing",
+        ),
+        pytest.param(
+            lambda patch: patch.setattr(module, "_integrate_addition", lambda *_: 0.0),
+            {"add-remove-one"},
+            id="no addition",
         ),
     ],
 )
