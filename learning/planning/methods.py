@@ -23,8 +23,9 @@ __all__ = ["Holding", "MethodChoice", "Row", "choose_method", "choose_name", "fi
 
 SKETCH: Final = "compressive"
 WITH_DELTA: Final = " with delta"
-ALIKE: Final = 1.02
-"""The sketch is preferred up to this factor of the best: its sums add up, and tell of any k."""
+ALIKE: Final = 1.05
+"""The sketch is preferred up to this factor of the best: its sums add up and tell of any k, and
+the medians of the table are good to 5 %."""
 MOST_PARAMETERS: Final = 2000
 """Largest k d of a sketch: decoding more takes minutes."""
 
