@@ -35,23 +35,7 @@ cd /
 # Bytecode is a third of what Python installs, so only what the project loads gets some.
 library=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 find "$library" /opt/sfumato -name __pycache__ -type d -prune -exec rm -rf {} +
-/opt/sfumato/bin/python - << 'END'
-import argparse  # for the scripts beside the project
-import importlib
-import pathlib
-import sysconfig
-import urllib.request
-
-folder = pathlib.Path(sysconfig.get_path("purelib"))
-names = ("aggregator", "analyst", "device_agent", "helper", "learning", "shared", "simulator")
-for path in sorted(path for name in names for path in folder.glob(f"{name}/**/*.py")):
-    module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-    if not module.endswith((".__main__", ".env")):
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # such as one that needs an extra
-            print(f"without bytecode: {module}: {error}", flush=True)
-END
+/opt/sfumato/bin/python /load_all.py
 # Load what was stripped, so that a broken one fails the build and not a server.
 /opt/sfumato/bin/python -B - << 'END'
 import ctypes
