@@ -138,7 +138,10 @@ def require_loads(target: Path) -> None:
     loads = ["/opt/sfumato/bin/python", "-B", "-"]
     script = Path(__file__).with_name("load_all.py").read_text(encoding="utf-8")
     here, there = (
-        subprocess.run([*before, *loads], input=script, capture_output=True, text=True, check=False)
+        # From /, because Python finds the sources where it runs first.
+        subprocess.run(
+            [*before, *loads], input=script, capture_output=True, text=True, cwd="/", check=False
+        )
         for before in ([], ["chroot", str(target)])
     )
     lacking = sorted({*there.stdout.splitlines()} - {*here.stdout.splitlines()})
