@@ -1,19 +1,21 @@
 #!/bin/sh
 # Install extras of the project into /opt/sfumato, for an image: `install.sh aggregator,analyst`.
 # Left out are what no service reads: the installer and its records, tests and types of libraries, symbols,
-# parts of NumPy that build others, the lexers of Pygments but Python's, and the parts of SciPy that LEFT_OUT
+# the part of NumPy that builds others, the lexers of Pygments but Python's, and the parts of SciPy that LEFT_OUT
 # names, of which the project and the rest of SciPy use none.
 set -eu
 LEFT_OUT="datasets differentiate fftpack integrate interpolate io misc odr signal stats"
 python3 -m venv /opt/sfumato
 /opt/sfumato/bin/pip install --no-cache-dir --no-compile ".[$1]"
+# What does not load now is for other extras.
+(cd / && /opt/sfumato/bin/python -B /load_all.py > /not-loaded)
 cd /opt/sfumato/lib/python3*/site-packages
 rm -rf pip pip-* setuptools setuptools-* pkg_resources _distutils_hack distutils-precedence.pth /opt/sfumato/bin/pip*
 case $1 in
 *analyst*) ;;
 *)
     for part in $LEFT_OUT; do rm -rf "scipy/$part"; done
-    rm -rf numpy/f2py numpy/distutils
+    rm -rf numpy/distutils
     if [ -d pygments ]; then
         find pygments/lexers -type f ! -name __init__.py ! -name _mapping.py ! -name python.py -delete
     fi
