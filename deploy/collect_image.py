@@ -33,7 +33,7 @@ EMPTY = "/dev /proc /root /run /sys /tmp /var/lib /var/tmp"
 """Folders of which only the rights are copied."""
 LEFT_OUT = """
     config-* distutils ensurepip idlelib lib2to3 pydoc_data site-packages dist-packages test
-    tkinter turtle.py turtledemo unittest/test wsgiref xmlrpc imaplib.py mailbox.py nntplib.py
+    tkinter turtle.py turtledemo unittest/test xmlrpc imaplib.py mailbox.py nntplib.py
     smtpd.py telnetlib.py lib-dynload/nis.* lib-dynload/_dbm.* lib-dynload/_*test*
     lib-dynload/xxlimited* lib-dynload/_curses* lib-dynload/readline.*
 """
@@ -127,6 +127,28 @@ def describe_packages(files: Sequence[Path]) -> str:
     return "\n\n".join(kept) + "\n"
 
 
+def require_loads(target: Path) -> None:
+    """Load the project where only the folder is there.
+
+    Raises
+    ------
+    SystemExit
+        Something does not load that did when it was installed.
+    """
+    script = Path(__file__).with_name("load_all.py").read_text(encoding="utf-8")
+    done = subprocess.run(
+        ["chroot", str(target), "/opt/sfumato/bin/python", "-B", "-"],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    before = Path("/not-loaded").read_text(encoding="utf-8").splitlines()
+    lacking = sorted({*done.stdout.splitlines()} - {*before})
+    if done.returncode or lacking:
+        sys.exit("\n".join(["collect_image: not loaded in the image:", *lacking, done.stderr]))
+
+
 def main(target: Path) -> None:
     """Fill a folder that does not exist yet."""
     target.mkdir()
@@ -141,6 +163,7 @@ def main(target: Path) -> None:
     if subprocess.run([*copy, *relative], cwd="/", check=False).returncode:
         sys.exit("collect_image: cp has not copied everything, see above")
     subprocess.run(["ldconfig", "-r", target], check=True)
+    require_loads(target)
     if STATUS.exists():
         status = target / STATUS.relative_to("/")
         status.parent.mkdir(parents=True, exist_ok=True)

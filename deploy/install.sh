@@ -1,19 +1,21 @@
 #!/bin/sh
 # Install extras of the project into /opt/sfumato, for an image: `install.sh aggregator,analyst`.
 # Left out are what no service reads: the installer and its records, tests and types of libraries, symbols,
-# parts of NumPy that build others, the lexers of Pygments but Python's, and the parts of SciPy that LEFT_OUT
+# the part of NumPy that builds others, the lexers of Pygments but Python's, and the parts of SciPy that LEFT_OUT
 # names, of which the project and the rest of SciPy use none.
 set -eu
 LEFT_OUT="datasets differentiate fftpack integrate interpolate io misc odr signal stats"
 python3 -m venv /opt/sfumato
 /opt/sfumato/bin/pip install --no-cache-dir --no-compile ".[$1]"
+# What does not load now is for other extras.
+(cd / && /opt/sfumato/bin/python -B /load_all.py > /not-loaded)
 cd /opt/sfumato/lib/python3*/site-packages
 rm -rf pip pip-* setuptools setuptools-* pkg_resources _distutils_hack distutils-precedence.pth /opt/sfumato/bin/pip*
 case $1 in
 *analyst*) ;;
 *)
     for part in $LEFT_OUT; do rm -rf "scipy/$part"; done
-    rm -rf numpy/f2py numpy/distutils
+    rm -rf numpy/distutils
     if [ -d pygments ]; then
         find pygments/lexers -type f ! -name __init__.py ! -name _mapping.py ! -name python.py -delete
     fi
@@ -35,23 +37,7 @@ cd /
 # Bytecode is a third of what Python installs, so only what the project loads gets some.
 library=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 find "$library" /opt/sfumato -name __pycache__ -type d -prune -exec rm -rf {} +
-/opt/sfumato/bin/python - << 'END'
-import argparse  # for the scripts beside the project
-import importlib
-import pathlib
-import sysconfig
-import urllib.request
-
-folder = pathlib.Path(sysconfig.get_path("purelib"))
-names = ("aggregator", "analyst", "device_agent", "helper", "learning", "shared", "simulator")
-for path in sorted(path for name in names for path in folder.glob(f"{name}/**/*.py")):
-    module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-    if not module.endswith((".__main__", ".env")):
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # such as one that needs an extra
-            print(f"without bytecode: {module}: {error}", flush=True)
-END
+/opt/sfumato/bin/python /load_all.py
 # Load what was stripped, so that a broken one fails the build and not a server.
 /opt/sfumato/bin/python -B - << 'END'
 import ctypes

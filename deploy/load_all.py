@@ -1,0 +1,44 @@
+"""Import every module of the project and all that it imports; print what cannot be imported.
+
+What is missing in an installation is of extras that nobody asked for. An image is compared with the
+installation that it was made from: nothing may be missing in the image alone.
+"""
+
+from __future__ import annotations
+
+import argparse  # noqa: F401 - of the scripts beside the project
+import ast
+import importlib
+import sysconfig
+import urllib.request  # noqa: F401 - likewise
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(sysconfig.get_path("purelib"))
+NAMES = ("aggregator", "analyst", "device_agent", "helper", "learning", "shared", "simulator")
+UNLOADABLE = (".__main__", ".env")
+"""Ends of names of modules that do their work when they are loaded."""
+
+
+def list_imports(path: Path) -> Iterator[str]:
+    """Yield what a module imports, also inside functions: itself first."""
+    name = ".".join(path.relative_to(FOLDER).with_suffix("").parts).removesuffix(".__init__")
+    if not name.endswith(UNLOADABLE):
+        yield name
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+for module in dict.fromkeys(
+    module
+    for name in NAMES
+    for path in sorted(FOLDER.glob(f"{name}/**/*.py"))
+    for module in list_imports(path)
+):
+    try:
+        importlib.import_module(module)
+    except Exception:
+        print(module, flush=True)
