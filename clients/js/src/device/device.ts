@@ -275,7 +275,13 @@ export class Device {
   async status(): Promise<DeviceStatus> {
     const state = await this.#readState();
     const isEnrolled = state?.isEnrolled ?? false;
-    if (isEnrolled) await this.#load();
+    try {
+      if (isEnrolled) await this.#load();
+    } catch (error) {
+      // Another tab erased it meanwhile.
+      if ((error as SketchError).code !== "not-enrolled") throw error;
+      return this.status();
+    }
     const count = (what: string): number => state?.outbox.filter((entry) => entry.state === what).length ?? 0;
     return {
       isEnrolled,

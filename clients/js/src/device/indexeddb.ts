@@ -3,6 +3,7 @@ import { describeStoreError, type Store, type Values } from "./store.ts";
 import { SketchError } from "../errors.ts";
 
 const TABLE = "values";
+const PATIENCE_MS = 20_000;
 
 /** Open the store of a browser under a name; several tabs may open the same one. */
 export function openIndexedDb(name = "sfumato"): Store {
@@ -11,6 +12,8 @@ export function openIndexedDb(name = "sfumato"): Store {
   const open = (): Promise<IDBDatabase> => {
     opened ??= new Promise<IDBDatabase>((resolve, reject) => {
       const request = indexedDB.open(name, 1);
+      // While the browser deletes this site's data, it may leave a request without an answer.
+      setTimeout(() => reject(new DOMException("no answer", "AbortError")), PATIENCE_MS);
       request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
       request.onerror = () => reject(request.error);
       request.onsuccess = () => {
