@@ -108,6 +108,10 @@ class MqttSource:
     def _on_subscribe(self, _client: Any, _data: Any, _id: Any, reasons: Any, _more: Any) -> None:
         if any(reason.is_failure for reason in reasons):
             self._refusal = str(reasons[0])
+            return
+        # What is published before a first subscription reaches nobody.
+        broker = f"{self._settings.host}:{self._settings.port}"
+        report_event(logging.INFO, f"mqtt: {broker}: messages to {self._settings.topic} arrive")
 
     def _on_message(self, client: Any, _data: Any, message: Any) -> None:
         data = bytes(message.payload)

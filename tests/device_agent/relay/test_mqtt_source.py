@@ -61,6 +61,14 @@ def answers(topic: str, sensor: Sensor) -> Iterator[tuple[mqtt.Client, Answers]]
     client.loop_stop()
 
 
+def start(relay: Relay) -> None:
+    """Start a relay, and wait until the broker keeps messages for it."""
+    is_new = not (relay.folder / "relay.log").exists()
+    n_before = 0 if is_new else relay.log.count(" arrive")
+    relay.start()
+    wait_until(lambda: relay.log.count(" arrive") > n_before)
+
+
 def wait_for(answers: Answers, *first_lines: bytes) -> list[bytes]:
     """Return the answers up to those with these first lines, the last of which comes last."""
     found: list[bytes] = []
@@ -78,7 +86,7 @@ def test_a_message_comes_by_a_topic_and_the_receipt_goes_to_the_device(
     answers: tuple[mqtt.Client, Answers],
 ) -> None:
     client, found = answers
-    relay.start()
+    start(relay)
     signed = sensor.sign(0)
     publish_bytes(client, f"{topic}/up", b"no message")
     publish_bytes(client, f"{topic}/up", signed.data)
@@ -92,7 +100,7 @@ def test_a_message_comes_by_a_topic_and_the_receipt_goes_to_the_device(
     relay.kill()
     late = sensor.sign(1)
     publish_bytes(client, f"{topic}/up", late.data)
-    relay.start()
+    start(relay)
     wait_for(found, b"HTTP/1.1 202 Accepted", b"HTTP/1.1 201 Created")
     assert server.received[1:] == [(late.sketch_id, late.data)]
 
@@ -107,14 +115,14 @@ def test_what_cannot_be_kept_now_is_not_acknowledged_so_the_broker_keeps_it(
     client, _ = answers
     full = relay.config.read_text()
     relay.config.write_text("most_megabytes = 0.0001\n" + full)
-    relay.start()
+    start(relay)
     signed = sensor.sign(0)
     publish_bytes(client, f"{topic}/up", signed.data)
     wait_until(lambda: "no message is taken now" in relay.log)
     relay.kill()
     assert server.received == []
     relay.config.write_text(full)
-    relay.start()
+    start(relay)
     wait_until(lambda: server.received == [(signed.sketch_id, signed.data)])
 
 
