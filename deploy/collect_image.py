@@ -20,7 +20,7 @@ COMMANDS = """
     sh cat chmod cp cut date df dirname du echo env false grep head id ls mkdir mktemp mv printf
     pwd readlink rm rmdir sed sha256sum sleep sort stat tail test touch tr true uname wc
 """
-"""For the scripts of `deploy/cluster`, and for whoever looks into a container."""
+"""Commands of an image: those of the scripts in `deploy/cluster`, and some to look around with."""
 SYSTEM = """
     /bin /lib /lib64 /sbin /etc/debian_version /etc/group /etc/ld.so.conf /etc/ld.so.conf.d
     /etc/localtime /etc/nsswitch.conf /etc/os-release /etc/passwd /run/sfumato

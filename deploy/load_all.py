@@ -32,13 +32,16 @@ def list_imports(path: Path) -> Iterator[str]:
             yield node.module
 
 
-for module in dict.fromkeys(
-    module
-    for name in NAMES
-    for path in sorted(FOLDER.glob(f"{name}/**/*.py"))
-    for module in list_imports(path)
-):
-    try:
-        importlib.import_module(module)
-    except Exception:
-        print(module, flush=True)
+def list_missing() -> Iterator[str]:
+    """Yield the names of modules that cannot be imported, after importing all that can be."""
+    paths = sorted(path for name in NAMES for path in FOLDER.glob(f"{name}/**/*.py"))
+    for module in dict.fromkeys(module for path in paths for module in list_imports(path)):
+        try:
+            importlib.import_module(module)
+        except Exception:
+            yield module
+
+
+if __name__ == "__main__":
+    for missing in list_missing():
+        print(missing, flush=True)

@@ -94,8 +94,7 @@ class MqttSource:
 
     def _note_away(self, reason: str) -> None:
         if not self._is_away:
-            broker = f"{self._settings.host}:{self._settings.port}"
-            report_event(logging.WARNING, f"mqtt: {broker}: {reason}; the relay tries again")
+            self._report(logging.WARNING, f"{reason}; the relay tries again")
         self._is_away = True
 
     def _on_connect(self, client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
@@ -110,8 +109,10 @@ class MqttSource:
             self._refusal = str(reasons[0])
             return
         # What is published before a first subscription reaches nobody.
-        broker = f"{self._settings.host}:{self._settings.port}"
-        report_event(logging.INFO, f"mqtt: {broker}: messages to {self._settings.topic} arrive")
+        self._report(logging.INFO, f"messages to {self._settings.topic} arrive")
+
+    def _report(self, level: int, message: str) -> None:
+        report_event(level, f"mqtt: {self._settings.host}:{self._settings.port}: {message}")
 
     def _on_message(self, client: Any, _data: Any, message: Any) -> None:
         data = bytes(message.payload)

@@ -1,4 +1,4 @@
-"""What tests of the page that makes a browser a device do there."""
+"""Steps on the page that makes a browser a device, and studies for it."""
 
 from __future__ import annotations
 

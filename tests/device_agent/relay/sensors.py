@@ -110,7 +110,8 @@ class Relay:
 
     @property
     def log(self) -> str:
-        return (self.folder / "relay.log").read_text()
+        path = self.folder / "relay.log"
+        return path.read_text() if path.exists() else ""
 
     @property
     def spool(self) -> Path:

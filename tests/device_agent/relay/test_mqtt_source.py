@@ -63,8 +63,7 @@ def answers(topic: str, sensor: Sensor) -> Iterator[tuple[mqtt.Client, Answers]]
 
 def start(relay: Relay) -> None:
     """Start a relay, and wait until the broker keeps messages for it."""
-    is_new = not (relay.folder / "relay.log").exists()
-    n_before = 0 if is_new else relay.log.count(" arrive")
+    n_before = relay.log.count(" arrive")
     relay.start()
     wait_until(lambda: relay.log.count(" arrive") > n_before)
 

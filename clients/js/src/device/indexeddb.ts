@@ -13,10 +13,14 @@ export function openIndexedDb(name = "sfumato"): Store {
     opened ??= new Promise<IDBDatabase>((resolve, reject) => {
       const request = indexedDB.open(name, 1);
       // While the browser deletes this site's data, it may leave a request without an answer.
-      setTimeout(() => reject(new DOMException("no answer", "AbortError")), PATIENCE_MS);
+      const timer = setTimeout(() => reject(new DOMException("no answer", "AbortError")), PATIENCE_MS);
       request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
-      request.onerror = () => reject(request.error);
+      request.onerror = () => {
+        clearTimeout(timer);
+        reject(request.error);
+      };
       request.onsuccess = () => {
+        clearTimeout(timer);
         const database = request.result;
         // A tab that deletes the database, or the browser that evicts it, must not wait for us.
         database.onclose = database.onversionchange = () => {
