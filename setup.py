@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import runpy
 import shutil
+import tomllib
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
-ENGINES = Path(__file__).parent / "shared" / "core" / "engines"
+ROOT = Path(__file__).parent
+ENGINES = ROOT / "shared" / "core" / "engines"
 DIGEST = runpy.run_path(str(ENGINES / "source_digest.py"))["compute_source_digest"]
+
+
+def list_packages() -> list[str]:
+    """List every package of the rooms; a source distribution has no links to search through."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms: dict[str, str] = project["tool"]["setuptools"]["package-dir"]
+    found = list(rooms)
+    for package, folder in rooms.items():
+        if package != "sfumato":
+            found += [f"{package}.{name}" for name in find_packages(str(ROOT / folder))]
+    return found
 
 
 class CleanBuild(build):
@@ -51,4 +64,4 @@ class BuildKernel(build_ext):
         super().build_extension(ext)
 
 
-setup(cmdclass={"build": CleanBuild, "build_ext": BuildKernel})
+setup(packages=list_packages(), cmdclass={"build": CleanBuild, "build_ext": BuildKernel})

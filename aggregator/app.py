@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from aggregator.api import create_interface
-from aggregator.records import Clock, SystemClock
-from aggregator.services import Services
-from aggregator.settings import Settings
-from aggregator.storage import Store, open_store
-from aggregator.ui import add_dashboard, add_reference
-from aggregator.worker import run_workers
+from sfumato.aggregator.api import create_interface
+from sfumato.aggregator.records import Clock, SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store, open_store
+from sfumato.aggregator.ui import add_dashboard, add_reference
+from sfumato.aggregator.worker import run_workers
 
 
 def create_app(

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from shared.plan import SketchPlan
-from shared.sharing.batches import BatchKey
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.sharing.batches import BatchKey
 
 BatchState = Literal["open", "closing", "opened", "acknowledged", "void"]
 """``open``: takes reports. ``closing``: takes none, and the helper is asked. ``opened``: the total
@@ -67,7 +67,7 @@ class BatchRecord:
     Parameters
     ----------
     batch_id, slot, labels, part, number
-        See :class:`shared.sharing.batches.BatchKey`.
+        See :class:`sfumato.shared.sharing.batches.BatchKey`.
     closes, expires
         When it closes if it has ``least_reports``, and from when on no report joins it.
     n_reports

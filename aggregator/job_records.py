@@ -1,6 +1,6 @@
 """Records of what an aggregator computes: jobs, their results, schedules and alarms.
 
-As :mod:`aggregator.records`, which has what devices and operators bring.
+As :mod:`sfumato.aggregator.records`, which has what devices and operators bring.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from learning.estimate.search_box import Stated
+from sfumato.learning.estimate.search_box import Stated
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
@@ -80,7 +80,7 @@ class PosteriorRecord:
     n_records
         Number of the records that they are about.
     content
-        Bytes of :func:`learning.answers.packing.pack_posterior`.
+        Bytes of :func:`sfumato.learning.answers.packing.pack_posterior`.
     """
 
     decode_id: bytes
@@ -101,7 +101,7 @@ class AnalysisRecord(JobRecord):
         The request with its defaults.
     inputs
         The selections that it rests on, frozen, see
-        :class:`aggregator.services.results.snapshots.Frozen`.
+        :class:`sfumato.aggregator.services.results.snapshots.Frozen`.
     """
 
     identity = "analysis_id"

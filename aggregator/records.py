@@ -15,11 +15,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from learning.estimate.search_box import Stated
-from learning.estimate.sizes import N_MOMENTS, SizeMoments
-from learning.estimate.totals import Totals
-from learning.estimate.weighting import Weights
-from shared.wire import SketchHeader, SketchMessage
+from sfumato.learning.estimate.search_box import Stated
+from sfumato.learning.estimate.sizes import N_MOMENTS, SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.weighting import Weights
+from sfumato.shared.wire import SketchHeader, SketchMessage
 
 KeyScope = Literal["operator", "analyst", "enrol"]
 AuditAction = Literal[
@@ -290,7 +290,7 @@ class SketchRecord:
     header, signature
         The signed bytes and the device's signature, so that a second party can verify them.
     state, batch_id
-        Under a secure sum: a :class:`~aggregator.batch_records.ReportState`, and its batch.
+        Under a secure sum: a :class:`~sfumato.aggregator.batch_records.ReportState`, and its batch.
         Otherwise ``stored`` or ``excluded``, and None.
     """
 
@@ -371,7 +371,7 @@ class SketchTotals(Totals):
     devices
         Bit i, the lowest of the first byte first, is set for the i-th device of the study.
     members
-        A digest of the set of sketches, see :mod:`aggregator.storage.sums.cells`.
+        A digest of the set of sketches, see :mod:`sfumato.aggregator.storage.sums.cells`.
     """
 
     n_devices: int

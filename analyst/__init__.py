@@ -1,9 +1,9 @@
 """Client library of the REST interface, plans, sketches of files, and plots."""
 
-from analyst.client import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
-from analyst.results import DecodeResult
-from shared.plan import LogTransform
-from shared.wire.bodies.advice import PlannedDimension
+from sfumato.analyst.client import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
+from sfumato.analyst.results import DecodeResult
+from sfumato.shared.plan import LogTransform
+from sfumato.shared.wire.bodies.advice import PlannedDimension
 
 __all__ = [
     "Analysis",

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from analyst.plots import COLOURS
-from shared.wire.bodies.analyses import (
+from sfumato.analyst.plots import COLOURS
+from sfumato.shared.wire.bodies.analyses import (
     ChangeBody,
     ComparisonBody,
     DeviceHealthBody,
@@ -23,7 +23,7 @@ from shared.wire.bodies.analyses import (
     WindowBody,
     WindowClusterBody,
 )
-from shared.wire.bodies.results import DimensionBody
+from sfumato.shared.wire.bodies.results import DimensionBody
 
 _ALARM, _QUIET, _GREY = "#B2362E", "#9CBFD0", "#9AA0A6"
 _MOST_DIMENSIONS = 6

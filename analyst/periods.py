@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypedDict
 
-from shared.errors import ConfigError
-from shared.plan.parts import WindowRule
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan.parts import WindowRule
 
 When = date | datetime | str
 """A day, a month (`2013-03`) or a time with its zone; text is ISO 8601."""

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from learning.answers.moments import describe_components
-from learning.estimate.moments import PrincipalComponents
-from shared.errors import ConfigError
-from shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
+from sfumato.learning.answers.moments import describe_components
+from sfumato.learning.estimate.moments import PrincipalComponents
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = (

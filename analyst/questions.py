@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.errors import ConfigError
-from shared.wire.bodies.questions import (
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.questions import (
     ConditionalQuestion,
     MarginalQuestion,
     QuantileQuestion,

@@ -11,15 +11,15 @@ from typing import TypeVar
 
 import httpx
 
-from shared.errors import ConfigError, TransportError
-from shared.wire import (
+from sfumato.shared.errors import ConfigError, TransportError
+from sfumato.shared.wire import (
     AnswerReader,
     error_from_problem,
     is_api_key,
     read_problem,
     read_retry_after,
 )
-from shared.wire.references import require_identity
+from sfumato.shared.wire.references import require_identity
 
 T = TypeVar("T")
 ANSWERS = AnswerReader("url")

@@ -28,10 +28,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from analyst import Client
 from benchmarks.rows import Row
 from deploy.demo.cluster import find_port
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 
 NAME = "agent"
 row = partial(Row, NAME)
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 _BIN = Path(sys.executable).parent
 _DAEMON = (
     "import sys; sys.modules.update(click=None, rich=None, pygments=None);"
-    "from device_agent.cli import main; sys.exit(main())"
+    "from sfumato.device_agent.cli import main; sys.exit(main())"
 )
 # A development environment hooks into the interpreter; leave that out. Otherwise as the unit does.
 _INSTALLED = {

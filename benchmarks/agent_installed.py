@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 _OURS = "sfumato"
-_PACKAGES = ("shared", "device_agent", "aggregator", "analyst")
+_ROOMS = ("shared", "device_agent", "aggregator", "analyst")
 
 
 def measure_packages(extra: str = "agent") -> Iterator[tuple[str, int]]:
@@ -19,8 +19,8 @@ def measure_packages(extra: str = "agent") -> Iterator[tuple[str, int]]:
     # Installed here as a link to this tree, so its files are counted in place.
     sizes[_OURS] = sum(
         path.stat().st_size
-        for package in _PACKAGES
-        for path in (ROOT / package).rglob("*")
+        for room in _ROOMS
+        for path in (ROOT / room).rglob("*")
         if path.is_file() and path.suffix not in (".pyc", ".c", ".h")
     )
     yield from sorted(sizes.items(), key=lambda item: -item[1])

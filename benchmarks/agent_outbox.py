@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from analyst import Client
 from benchmarks.agent_devices import enrol, make_lines, row, running_aggregator, running_daemon
 from benchmarks.rows import Row
+from sfumato.analyst import Client
 
 _RATE = 100_000
 _RECORDS = 10

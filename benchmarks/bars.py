@@ -44,8 +44,8 @@ from benchmarks.reference import find_reference
 from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
 from benchmarks.shapes import REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.answers import questions
-from learning.answers.densities import (
+from sfumato.learning.answers import questions
+from sfumato.learning.answers.densities import (
     clip_interval,
     compute_blur,
     compute_correlations,
@@ -56,7 +56,7 @@ from learning.answers.densities import (
     pool,
     spread_points,
 )
-from learning.decoding.bars import (
+from sfumato.learning.decoding.bars import (
     LAWS,
     LEVEL,
     TRUSTED,
@@ -65,9 +65,9 @@ from learning.decoding.bars import (
     BarsWord,
     choose_word,
 )
-from learning.decoding.densities import Posterior
-from learning.decoding.evidence import Evidence
-from learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.recovery import MixtureDecoder
 
 NAME = "bars"
 N_SHAPES = 54
@@ -405,7 +405,7 @@ def format_table(laws: Mapping[BarKind, BarLaw], trials: Sequence[BarTrial], n_s
         f'    "{kind}": ({law.noise:.3f}, {law.model:.3f}, {law.sampling:.3f}),'
         for kind, law in laws.items()
     )
-    return f'''"""Factors of error bars; see :mod:`learning.decoding.bars`.
+    return f'''"""Factors of error bars; see :mod:`sfumato.learning.decoding.bars`.
 
 Written by ``python -m benchmarks.bars --fit FILE``: fitted to {n_trusted} decodes that were
 found sound or rough, of {n_honest} of {n_shapes} shapes, under noise from none to

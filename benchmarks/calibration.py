@@ -36,25 +36,25 @@ from benchmarks.reference import compute_sse
 from benchmarks.rows import Row, create_parser, print_rows, read_count
 from benchmarks.sketches import total_releases
 from benchmarks.unknown_sets import SETS, Floats, UnknownSet, load_set
-from learning.calibration.calibration import Calibration, calibrate
-from learning.calibration.strength import (
+from sfumato.learning.calibration.calibration import Calibration, calibrate
+from sfumato.learning.calibration.strength import (
     bound_excess,
     choose_bins_log2,
     choose_share,
     predict_strength,
 )
-from learning.decoding.recovery import MixtureDecoder
-from learning.estimate.counts import count_records
-from learning.estimate.posing import pose_problem
-from learning.estimate.studies import read_study_marginals
-from learning.estimate.utility import estimate_utility, weigh
-from learning.planning.candidates import Candidate
-from learning.planning.laws import LAW_CHOICES
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.core import RadiusLaw, SketchAccumulator
-from shared.core.logarithm import compress, expand
-from shared.plan import (
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.studies import read_study_marginals
+from sfumato.learning.estimate.utility import estimate_utility, weigh
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.laws import LAW_CHOICES
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared.core import RadiusLaw, SketchAccumulator
+from sfumato.shared.core.logarithm import compress, expand
+from sfumato.shared.plan import (
     Dimension,
     HistogramPart,
     LogTransform,
@@ -63,7 +63,7 @@ from shared.plan import (
     WindowRule,
     create_plan,
 )
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.testing import SeededSource
 
 NAME = "calibration"
 RUNS = 10

@@ -25,9 +25,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.contenders import CHOICES, SKETCH
-from benchmarks.rows import Row as Figure
-from benchmarks.rows import print_rows, read_page
-from learning.planning.methods import WITH_DELTA, Row, choose_name, find_row
+from benchmarks.rows import Row as Figure, print_rows, read_page
+from sfumato.learning.planning.methods import WITH_DELTA, Row, choose_name, find_row
 
 NAME = "choosing"
 COLUMNS: Final = tuple(sorted(CHOICES))
@@ -140,7 +139,7 @@ def format_table(table: Sequence[Row]) -> str:
         f"({', '.join(f'{row.expected.get(name, 0.0):.3g}' for name in columns)})),"
         for row in table
     )
-    return f'''"""Relative SSE of private methods; see :mod:`learning.planning.methods`.
+    return f'''"""Relative SSE of private methods; see :mod:`sfumato.learning.planning.methods`.
 
 Written by ``python -m benchmarks.choosing ROWS --write FILE``. A row is: whether the spread inside
 a cluster is known; d; n epsilon / k under replace-one; and the median SSE over that of k-means, by

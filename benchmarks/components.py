@@ -32,8 +32,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import PrivatePCA
 from benchmarks.rows import Row, create_parser, print_rows
+from sfumato.analyst.estimators import PrivatePCA
 
 NAME = "components"
 N_RECORDS = 20_000

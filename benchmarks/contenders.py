@@ -12,25 +12,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import CompressiveKMeans
 from benchmarks.datasets import Dataset
 from benchmarks.local import GeneratorSource
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
-from learning.clustering.methods.cover import CoverMethod
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.kernel import KernelMethod
-from learning.clustering.methods.lloyd import LloydMethod
-from learning.clustering.methods.release import ClusterRelease
-from learning.clustering.methods.tree import TreeMethod
-from learning.clustering.reference.kvariates import KVariatesMethod
-from learning.clustering.reference.privgene import PrivGeneMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
-from learning.decoding.registry import create_solver
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.core import Quantiser
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
+from sfumato.learning.clustering.methods.cover import CoverMethod
+from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.learning.clustering.methods.kernel import KernelMethod
+from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.learning.clustering.methods.tree import TreeMethod
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
+from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
+from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared.core import Quantiser
 
 Floats = NDArray[np.float64]
 

@@ -32,19 +32,23 @@ from benchmarks.local import GeneratorSource
 from benchmarks.mnist import load_images
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
-from learning.clustering.covering import run_cover
-from learning.clustering.reference.published_cover import FRACTION, plan_published, run_published
-from learning.coverage.plan import plan_cover
-from learning.decoding.kmeans import assign
-from shared.core.quantise import STEPS, Quantiser
-from shared.privacy.cover import (
+from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.reference.published_cover import (
+    FRACTION,
+    plan_published,
+    run_published,
+)
+from sfumato.learning.coverage.plan import plan_cover
+from sfumato.learning.decoding.kmeans import assign
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.privacy.cover import (
     CoverEvent,
     GaussianEvent,
     calibrate_cover,
     calibrate_gaussian,
     compute_joint_epsilon,
 )
-from shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.samplers import UNIT
 
 NAME = "cover"
 _RECORDS = 50_000

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.packages import RIVER, read_member
 from benchmarks.tables import load_files, read_table
-from shared.plan import plan_from_spec
+from sfumato.shared.plan import plan_from_spec
 
 Floats = NDArray[np.float64]
 

@@ -34,7 +34,7 @@ from benchmarks.packages import PackageUnavailableError
 from benchmarks.peers import PYCLE_NAME, load_pycle
 from benchmarks.rows import Row
 from benchmarks.trials import Case, Recover, Trial, recover_with, summarise
-from learning.decoding.registry import create_solver
+from sfumato.learning.decoding.registry import create_solver
 
 NAME = "decoding"
 BASELINE_SOLVER = "cl-ompr"

@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks.reference import compute_sse
-from learning.decoding.ellipsoids import Ellipsoids, widen
-from learning.decoding.ensemble import fit_clusters
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, widen
+from sfumato.learning.decoding.ensemble import fit_clusters
+from sfumato.learning.decoding.gaussians import (
     Target,
     compute_gaussians,
     measure_in_wavelengths,
     prepare_target,
 )
-from learning.decoding.growth import expand, find_first_atom
-from learning.decoding.ladder import climb
-from learning.decoding.levenberg import refine
-from learning.decoding.pooling import choose_members, draw_pool
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.registry import create_solver
-from learning.decoding.solver import Monitor
-from shared.core import (
+from sfumato.learning.decoding.growth import expand, find_first_atom
+from sfumato.learning.decoding.ladder import climb
+from sfumato.learning.decoding.levenberg import refine
+from sfumato.learning.decoding.pooling import choose_members, draw_pool
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.core import (
     AMPLITUDE,
     FourierStatistic,
     Quantiser,

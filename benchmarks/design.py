@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from benchmarks.datasets import Dataset
 from benchmarks.sketches import Noise
-from learning.estimate.snr import predict_snr
-from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
-from learning.planning.laws import choose_radius_law
-from learning.planning.outline import StudyOutline
-from shared.core import RadiusLaw
+from sfumato.learning.estimate.snr import predict_snr
+from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
+from sfumato.learning.planning.laws import choose_radius_law
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.core import RadiusLaw
 
 _EXACT_FEATURES = 5
 _TARGET_SSE = 1.1

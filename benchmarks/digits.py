@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
-from analyst.estimators import MomentMixture, NetworkMixture
 from benchmarks.mnist import Digits, load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.system import SystemSource
+from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.system import SystemSource
 
 NAME = "digits"
 DELTA = "1e-5"

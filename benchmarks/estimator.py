@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from analyst.estimators import CompressiveKMeans
 from benchmarks.datasets import SPREAD, public_half_width
 from benchmarks.rows import Row, create_parser, measure_in_turn, print_rows, read_count
-from learning.decoding.kmeans import measure_inertia
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.learning.decoding.kmeans import measure_inertia
 
 NAME = "estimator"
 N_DIMENSIONS = N_CLUSTERS = 10

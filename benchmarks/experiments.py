@@ -15,10 +15,10 @@ from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.sketches import Sketcher
 from benchmarks.trials import Case, Recover, Trial, recover_with, run_trial
-from learning.decoding.registry import create_solver
-from learning.decoding.solver import Solver
-from shared.core import RadiusLaw
-from shared.errors import ConfigError, SketchError
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solver import Solver
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.errors import ConfigError, SketchError
 
 FIRST_SEED = 1000
 """Distinct from the seeds that decoders and laws are tuned on."""

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.rows import Row
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
+from sfumato.learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#9AA0A6"
 # Top of the picture, for bands without an upper end.

@@ -26,9 +26,9 @@ from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Study
-from learning.planning.candidates import Candidate, choose_candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice, advise
+from sfumato.learning.planning.candidates import Candidate, choose_candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import Advice, advise
 
 NAME = "fleets"
 TARGET_SSE = 1.1

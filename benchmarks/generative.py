@@ -24,16 +24,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from analyst.estimators import NetworkMixture
 from benchmarks.generative_accounts import N_RECORDS, STATED, Published, list_figure
 from benchmarks.mnist import Digits, load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
-from learning.generative.accounting import compute_mu
-from learning.generative.partition import FeatureMap, KernelPartition, assign
-from shared.core.quantise import Quantiser
-from shared.privacy.wide_gaussian import WideGaussian
-from shared.system import SystemSource
+from sfumato.analyst.estimators import NetworkMixture
+from sfumato.learning.generative.accounting import compute_mu
+from sfumato.learning.generative.partition import FeatureMap, KernelPartition, assign
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
+from sfumato.shared.system import SystemSource
 
 NAME: Final = "generative"
 DELTA: Final = "1e-5"

@@ -2,10 +2,10 @@
 
 Run as ``python -m benchmarks.grids [--quick] [--json]``; ``--help`` lists the options. The records
 of a set are divided into L sums of equal size, each with pure epsilon under replace-one; ``n_eps``
-is n epsilon. ``grid`` has the cells that :func:`learning.clustering.cells.choose_cells` chooses and
-exact discrete Laplace noise; ``fourier`` the mechanism, frequencies, law and sketches that the
-planner chooses for the same numbers, its exact noise and the default decoder, at the true scale.
-``box=3`` stands for a public box three times as wide. Relative SSE is as in
+is n epsilon. ``grid`` has the cells that :func:`sfumato.learning.clustering.cells.choose_cells`
+chooses and exact discrete Laplace noise; ``fourier`` the mechanism, frequencies, law and sketches
+that the planner chooses for the same numbers, its exact noise and the default decoder, at the true
+scale. ``box=3`` stands for a public box three times as wide. Relative SSE is as in
 :mod:`benchmarks.decoding`. ``verdict`` counts the grid's verdicts, and ``inside`` the share of
 answers inside the verdict's band.
 """
@@ -28,16 +28,16 @@ from benchmarks.local import GeneratorSource
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.clustering.cells import CellNoise, choose_cells
-from learning.clustering.grid import GridProblem, GridSolver
-from learning.decoding.registry import create_solver
-from learning.decoding.solution import Solution
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.core import Quantiser, SketchAccumulator
-from shared.core.statistics.grid import GridStatistic
-from shared.core.statistics.interface import count_records_moved
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.learning.clustering.cells import CellNoise, choose_cells
+from sfumato.learning.clustering.grid import GridProblem, GridSolver
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared.core import Quantiser, SketchAccumulator
+from sfumato.shared.core.statistics.grid import GridStatistic
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 
 NAME = "grids"
 _RECORDS = 100_000

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import learning.decoding
+import sfumato.learning.decoding
 from benchmarks.design import choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.decoding.descending import descend_from
-from learning.decoding.evidence import Evidence
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.solution import Solution
+from sfumato.learning.decoding.descending import descend_from
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.solution import Solution
 
 N_RECORDS = 20_000
 LEVELS = (None, 100_000, 20_000, 5_000)
@@ -127,7 +127,7 @@ def digest_decoder() -> str:
 
     Comments and docstrings are left out: rewriting them draws no new shapes.
     """
-    folder = Path(learning.decoding.__file__).parent
+    folder = Path(sfumato.learning.decoding.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -40,8 +40,8 @@ from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
 from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
-from learning.decoding.judging import FEATURES, compute_features
-from learning.decoding.verdict import OFFSET
+from sfumato.learning.decoding.judging import FEATURES, compute_features
+from sfumato.learning.decoding.verdict import OFFSET
 
 T = TypeVar("T")
 NAME = "honesty"

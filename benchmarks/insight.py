@@ -27,9 +27,9 @@ from benchmarks.insight_groups import measure_groups
 from benchmarks.insight_studies import Population, Setting, Workshop
 from benchmarks.progress import ProgressBar, show_progress
 from benchmarks.rows import Row, create_parser, print_rows, read_count
-from learning.insight.changes import compute_levels, find_change_points, watch
-from learning.insight.comparing import Comparison, compare_means, draw_null
-from learning.insight.timeline import follow
+from sfumato.learning.insight.changes import compute_levels, find_change_points, watch
+from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
+from sfumato.learning.insight.timeline import follow
 
 NAME = "insight"
 _FIRST_SEED = 3000

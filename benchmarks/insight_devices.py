@@ -12,9 +12,9 @@ from benchmarks.datasets import Floats
 from benchmarks.insight_studies import Setting, Workshop
 from benchmarks.progress import ProgressBar
 from benchmarks.rows import Row
-from learning.estimate.totals import Totals
-from learning.insight.devices import DeviceExamination, DeviceReport, examine_means
-from learning.insight.selection import Selection
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.devices import DeviceExamination, DeviceReport, examine_means
+from sfumato.learning.insight.selection import Selection
 
 _FIRST_SEED = 4000
 N_DEVICES = 100

@@ -11,14 +11,14 @@ from benchmarks.datasets import AIRPORTS, DEMO, Floats
 from benchmarks.insight_studies import RandomBytes
 from benchmarks.progress import ProgressBar
 from benchmarks.rows import Row
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from learning.insight.covariance import stack
-from learning.insight.groups import GroupComparison, compare_groups
-from learning.insight.selection import Selection
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.covariance import stack
+from sfumato.learning.insight.groups import GroupComparison, compare_groups
+from sfumato.learning.insight.selection import Selection
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 
 _FIRST_SEED = 5000
 _QUARTERS = ("Q1", "Q2", "Q3", "Q4")

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from benchmarks.datasets import SPREAD, Dataset, Floats, Source
 from benchmarks.reference import find_reference
 from benchmarks.sketches import Noise, Study, make_plan
-from learning.decoding.density import GaussianMixture
-from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.posing import pose_problem
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.model import StudyModel, explain
-from learning.insight.selection import Selection, SelectionMean, average
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.model import StudyModel, explain
+from sfumato.learning.insight.selection import Selection, SelectionMean, average
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
 
 _NEWCOMER_WIDTH = 1.5
 

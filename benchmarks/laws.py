@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal
 
-from shared.core import RadiusLaw
-from shared.errors import ConfigError
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.errors import ConfigError
 
 _FIX = (
     "write kind:sigma_low:sigma_high, such as adapted:1:4, and for a tail its share and end, such "

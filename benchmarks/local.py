@@ -3,11 +3,11 @@
 Run as ``python -m benchmarks.local [--quick] [--json]``; ``--help`` lists the options. Each record
 of a mixture of ten clusters in ten dimensions belongs to another device, which reports it once with
 pure epsilon. The methods take one round: ``reports`` are phase reports as the planner plans them,
-``grid`` and ``tree`` the references of :mod:`learning.clustering.reference`, and ``one centre``
-puts all centroids on the exact mean of the records, so that a method above it found nothing. The
-public box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case: fewer than one
-record in a thousand lies outside 10, and 20 is the box of the other benchmarks. Relative SSE is as
-in :mod:`benchmarks.decoding`. Cases of ``marginal`` methods are those of
+``grid`` and ``tree`` the references of :mod:`sfumato.learning.clustering.reference`, and ``one
+centre`` puts all centroids on the exact mean of the records, so that a method above it found
+nothing. The public box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case:
+fewer than one record in a thousand lies outside 10, and 20 is the box of the other benchmarks.
+Relative SSE is as in :mod:`benchmarks.decoding`. Cases of ``marginal`` methods are those of
 :mod:`benchmarks.local_marginals`.
 """
 
@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Dataset, Mixture
 from benchmarks.experiments import Bench, Options, run_experiment
 from benchmarks.fleets import FleetCase, choose_design
-from benchmarks.local_marginals import METHODS as MARGINAL_METHODS
-from benchmarks.local_marginals import measure_marginals
+from benchmarks.local_marginals import METHODS as MARGINAL_METHODS, measure_marginals
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.clustering.reference import HashingTree, LocalMethod, UnaryGrid
-from learning.decoding.registry import create_solver
+from sfumato.learning.clustering.reference import HashingTree, LocalMethod, UnaryGrid
+from sfumato.learning.decoding.registry import create_solver
 
 NAME = "local"
 _DIMENSIONS = _CLUSTERS = 10

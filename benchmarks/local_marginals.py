@@ -17,12 +17,19 @@ from numpy.typing import NDArray
 
 from benchmarks.experiments import Bench
 from benchmarks.rows import Row
-from learning.estimate.histogram import BinNoise, Marginal, estimate_distribution
-from learning.estimate.reports import ReportedMarginal
-from shared.core import HistogramStatistic
-from shared.plan import Dimension, HistogramPart, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import RandomSource
-from shared.privacy.mechanisms.bins import BinReports
+from sfumato.learning.estimate.histogram import BinNoise, Marginal, estimate_distribution
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.core import HistogramStatistic
+from sfumato.shared.plan import (
+    Dimension,
+    HistogramPart,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.privacy.mechanisms.bins import BinReports
 
 _QUARTILES = (0.25, 0.5, 0.75)
 

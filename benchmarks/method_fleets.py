@@ -24,7 +24,7 @@ from benchmarks.grids import GridCase, run_fourier, run_grid
 from benchmarks.local import LocalCase, load_records
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 NAME = "methods"
 _RECORDS = 100_000

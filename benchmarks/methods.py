@@ -33,7 +33,7 @@ from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fl
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 NAME = "methods"
 _RECORDS = 100_000

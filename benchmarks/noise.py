@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_cpu_seconds, run_benchmark
-from shared.core import AMPLITUDE
-from shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
-from shared.system import SystemSource
+from sfumato.shared.core import AMPLITUDE
+from sfumato.shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
+from sfumato.shared.system import SystemSource
 
 NAME = "noise"
 _row = partial(Row, NAME)

@@ -14,7 +14,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 CACHE = Path(__file__).resolve().parent / "data"
 

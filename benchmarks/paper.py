@@ -35,15 +35,15 @@ from benchmarks.paper_cases import CONTROL, PAPERS_DECODER, D, K, PaperCase, lis
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row, find_crossing
 from benchmarks.sketches import Noise, Sketcher, Study, make_plan, total_releases
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.registry import create_solver
-from learning.estimate.counts import count_records
-from learning.estimate.posing import pose_problem
-from learning.estimate.utility import estimate_utility, weigh
-from learning.planning.laws import choose_radius_law
-from shared.core import RadiusLaw, SketchAccumulator
-from shared.errors import SketchError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.utility import estimate_utility, weigh
+from sfumato.learning.planning.laws import choose_radius_law
+from sfumato.shared.core import RadiusLaw, SketchAccumulator
+from sfumato.shared.errors import SketchError
+from sfumato.shared.privacy.testing import SeededSource
 
 NAME = "paper"
 _RECORDS = 10**5

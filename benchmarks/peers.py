@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.packages import PYCLE, PackageUnavailableError, fetch_package
 from benchmarks.trials import Recover
-from learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.problem import DecodingProblem
 
 PYCLE_NAME = f"pycle/{PYCLE.version}"
 

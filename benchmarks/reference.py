@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 
 from benchmarks import packages
 from benchmarks.datasets import Dataset
-from learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.density import GaussianMixture
 
 Floats = NDArray[np.float64]
 

@@ -17,14 +17,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.planning.pilot_columns import parse_columns
-from analyst.planning.pilots import PilotOutline, plan_pilot
 from benchmarks.rows import Row, run_benchmark
-from learning.calibration.reported import calibrate_reported
-from learning.estimate.reports import ReportedMarginal
-from shared.core.logarithm import compress
-from shared.plan import HistogramPart, SketchPlan, WindowRule
-from shared.privacy.mechanisms.bins import BinReports
+from sfumato.analyst.planning.pilot_columns import parse_columns
+from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot
+from sfumato.learning.calibration.reported import calibrate_reported
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.plan import HistogramPart, SketchPlan, WindowRule
+from sfumato.shared.privacy.mechanisms.bins import BinReports
 
 NAME = "reported_pilots"
 CASES = ((1, 2_500), (1, 6_000), (1, 10_000), (1, 100_000), (3, 3_000), (3, 10_000))

@@ -32,10 +32,10 @@ from benchmarks.secure_sum_servers import (
     measure_opened,
 )
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.decoding.registry import create_solver
-from learning.planning.candidates import Candidate, choose_candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.planning.candidates import Candidate, choose_candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
 
 NAME = "secure_sum"
 TARGET_SSE = 1.1

@@ -15,19 +15,19 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from analyst import Client
 from benchmarks.rows import Row, measure_in_turn
 from deploy.demo.cluster import Aggregator
 from deploy.demo.fleet import Fleet, FleetReport, run_fleet_process
 from deploy.demo.secure_sum import Helper, wait_for_batches
-from device_agent.agent.reading.release import make_message
-from helper.accepting import Plans
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.keys import KeyFolder
-from helper.tables import open_database
-from shared.core import SketchAccumulator
-from shared.plan import (
+from sfumato.analyst import Client
+from sfumato.device_agent.agent.reading.release import make_message
+from sfumato.helper.accepting import Plans
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import open_database
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import (
     Dimension,
     PlanSpec,
     SketchPlan,
@@ -35,13 +35,13 @@ from shared.plan import (
     compute_plan_digest,
     create_plan,
 )
-from shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
-from shared.sharing.masks import read_masked
-from shared.system import SystemSource
-from shared.wire import decode_message, decode_payload, device_id_of
-from shared.wire.message import encode_header
-from shared.wire.summing import MOST_HEADERS, CommitRequest, ReportsRequest, SumAnswer
-from simulator.batches import make_local_twin
+from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
+from sfumato.shared.sharing.masks import read_masked
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import decode_message, decode_payload, device_id_of
+from sfumato.shared.wire.message import encode_header
+from sfumato.shared.wire.summing import MOST_HEADERS, CommitRequest, ReportsRequest, SumAnswer
+from sfumato.simulator.batches import make_local_twin
 
 NAME = "secure_sum"
 _SLOT_S = 3600

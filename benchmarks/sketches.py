@@ -15,23 +15,30 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import SketchTotals
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import PayloadSum, Row
 from benchmarks.datasets import Dataset
-from learning.decoding.problem import DecodingProblem
-from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.posing import pose_problem
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.snr import estimate_signal_energy, predict_snr
-from learning.estimate.utility import estimate_utility, form_sketch, weigh
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator, feature_table
-from shared.plan import Dimension, PhaseRelease, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy.mechanisms.phase import PHASE_REPORT
-from shared.privacy.testing import SeededSource
-from shared.wire import encode_payload
+from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
+from sfumato.learning.estimate.utility import estimate_utility, form_sketch, weigh
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator, feature_table
+from sfumato.shared.plan import (
+    Dimension,
+    PhaseRelease,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import encode_payload
 
 # Sizes of uneven sketches: standard deviation of their logarithm, and the least size.
 _LOG_DEVIATION = 1.0

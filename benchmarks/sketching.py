@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.rows import Row, measure_in_turn, run_benchmark
-from shared.core import (
+from sfumato.shared.core import (
     DimensionEncoding,
     FourierStatistic,
     GridStatistic,
@@ -34,7 +34,7 @@ from shared.core import (
     Statistic,
     draw_frequencies,
 )
-from shared.core.engines import SketchEngine, choose_engine, list_engines
+from sfumato.shared.core.engines import SketchEngine, choose_engine, list_engines
 
 NAME = "sketching"
 SEED = bytes(32)

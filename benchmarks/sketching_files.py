@@ -27,7 +27,7 @@ from benchmarks.rows import Row, run_benchmark
 NAME = "sketching_files"
 _D, _M = 10, 1000
 _CHUNK_RECORDS = 1 << 17
-_COMMAND = "import sys; from shared.command import main; sys.exit(main())"
+_COMMAND = "import sys; from sfumato.shared.command import main; sys.exit(main())"
 
 _PLAN = """
 n_frequencies = {}

@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from analyst.planning.files import read_plan
-from analyst.sketching.datasets import sketch_dataset
-from analyst.sketching.sketch_file import SketchFile
 from benchmarks.rows import Row, run_benchmark
 from benchmarks.sketching_files import write_plan
-from shared.plan import SketchPlan
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.sketching.datasets import sketch_dataset
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.shared.plan import SketchPlan
 
 NAME = "sketching_tables"
 _D, _M, _N_FILES = 10, 1000, 20
@@ -152,7 +152,7 @@ def _sketch_polars(folder: Path, plan: SketchPlan) -> SketchFile:
 def _sketch_dask(folder: Path, plan: SketchPlan) -> SketchFile:
     distributed: Any = importlib.import_module("distributed")
     frames: Any = importlib.import_module("dask.dataframe")
-    clusters: Any = importlib.import_module("analyst.sketching.dask")
+    clusters: Any = importlib.import_module("sfumato.analyst.sketching.dask")
     with distributed.Client(
         n_workers=_WORKERS, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
     ):
@@ -163,7 +163,7 @@ def _sketch_dask(folder: Path, plan: SketchPlan) -> SketchFile:
 
 def _sketch_spark(folder: Path, plan: SketchPlan) -> SketchFile:
     sql: Any = importlib.import_module("pyspark.sql")
-    clusters: Any = importlib.import_module("analyst.sketching.spark")
+    clusters: Any = importlib.import_module("sfumato.analyst.sketching.spark")
     builder = sql.SparkSession.builder.master(f"local[{_WORKERS}]")
     settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
     # Otherwise its workers are the first Python on the path, which may have no pyarrow.

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analyst import Client
 from benchmarks.rows import Row, run_benchmark
 from deploy.demo.cluster import Aggregator, run_command
-from shared.plan import plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared.plan import plan_from_spec
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst", "simulator")

@@ -30,7 +30,7 @@ from benchmarks.datasets import Dataset, RealData
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS, Drawn, Way
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 NAME = "synthesis"
 _N_QUERIES = 1000

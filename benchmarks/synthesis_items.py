@@ -23,17 +23,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import MomentMixture, NetworkMixture
 from benchmarks.mnist import load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
-from learning.clustering.methods.contract import Curator
-from learning.generative.reference.bins import Bins, draw_boxes
-from learning.generative.reference.mwem import MwemDesign
-from learning.generative.reference.pair_tree import PairTreeDesign
-from shared.errors import SketchError
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.system import SystemSource
+from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.generative.reference.bins import Bins, draw_boxes
+from sfumato.learning.generative.reference.mwem import MwemDesign
+from sfumato.learning.generative.reference.pair_tree import PairTreeDesign
+from sfumato.shared.errors import SketchError
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.system import SystemSource
 
 NAME: Final = "synthesis"
 DELTA: Final = "1e-5"

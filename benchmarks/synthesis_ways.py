@@ -16,25 +16,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators import CompressiveMixture, MomentMixture
-from analyst.estimators.held import draw_sums
-from analyst.results import DecodeResult
-from analyst.sketching.solving import solve_totals, sum_parts
 from benchmarks.datasets import Dataset
 from benchmarks.fleets import find_whole
-from learning.answers.questions import Inquiry
-from learning.clustering.methods.contract import Curator
-from learning.estimate.counts import count_records
-from learning.generative.columns import Column, match_columns, read_columns
-from learning.generative.reference.bins import Bins, draw_boxes
-from learning.generative.reference.mwem import MwemDesign
-from learning.generative.reference.pair_tree import PairTreeDesign
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.core import SketchAccumulator
-from shared.core.seeds import SEED_BYTES
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.system import SystemSource
+from sfumato.analyst.estimators import CompressiveMixture, MomentMixture
+from sfumato.analyst.estimators.held import draw_sums
+from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.generative.columns import Column, match_columns, read_columns
+from sfumato.learning.generative.reference.bins import Bins, draw_boxes
+from sfumato.learning.generative.reference.mwem import MwemDesign
+from sfumato.learning.generative.reference.pair_tree import PairTreeDesign
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.system import SystemSource
 
 N_CLUSTERS: Final = 12
 N_DRAWN: Final = 20_000

@@ -14,10 +14,10 @@ from benchmarks.design import Design, choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
-from learning.decoding.descending import descend_from
-from learning.decoding.problem import Box, DecodingProblem
-from learning.decoding.solver import Solver
-from shared.core import RadiusLaw
+from sfumato.learning.decoding.descending import descend_from
+from sfumato.learning.decoding.problem import Box, DecodingProblem
+from sfumato.learning.decoding.solver import Solver
+from sfumato.shared.core import RadiusLaw
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks.datasets import AIRPORTS, DEMO
 from deploy.demo.baseline import read_records
-from shared.core import DimensionEncoding, RecordEncoder
+from sfumato.shared.core import DimensionEncoding, RecordEncoder
 
 Floats = NDArray[np.float64]
 

@@ -2,11 +2,12 @@
 
 Run as ``python -m benchmarks.utility [--quick] [--json] [--plot FILE]``; ``--help`` lists the
 options of experiments. Relative SSE is as in :mod:`benchmarks.decoding`, on the seed paper's
-mixtures with d = k = 10 and n = 2e5. The predicted band is that of ``learning.planning.quality`` at
-the SNR that the server estimates from the sketch, median over the runs; ``share_within_band``
-counts the runs that ended inside their own. Noise is spread over L sketches of equal size, or of
-log-normal sizes under either weighting; ``alpha=0.1`` are the seed paper's masks. m and the radius
-law are the planner's choice for each noise, as in :mod:`benchmarks.decoding`.
+mixtures with d = k = 10 and n = 2e5. The predicted band is that of
+``sfumato.learning.planning.quality`` at the SNR that the server estimates from the sketch, median
+over the runs; ``share_within_band`` counts the runs that ended inside their own. Noise is spread
+over L sketches of equal size, or of log-normal sizes under either weighting; ``alpha=0.1`` are the
+seed paper's masks. m and the radius law are the planner's choice for each noise, as in
+:mod:`benchmarks.decoding`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from benchmarks.cases import TEN, describe_noise, make_noise
 from benchmarks.experiments import Bench, Options, run_experiment, select_cases
 from benchmarks.rows import Row
 from benchmarks.trials import Case, Trial, summarise
-from learning.planning.quality import QualityBand, predict_relative_sse
+from sfumato.learning.planning.quality import QualityBand, predict_relative_sse
 
 NAME = "utility"
 MASK_GROUPS = 10
-_PREDICTED = "learning.planning.quality at the estimated SNR"
+_PREDICTED = "sfumato.learning.planning.quality at the estimated SNR"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,7 +166,7 @@ act() {
 
 write_config() {
     # The configuration does not contain the token of the code.
-    if ! "$program/bin/python" -m device_agent.cli init --print-config ${code:+--code "$code"} \
+    if ! "$program/bin/python" -m sfumato.device_agent.cli init --print-config ${code:+--code "$code"} \
         >"$config.part"; then
         rm -f "$config.part"
         refuse "--code: there is no configuration yet. Run this again with a complete code, or without --code"
@@ -208,7 +208,7 @@ fi
 
 [ "$dry_run" = no ] || exit 0
 cat <<TEXT
-installed: $("$program/bin/python" -m device_agent.cli --version)
+installed: $("$program/bin/python" -m sfumato.device_agent.cli --version)
 next:
   1. edit $config: sources and budget; server and study, unless --code named them
   2. sudo -u sfumato sfumato-agent init --config /etc/sfumato/agent.toml --code CODE

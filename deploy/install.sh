@@ -27,7 +27,8 @@ for path in scipy.libs/*; do
     if cmp -s "$path" "numpy.libs/$(basename "$path")"; then ln -sf "../numpy.libs/$(basename "$path")" "$path"; fi
 done
 # A device runs none of these.
-case $1 in agent*) rm -rf aggregator analyst helper learning simulator /opt/sfumato/bin/sfumato ;; esac
+case $1 in agent*) rm -rf sfumato/aggregator sfumato/analyst sfumato/helper sfumato/learning sfumato/simulator \
+    /opt/sfumato/bin/sfumato ;; esac
 find . \( -path '*.dist-info/RECORD' -o -path './scipy/*/_test*.so' \) -delete
 find . -type d -name tests -prune -exec rm -rf {} +
 find . -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.[ach]' -o -name '*.hpp' -o -name '*.cpp' \) -delete
@@ -45,7 +46,7 @@ import os
 import pathlib
 import sysconfig
 
-from shared.core.engines import default_engine
+from sfumato.shared.core.engines import default_engine
 
 for path in pathlib.Path(sysconfig.get_path("purelib")).rglob("*.so"):
     ctypes.CDLL(str(path))

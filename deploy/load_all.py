@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(sysconfig.get_path("purelib"))
-NAMES = ("aggregator", "analyst", "device_agent", "helper", "learning", "shared", "simulator")
+NAME = "sfumato"
 UNLOADABLE = (".__main__", ".env")
 """Ends of names of modules that do their work when they are loaded."""
 
@@ -34,7 +34,7 @@ def list_imports(path: Path) -> Iterator[str]:
 
 def list_missing() -> Iterator[str]:
     """Yield the names of modules that cannot be imported, after importing all that can be."""
-    paths = sorted(path for name in NAMES for path in FOLDER.glob(f"{name}/**/*.py"))
+    paths = sorted(FOLDER.glob(f"{NAME}/**/*.py"))
     for module in dict.fromkeys(module for path in paths for module in list_imports(path)):
         try:
             importlib.import_module(module)

@@ -9,10 +9,17 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Connection, Engine, Row, select
 
-from helper.keys import KeyFolder
-from helper.tables import batches, leader_keys, plans, reports, write
-from shared.errors import ConfigError, ForbiddenError, PlanNotAcceptedError
-from shared.plan import Helper, SketchPlan, compute_plan_digest, decode_plan, encode_plan, endorse
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import batches, leader_keys, plans, reports, write
+from sfumato.shared.errors import ConfigError, ForbiddenError, PlanNotAcceptedError
+from sfumato.shared.plan import (
+    Helper,
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    encode_plan,
+    endorse,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from helper.accepting import Plans
-from helper.journal import Entry, Journal
-from helper.tables import batches, reports, server, write
-from shared.errors import HelperRestoredError
+from sfumato.helper.accepting import Plans
+from sfumato.helper.journal import Entry, Journal
+from sfumato.helper.tables import batches, reports, server, write
+from sfumato.shared.errors import HelperRestoredError
 
 CLOCK_SKEW_S = 300
 _AT_ONCE = 500

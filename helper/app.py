@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from helper.batches import Batches
-from helper.tables import leader_keys
-from shared.cbor import encode_deterministic
-from shared.errors import (
+from sfumato.helper.batches import Batches
+from sfumato.helper.tables import leader_keys
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import (
     AccessError,
     MalformedMessageError,
     MediaTypeError,
@@ -29,8 +29,8 @@ from shared.errors import (
     SketchError,
     TooLargeError,
 )
-from shared.wire import PROBLEM_MEDIA_TYPE, problem_document
-from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document
+from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 
 _MOST_BYTES = 8 << 20
 _KEY_PREFIX = "Bearer "

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import Column, Connection, Row, Select, func, select
 
-from helper.answers import CLOCK_SKEW_S, JournalledAnswers, cut, find_batch
-from helper.tables import batches, plans, reports, server, write
-from shared.errors import (
+from sfumato.helper.answers import CLOCK_SKEW_S, JournalledAnswers, cut, find_batch
+from sfumato.helper.tables import batches, plans, reports, server, write
+from sfumato.shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
     BatchTooSmallError,
@@ -24,19 +24,19 @@ from shared.errors import (
     SealError,
     WireError,
 )
-from shared.plan import SketchPlan
-from shared.privacy import RandomSource
-from shared.sharing.batches import (
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.batches import (
     BatchKey,
     add_noise_to_masks,
     choose_part,
     compute_members,
     compute_report,
 )
-from shared.sharing.masks import MaskContext, expand_mask
-from shared.sharing.seals import open_seal
-from shared.wire import PayloadForm, SketchHeader, decode_header
-from shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer, Verdict
+from sfumato.shared.sharing.masks import MaskContext, expand_mask
+from sfumato.shared.sharing.seals import open_seal
+from sfumato.shared.wire import PayloadForm, SketchHeader, decode_header
+from sfumato.shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

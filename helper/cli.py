@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from shared.command import SETTINGS, list_examples
+from sfumato.shared.command import SETTINGS, list_examples
 
 # The work is imported late. Without its packages, the command counts as not installed.
 if find_spec("starlette") is None:
@@ -61,7 +61,7 @@ def identity(keys: Keys = _KEYS, as_json: Json = False) -> None:
     """
     from cryptography.hazmat.primitives import hashes
 
-    from helper.keys import KeyFolder
+    from sfumato.helper.keys import KeyFolder
 
     public = KeyFolder(keys).make_identity().public_key().public_bytes_raw()
     digest = hashes.Hash(hashes.SHA256())
@@ -81,8 +81,8 @@ def key(
     as_json: Json = False,
 ) -> None:
     """Make the key by which the other server calls this one; it is shown once."""
-    from helper.app import hash_key
-    from helper.tables import leader_keys, open_database, write
+    from sfumato.helper.app import hash_key
+    from sfumato.helper.tables import leader_keys, open_database, write
 
     secret = f"sfh_{secrets.token_urlsafe(32)}"
     with write(open_database(database)) as connection:
@@ -115,11 +115,16 @@ def accept(
 
     The statement is shown first. The accepted plan goes back to the operator of the other server.
     """
-    from helper.accepting import Plans
-    from helper.keys import KeyFolder
-    from helper.tables import open_database
-    from shared.errors import ConfigError
-    from shared.plan import compute_plan_digest, describe_trust, draft_from_json, plan_to_json
+    from sfumato.helper.accepting import Plans
+    from sfumato.helper.keys import KeyFolder
+    from sfumato.helper.tables import open_database
+    from sfumato.shared.errors import ConfigError
+    from sfumato.shared.plan import (
+        compute_plan_digest,
+        describe_trust,
+        draft_from_json,
+        plan_to_json,
+    )
 
     try:
         document = json.loads(draft.read_text(encoding="utf-8"))
@@ -149,9 +154,9 @@ def accept(
 @app.command(epilog=list_examples("sfumato helper plans --json"))
 def plans(database: Database = _DATABASE, as_json: Json = False) -> None:
     """List the accepted plans."""
-    from helper.accepting import Plans
-    from helper.keys import KeyFolder
-    from helper.tables import open_database
+    from sfumato.helper.accepting import Plans
+    from sfumato.helper.keys import KeyFolder
+    from sfumato.helper.tables import open_database
 
     rows = Plans(database=open_database(database), keys=KeyFolder(_KEYS)).list()
     listed = [
@@ -184,7 +189,7 @@ def serve(
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
 ) -> None:
     """Serve until stopped; it refuses to start if a backup of its database was restored."""
-    from helper.serving import run_helper
+    from sfumato.helper.serving import run_helper
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     run_helper(
@@ -206,10 +211,10 @@ def retire(
     keys: Keys = _KEYS,
 ) -> None:
     """Destroy the key and the seeds of a plan for good: what is not opened yet never can be."""
-    from helper.accepting import Plans
-    from helper.keys import KeyFolder
-    from helper.tables import open_database
-    from shared.errors import ConfigError
+    from sfumato.helper.accepting import Plans
+    from sfumato.helper.keys import KeyFolder
+    from sfumato.helper.tables import open_database
+    from sfumato.shared.errors import ConfigError
 
     try:
         plan_digest = bytes.fromhex(digest)
@@ -227,7 +232,7 @@ def restored(
     database: Database = _DATABASE, keys: Keys = _KEYS, journal: JournalFile = _JOURNAL
 ) -> None:
     """Go on after a backup of the database was restored: give up all reports without an answer."""
-    from helper.serving import open_helper
+    from sfumato.helper.serving import open_helper
 
     _, batches = open_helper(database=database, keys=keys, journal=journal)
     with closing(batches.journal):

@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shared.errors import ConfigError, DiskError
+from sfumato.shared.errors import ConfigError, DiskError
 
 _FIRST = "0" * 64
 

@@ -16,15 +16,15 @@ from sqlalchemy import Engine
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 
-from helper.accepting import Plans
-from helper.app import create_app
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.keys import KeyFolder
-from helper.tables import open_database
-from shared.errors import ConfigError, SketchError
-from shared.hosts import is_loopback
-from shared.system import SystemSource
+from sfumato.helper.accepting import Plans
+from sfumato.helper.app import create_app
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import open_database
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.system import SystemSource
 
 _SWEEP_S = 3600.0
 _LOG = logging.getLogger("sfumato.helper")

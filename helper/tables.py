@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
-from shared.errors import ConfigError, TransportError
+from sfumato.shared.errors import ConfigError, TransportError
 
 metadata = MetaData()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import cbor2
 
-from shared.errors import MalformedMessageError
+from sfumato.shared.errors import MalformedMessageError
 
 # Deeper than any message of this protocol.
 _MOST_DEEP = 16

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from shared.errors import ConfigError, DiskError, SketchError, TransportError
+from sfumato.shared.errors import ConfigError, DiskError, SketchError, TransportError
 
 GROUP = "sfumato.commands"
 
@@ -146,7 +146,7 @@ def list_examples(*lines: str) -> str:
 
 def _print_version() -> int:
     # NumPy comes with it, which no other option needs.
-    from shared.core.engines import ENGINE_VARIABLE, choose_engine, describe_engine  # noqa: PLC0415
+    from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine, describe_engine  # noqa: PLC0415
 
     print(f"sfumato {metadata.version('sfumato')}")
     try:

@@ -49,8 +49,8 @@
     └── DecodingError                a decoding problem is ill-posed
         └── DecodingCancelledError   the caller asked to stop
 
-Errors carry no HTTP status: ``shared.wire.problems`` maps each class to a problem type, and both
-the server and the device use that one table.
+Errors carry no HTTP status: ``sfumato.shared.wire.problems`` maps each class to a problem type, and
+both the server and the device use that one table.
 """
 
 from __future__ import annotations

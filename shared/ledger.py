@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from shared.errors import ConfigError, DiskError, LedgerError, StoreError
-from shared.privacy import (
+from sfumato.shared.errors import ConfigError, DiskError, LedgerError, StoreError
+from sfumato.shared.privacy import (
     Budget,
     Origin,
     OriginIndex,

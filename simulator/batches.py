@@ -13,18 +13,25 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from aggregator.records import SketchTotals
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from shared.errors import PlanError
-from shared.plan import Helper, LocalRelease, SketchPlan, SumRelease, compute_plan_digest, endorse
-from shared.plan.deriving import derive
-from shared.privacy import RandomSource
-from shared.sharing.batches import add_noise_to_masks, choose_part, open_total
-from shared.sharing.masks import expand_mask, read_masked
-from shared.sharing.ring import Ring, Words
-from shared.sharing.seals import open_seal
-from shared.wire import decode_message
+from sfumato.aggregator.records import SketchTotals
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.errors import PlanError
+from sfumato.shared.plan import (
+    Helper,
+    LocalRelease,
+    SketchPlan,
+    SumRelease,
+    compute_plan_digest,
+    endorse,
+)
+from sfumato.shared.plan.deriving import derive
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.batches import add_noise_to_masks, choose_part, open_total
+from sfumato.shared.sharing.masks import expand_mask, read_masked
+from sfumato.shared.sharing.ring import Ring, Words
+from sfumato.shared.sharing.seals import open_seal
+from sfumato.shared.wire import decode_message
 
 _NAME = "simulated helper"
 _KEY_BYTES = 32

@@ -14,19 +14,19 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from aggregator.records import SketchTotals
-from analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
-from analyst.planning.files import parse_epsilon, read_draft
-from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
-from simulator.batches import make_local_twin
-from simulator.fleet import Tally, require_sketches, run_fleet
-from simulator.marginals import HistogramOutcome, answer_fleet
-from simulator.outcome import Outcome, decode_fleet
-from simulator.records import FileRecords, FleetRecords, MixtureRecords
-from simulator.report import describe_sweep, plot_sweep, sweep_to_json
-from simulator.sweep import AXES, FACTORS, Sweep, run_sweep
+from sfumato.aggregator.records import SketchTotals
+from sfumato.analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
+from sfumato.analyst.planning.files import parse_epsilon, read_draft
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
+from sfumato.simulator.batches import make_local_twin
+from sfumato.simulator.fleet import Tally, require_sketches, run_fleet
+from sfumato.simulator.marginals import HistogramOutcome, answer_fleet
+from sfumato.simulator.outcome import Outcome, decode_fleet
+from sfumato.simulator.records import FileRecords, FleetRecords, MixtureRecords
+from sfumato.simulator.report import describe_sweep, plot_sweep, sweep_to_json
+from sfumato.simulator.sweep import AXES, FACTORS, Sweep, run_sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -365,7 +365,7 @@ def _tabulate_centroids(outcome: Outcome) -> Table:
 
 def _draw(outcome: Outcome, path: Path) -> None:
     # Imported here, because matplotlib takes a second to load.
-    from analyst.plots import plot_centroids
+    from sfumato.analyst.plots import plot_centroids
 
     n_dimensions = outcome.plan.n_axes
     pairs = [(i, min(i + 1, n_dimensions - 1)) for i in range(0, min(n_dimensions, 4), 2)]
@@ -380,7 +380,7 @@ def _draw(outcome: Outcome, path: Path) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    from analyst.plots import save_figure
+    from sfumato.analyst.plots import save_figure
 
     try:
         save_figure(figure, path)

@@ -10,14 +10,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from device_agent.agent.reading.release import make_message
-from device_agent.windows import WindowCutter, WindowState
-from shared.core import SketchAccumulator, Statistic
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy import RandomSource
-from shared.privacy.testing import SeededSource
-from shared.system import SystemSource
-from shared.wire import SketchHeader, compute_study_id, device_id_of, encode_stream_id
+from sfumato.device_agent.agent.reading.release import make_message
+from sfumato.device_agent.windows import WindowCutter, WindowState
+from sfumato.shared.core import SketchAccumulator, Statistic
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import SketchHeader, compute_study_id, device_id_of, encode_stream_id
 
 Floats = NDArray[np.float64]
 STREAM = "simulated"

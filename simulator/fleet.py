@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TypeVar
 
-from aggregator.records import SketchTotals
-from aggregator.services.sketches.plausibility import require_plausible
-from aggregator.storage.sums.cells import Cell, add_cells, empty_cell
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import PayloadSum, Row
-from shared.errors import ConfigError, SketchError
-from shared.plan import SketchPlan, decode_plan, encode_plan
-from shared.wire import decode_message
-from simulator.batches import (
+from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.services.sketches.plausibility import require_plausible
+from sfumato.aggregator.storage.sums.cells import Cell, add_cells, empty_cell
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.plan import SketchPlan, decode_plan, encode_plan
+from sfumato.shared.wire import decode_message
+from sfumato.simulator.batches import (
     BatchName,
     BatchSum,
     Halves,
@@ -25,8 +25,8 @@ from simulator.batches import (
     list_refusals,
     open_batches,
 )
-from simulator.devices import DeviceMaker, open_source
-from simulator.records import FleetRecords
+from sfumato.simulator.devices import DeviceMaker, open_source
+from sfumato.simulator.records import FleetRecords
 
 _DEVICES_AT_ONCE = 2000
 """Devices of one task: enough that starting a task costs nothing, few enough to show progress."""
@@ -91,7 +91,7 @@ def run_fleet(
     n_devices, n_windows
         Devices, and the windows that each has records in.
     noise_seed
-        As :class:`~simulator.devices.DeviceMaker` takes it.
+        As :class:`~sfumato.simulator.devices.DeviceMaker` takes it.
     n_processes
         By default the number of cores; 1 works in this process.
     on_progress

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from aggregator.records import SketchTotals
-from learning.estimate.histogram import Marginal, estimate_distribution
-from learning.estimate.reports import ReportedMarginal, accumulate
-from learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
-from shared.core import HistogramStatistic
-from shared.core.logarithm import expand
-from shared.plan import HistogramPart, SketchPlan, make_statement
-from simulator.fleet import Tally
-from simulator.records import FleetRecords
+from sfumato.aggregator.records import SketchTotals
+from sfumato.learning.estimate.histogram import Marginal, estimate_distribution
+from sfumato.learning.estimate.reports import ReportedMarginal, accumulate
+from sfumato.learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
+from sfumato.shared.core import HistogramStatistic
+from sfumato.shared.core.logarithm import expand
+from sfumato.shared.plan import HistogramPart, SketchPlan, make_statement
+from sfumato.simulator.fleet import Tally
+from sfumato.simulator.records import FleetRecords
 
 Floats = NDArray[np.float64]
 _COMPARED = 200_000
@@ -237,9 +237,10 @@ def _release_again(
 ) -> Floats:
     """Return the estimate of another release, of records that have the estimated distribution."""
     shares = np.diff(distribution)
-    counts = marginal.n_present * shares
+    counts: Floats = marginal.n_present * shares
     if is_sample:
-        counts = rng.multinomial(round(marginal.n_present), shares / shares.sum())
+        drawn = rng.multinomial(round(marginal.n_present), shares / shares.sum())
+        counts = drawn.astype(np.float64)
     noised = counts + marginal.noise.draw(rng, shares.shape)
     return estimate_distribution(replace(marginal, bins=noised), 0, noised.size)
 

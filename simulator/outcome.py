@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import SketchTotals
-from analyst.results import DecodeResult
-from learning.decoding.kmeans import cluster, measure_inertia
-from learning.decoding.registry import create_solver, default_solver
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Monitor
-from learning.estimate.counts import count_records, put_count, require_clear
-from learning.estimate.posing import pose_problem
-from learning.estimate.utility import Utility, estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import Columns
-from shared.plan import SketchPlan, make_statement
-from simulator.fleet import Tally
-from simulator.records import FleetRecords
+from sfumato.aggregator.records import SketchTotals
+from sfumato.analyst.results import DecodeResult
+from sfumato.learning.decoding.kmeans import cluster, measure_inertia
+from sfumato.learning.decoding.registry import create_solver, default_solver
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.estimate.counts import count_records, put_count, require_clear
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.utility import Utility, estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core import Columns
+from sfumato.shared.plan import SketchPlan, make_statement
+from sfumato.simulator.fleet import Tally
+from sfumato.simulator.records import FleetRecords
 
 Floats = NDArray[np.float64]
 _COMPARED = 200_000

@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import RecordReader, choose_fields
-from shared.core.records import Columns
-from shared.errors import ConfigError
-from shared.plan import RecordSpace, SketchPlan
-from shared.reading import WatchedFile
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.shared.core.records import Columns
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import RecordSpace, SketchPlan
+from sfumato.shared.reading import WatchedFile
 
 Floats = NDArray[np.float64]
 _APART = 4.0
@@ -160,7 +160,8 @@ class FileRecords:
         Parameters
         ----------
         columns
-            As :func:`analyst.sketching.reader.choose_fields` takes them; the plan names all others.
+            As :func:`sfumato.analyst.sketching.reader.choose_fields` takes them; the plan names all
+            others.
 
         Raises
         ------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 
-from analyst.planning.files import show_exact
-from simulator.sweep import Quality, Sweep
+from sfumato.analyst.planning.files import show_exact
+from sfumato.simulator.sweep import Quality, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +122,7 @@ def plot_sweep(sweep: Sweep) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: PLC0415
 
-    from analyst.plots import COLOURS  # noqa: PLC0415
+    from sfumato.analyst.plots import COLOURS  # noqa: PLC0415
 
     figure = Figure(figsize=(7.6, 4.8), layout="constrained", facecolor="white")
     panel = figure.subplots()

@@ -10,15 +10,21 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.kmeans import measure_inertia
-from shared.core.logarithm import compress, expand
-from shared.errors import SketchError
-from shared.plan import Dimension, SketchPlan
-from shared.plan.deriving import derive
-from shared.plan.rules import require_valid
-from simulator.fleet import require_sketches, run_fleet
-from simulator.outcome import Floats, find_box, find_reference, recover_centroids, take_sample
-from simulator.records import FleetRecords
+from sfumato.learning.decoding.kmeans import measure_inertia
+from sfumato.shared.core.logarithm import compress, expand
+from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.rules import require_valid
+from sfumato.simulator.fleet import require_sketches, run_fleet
+from sfumato.simulator.outcome import (
+    Floats,
+    find_box,
+    find_reference,
+    recover_centroids,
+    take_sample,
+)
+from sfumato.simulator.records import FleetRecords
 
 AXES: Final = ("bounds", "scale", "m", "epsilon")
 """What a sweep may vary, one at a time."""
@@ -189,7 +195,7 @@ def run_sweep(
     Parameters
     ----------
     plan, records, n_devices, n_windows, n_processes
-        As :func:`simulator.fleet.run_fleet` takes them.
+        As :func:`sfumato.simulator.fleet.run_fleet` takes them.
     axes, factors
         Of ``AXES``; and positive.
     n_clusters, n_repeats, seed

@@ -10,13 +10,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # As where nothing was compiled. Programs that tests start go by the same variable themselves.
 if os.environ.get("SFUMATO_ENGINE") == "numpy":
-    sys.modules["shared.core.engines._native"] = None  # type: ignore[assignment]
+    sys.modules["sfumato.shared.core.engines._native"] = None  # type: ignore[assignment]
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.bare_names import refuse_bare_names
 from tests.certificates import Authority
+
+refuse_bare_names()
 
 # No time limit: a slow machine must not fail a law. Derandomised: the same tree gives the same
 # verdict everywhere; to explore further, HYPOTHESIS_PROFILE=explore draws new examples, as `make

@@ -32,28 +32,30 @@ from types import FunctionType, ModuleType
 from typing import Any, AnyStr
 from unittest import mock
 
+from tests.bare_names import refuse_bare_names
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 
 _LOADED = (
-    "aggregator.app",
-    "aggregator.cli",
-    "aggregator.cli.serving",
-    "aggregator.worker.process",
-    "analyst.cli",
-    "analyst.client",
-    "analyst.estimators",
-    "device_agent.agent",
-    "device_agent.cli.commands",
-    "device_agent.server",
-    "helper.app",
-    "helper.cli",
-    "helper.serving",
+    "sfumato.aggregator.app",
+    "sfumato.aggregator.cli",
+    "sfumato.aggregator.cli.serving",
+    "sfumato.aggregator.worker.process",
+    "sfumato.analyst.cli",
+    "sfumato.analyst.client",
+    "sfumato.analyst.estimators",
+    "sfumato.device_agent.agent",
+    "sfumato.device_agent.cli.commands",
+    "sfumato.device_agent.server",
+    "sfumato.helper.app",
+    "sfumato.helper.cli",
+    "sfumato.helper.serving",
     "httpx",
     "httptools",
     "psycopg",
-    "shared.command",
-    "simulator.cli",
+    "sfumato.shared.command",
+    "sfumato.simulator.cli",
     "sklearn.cluster",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.aiosqlite",
@@ -355,6 +357,7 @@ def _run(program: str, arguments: Sequence[str], folder: str) -> None:
 
 
 def _main(descriptor: int) -> None:
+    refuse_bare_names()
     for name in _LOADED:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"

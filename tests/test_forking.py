@@ -43,7 +43,7 @@ def test_it_has_its_own_arguments_folder_environment_and_files(tmp_path: Path) -
 
 
 def test_modules_and_scripts_run_as_the_interpreter_runs_them() -> None:
-    module = run_forked([sys.executable, "-m", "device_agent.cli", "--version"])
+    module = run_forked([sys.executable, "-m", "sfumato.device_agent.cli", "--version"])
     script = run_forked([Path(sys.executable).parent / "sfumato-agent", "--version"])
     assert module.returncode == script.returncode == 0
     assert module.stdout == script.stdout != ""

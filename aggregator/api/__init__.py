@@ -3,6 +3,6 @@
 Importable by the wiring. It knows HTTP and the services, and no store.
 """
 
-from aggregator.api.interface import create_interface
+from sfumato.aggregator.api.interface import create_interface
 
 __all__ = ["create_interface"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import ANALYST, ServicesDep
-from aggregator.api.responses import WITH_BODY, WITH_KEY, describe_problems
-from aggregator.services.advising import TARGET, StudyAdvice
-from aggregator.services.results.answers import describe_band
-from shared.plan import make_statement, plan_to_json
-from shared.wire.bodies.advice import AdviceBody, AdviceRequest, RemediesBody
-from shared.wire.bodies.declaring import make_body
+from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep
+from sfumato.aggregator.api.responses import WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.services.advising import TARGET, StudyAdvice
+from sfumato.aggregator.services.results.answers import describe_band
+from sfumato.shared.plan import make_statement, plan_to_json
+from sfumato.shared.wire.bodies.advice import AdviceBody, AdviceRequest, RemediesBody
+from sfumato.shared.wire.bodies.declaring import make_body
 
 router = APIRouter(
     prefix="/v1",

@@ -6,18 +6,25 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import OPERATOR, AlarmId, Operator, Page, ServicesDep, StudyId
-from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
-from aggregator.services.alarms.webhooks import show_secret
-from shared.wire.bodies.alarms import (
+from sfumato.aggregator.api.dependencies import (
+    OPERATOR,
+    AlarmId,
+    Operator,
+    Page,
+    ServicesDep,
+    StudyId,
+)
+from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.services.alarms.webhooks import show_secret
+from sfumato.shared.wire.bodies.alarms import (
     AlarmBody,
     AlarmChange,
     AlarmRequest,
     DeliveryBody,
     NewAlarmBody,
 )
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -7,9 +7,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
-from aggregator.api.dependencies import ANALYST, AnalysisId, Analyst, Page, ServicesDep, StudyId
-from aggregator.api.jobs import advise, count_workers, headers_of
-from aggregator.api.responses import (
+from sfumato.aggregator.api.dependencies import (
+    ANALYST,
+    AnalysisId,
+    Analyst,
+    Page,
+    ServicesDep,
+    StudyId,
+)
+from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
+from sfumato.aggregator.api.responses import (
     CONDITIONAL,
     NOT_MODIFIED,
     OF_STUDY,
@@ -20,15 +27,15 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.job_records import AnalysisRecord
-from aggregator.records import KeyRecord
-from aggregator.services.analyses.accepting import AcceptedChange
-from aggregator.services.analyses.registry import KINDS
-from aggregator.services.keys import is_granted, require_scope
-from shared.plan import SketchPlan
-from shared.structure import structure
-from shared.wire import Problem
-from shared.wire.bodies.analyses import (
+from sfumato.aggregator.job_records import AnalysisRecord
+from sfumato.aggregator.records import KeyRecord
+from sfumato.aggregator.services.analyses.accepting import AcceptedChange
+from sfumato.aggregator.services.analyses.registry import KINDS
+from sfumato.aggregator.services.keys import is_granted, require_scope
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import Problem
+from sfumato.shared.wire.bodies.analyses import (
     AcceptedChangeBody,
     AcceptRequest,
     AnalysisBody,
@@ -36,8 +43,8 @@ from shared.wire.bodies.analyses import (
     AnalysisRequest,
     AnswerBody,
 )
-from shared.wire.bodies.declaring import make_body, to_rfc3339
-from shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.bodies.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -6,21 +6,28 @@ import hashlib
 
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import ANALYST, BatchId, Operator, Page, ServicesDep, StudyId
-from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
-from aggregator.batch_records import BatchRecord
-from aggregator.services.batches.service import BatchDetails
-from shared.structure import structure
-from shared.wire.bodies.batches import (
+from sfumato.aggregator.api.dependencies import (
+    ANALYST,
+    BatchId,
+    Operator,
+    Page,
+    ServicesDep,
+    StudyId,
+)
+from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.services.batches.service import BatchDetails
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.batches import (
     BatchBody,
     BatchDetailsBody,
     BatchRequest,
     SuspectBody,
     SuspectsBody,
 )
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import Paged
-from shared.wire.problems import Problem
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.problems import Problem
 
 router = APIRouter(
     prefix="/v1/studies/{study}/batches",

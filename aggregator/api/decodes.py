@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import ANALYST, DecodeId, Page, ServicesDep, StudyId
-from aggregator.api.jobs import advise, count_workers, headers_of
-from aggregator.api.responses import (
+from sfumato.aggregator.api.dependencies import ANALYST, DecodeId, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
+from sfumato.aggregator.api.responses import (
     CONDITIONAL,
     NOT_MODIFIED,
     OF_STUDY,
@@ -20,16 +20,21 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.job_records import DecodeRecord
-from aggregator.records import Selection
-from aggregator.services.results.answers import read_version
-from shared.structure import structure
-from shared.wire import Problem
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from shared.wire.bodies.results import DecodeBody, DecodeRequest, ResultBody, SnapshotRequest
-from shared.wire.bodies.studies import Paged
-from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services.results.answers import read_version
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import Problem
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.bodies.results import (
+    DecodeBody,
+    DecodeRequest,
+    ResultBody,
+    SnapshotRequest,
+)
+from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
 
 router = APIRouter(
     prefix="/v1",

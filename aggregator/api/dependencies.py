@@ -13,15 +13,15 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from aggregator.records import DeviceRecord, KeyRecord, PageKey
-from aggregator.services import Services
-from aggregator.services.devices.signed import SignedRequest
-from aggregator.storage import Identified
-from shared.core.text import PLAIN_TEXT
-from shared.errors import ConfigError, MediaTypeError
-from shared.wire.bodies.declaring import HEX_64
-from shared.wire.bodies.studies import Paged
-from shared.wire.references import is_identity
+from sfumato.aggregator.records import DeviceRecord, KeyRecord, PageKey
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.devices.signed import SignedRequest
+from sfumato.aggregator.storage import Identified
+from sfumato.shared.core.text import PLAIN_TEXT
+from sfumato.shared.errors import ConfigError, MediaTypeError
+from sfumato.shared.wire.bodies.declaring import HEX_64
+from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.references import is_identity
 
 T = TypeVar("T")
 R = TypeVar("R")

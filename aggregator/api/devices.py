@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import (
+from sfumato.aggregator.api.dependencies import (
     ANALYST,
     OPERATOR,
     Device,
@@ -19,7 +19,7 @@ from aggregator.api.dependencies import (
     Signed,
     StudyId,
 )
-from aggregator.api.responses import (
+from sfumato.aggregator.api.responses import (
     BY_DEVICE,
     OF_STUDY,
     TO_DEVICE,
@@ -28,13 +28,13 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import DeviceRecord, StreamRecord
-from aggregator.services import Services
-from aggregator.services.devices.keys import key_id_of
-from aggregator.services.devices.roster import DeviceDetails, DeviceSummary
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_body, to_rfc3339
-from shared.wire.bodies.devices import (
+from sfumato.aggregator.records import DeviceRecord, StreamRecord
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.devices.keys import key_id_of
+from sfumato.aggregator.services.devices.roster import DeviceDetails, DeviceSummary
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.bodies.devices import (
     DeviceStatusBody,
     EnrolmentBody,
     EnrolmentRequest,
@@ -45,7 +45,7 @@ from shared.wire.bodies.devices import (
     RotationRequest,
     StreamBody,
 )
-from shared.wire.bodies.studies import (
+from sfumato.shared.wire.bodies.studies import (
     DeviceBody,
     DeviceDetailsBody,
     DeviceKeyBody,

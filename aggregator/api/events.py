@@ -11,16 +11,16 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from aggregator.api import analyses, decodes
-from aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
-from aggregator.api.jobs import count_workers
-from aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
-from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
-from aggregator.records import KeyRecord
-from aggregator.services import Services
-from shared.errors import OverloadedError, SketchError
-from shared.wire import problem_document
-from shared.wire.bodies.results import ProgressBody
+from sfumato.aggregator.api import analyses, decodes
+from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
+from sfumato.aggregator.api.jobs import count_workers
+from sfumato.aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
+from sfumato.aggregator.records import KeyRecord
+from sfumato.aggregator.services import Services
+from sfumato.shared.errors import OverloadedError, SketchError
+from sfumato.shared.wire import problem_document
+from sfumato.shared.wire.bodies.results import ProgressBody
 
 router = APIRouter(prefix="/v1")
 J = TypeVar("J", bound=JobRecord)

@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from aggregator.api.dependencies import BEGINNING, HEX_16
-from aggregator.logs import describe_cause
-from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
-from shared.errors import (
+from sfumato.aggregator.api.dependencies import BEGINNING, HEX_16
+from sfumato.aggregator.logs import describe_cause
+from sfumato.shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE
+from sfumato.shared.errors import (
     ConfigError,
     MediaTypeError,
     MethodError,
@@ -28,9 +28,9 @@ from shared.errors import (
     TooEarlyError,
     TransportError,
 )
-from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
-from shared.wire.bodies.analyses import AnalysisKind
-from shared.wire.bodies.declaring import HEX_64, HEX_128
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
+from sfumato.shared.wire.bodies.analyses import AnalysisKind
+from sfumato.shared.wire.bodies.declaring import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"

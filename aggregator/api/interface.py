@@ -10,7 +10,7 @@ from importlib import metadata
 from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
 
-from aggregator.api import (
+from sfumato.aggregator.api import (
     advice,
     alarms,
     analyses,
@@ -30,10 +30,10 @@ from aggregator.api import (
     studies,
     tokens,
 )
-from aggregator.api.dependencies import require_media_type
-from aggregator.api.events import EventStreams
-from aggregator.api.handlers import add_problem_handlers
-from aggregator.api.middleware import (
+from sfumato.aggregator.api.dependencies import require_media_type
+from sfumato.aggregator.api.events import EventStreams
+from sfumato.aggregator.api.handlers import add_problem_handlers
+from sfumato.aggregator.api.middleware import (
     BodyLimit,
     Door,
     LeaveBodyOut,
@@ -43,11 +43,11 @@ from aggregator.api.middleware import (
     Turn,
     Unforeseen,
 )
-from aggregator.api.responses import ANY_CALL, describe_problems
-from aggregator.api.web_origins import WebOrigins
-from aggregator.metrics import Metrics
-from aggregator.services import Services
-from aggregator.settings import Settings, list_origins
+from sfumato.aggregator.api.responses import ANY_CALL, describe_problems
+from sfumato.aggregator.api.web_origins import WebOrigins
+from sfumato.aggregator.metrics import Metrics
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings, list_origins
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from aggregator.api.responses import IMMUTABLE
-from aggregator.job_records import JobRecord
-from aggregator.services import Services
+from sfumato.aggregator.api.responses import IMMUTABLE
+from sfumato.aggregator.job_records import JobRecord
+from sfumato.aggregator.services import Services
 
 _POLL_S = "1"
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import OPERATOR, KeyIdentity, Operator, Page, ServicesDep
-from aggregator.api.responses import (
+from sfumato.aggregator.api.dependencies import OPERATOR, KeyIdentity, Operator, Page, ServicesDep
+from sfumato.aggregator.api.responses import (
     TO_KEY,
     WITH_BODY,
     WITH_KEY,
@@ -15,8 +15,15 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import AuditBody, Items, KeyBody, KeyRequest, NewKeyBody, Paged
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.studies import (
+    AuditBody,
+    Items,
+    KeyBody,
+    KeyRequest,
+    NewKeyBody,
+    Paged,
+)
 
 router = APIRouter(
     prefix="/v1",

@@ -14,10 +14,10 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aggregator.api.handlers import PROBLEM_KEY, answer_problem
-from aggregator.metrics import Metrics
-from aggregator.services import Services
-from shared.errors import (
+from sfumato.aggregator.api.handlers import PROBLEM_KEY, answer_problem
+from sfumato.aggregator.metrics import Metrics
+from sfumato.aggregator.services import Services
+from sfumato.shared.errors import (
     MediaTypeError,
     OverloadedError,
     SketchError,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from aggregator.api.dependencies import ServicesDep
-from aggregator.api.middleware import RequestQueue
-from aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
-from aggregator.services import Services
-from shared.errors import TransportError
-from shared.wire.bodies.results import HealthBody, ReadinessBody
+from sfumato.aggregator.api.dependencies import ServicesDep
+from sfumato.aggregator.api.middleware import RequestQueue
+from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
+from sfumato.aggregator.services import Services
+from sfumato.shared.errors import TransportError
+from sfumato.shared.wire.bodies.results import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operations"])
 

@@ -6,12 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from aggregator.api.dependencies import Identity, ServicesDep
-from aggregator.api.responses import CONDITIONAL, NOT_MODIFIED, OF_STUDY, answer, describe_problems
-from shared.plan import encode_plan, plan_to_json
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.devices import PlanBody
-from shared.wire.bodies.results import FrequenciesBody
+from sfumato.aggregator.api.dependencies import Identity, ServicesDep
+from sfumato.aggregator.api.responses import (
+    CONDITIONAL,
+    NOT_MODIFIED,
+    OF_STUDY,
+    answer,
+    describe_problems,
+)
+from sfumato.shared.plan import encode_plan, plan_to_json
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.devices import PlanBody
+from sfumato.shared.wire.bodies.results import FrequenciesBody
 
 router = APIRouter(
     prefix="/v1/studies",

@@ -7,9 +7,9 @@ from html import escape
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from aggregator.api.responses import WITH_PATH, describe_problems
-from shared.errors import NotFoundError
-from shared.wire import DeviceAction, ProblemType, problem_types
+from sfumato.aggregator.api.responses import WITH_PATH, describe_problems
+from sfumato.shared.errors import NotFoundError
+from sfumato.shared.wire import DeviceAction, ProblemType, problem_types
 
 router = APIRouter(prefix="/problems", tags=["problems"])
 

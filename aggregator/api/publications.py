@@ -7,7 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import (
+from sfumato.aggregator.api.dependencies import (
     ANALYST,
     Analyst,
     Operator,
@@ -16,25 +16,25 @@ from aggregator.api.dependencies import (
     ServicesDep,
     StudyId,
 )
-from aggregator.api.responses import (
+from sfumato.aggregator.api.responses import (
     BY_DEVICE,
     OF_STUDY,
     WITH_BODY,
     WITH_KEY,
     describe_problems,
 )
-from aggregator.api.studies import require_enrolled
-from aggregator.job_records import ResultKeyRecord
-from shared.wire import RESULT_MEDIA_TYPE, compute_key_id
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.publications import (
+from sfumato.aggregator.api.studies import require_enrolled
+from sfumato.aggregator.job_records import ResultKeyRecord
+from sfumato.shared.wire import RESULT_MEDIA_TYPE, compute_key_id
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.publications import (
     IdentityBody,
     PublicationBody,
     PublicationRequest,
     ResultKeyBody,
     RotationOrder,
 )
-from shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.studies import Paged
 
 router = APIRouter(prefix="/v1", tags=["publications"])
 

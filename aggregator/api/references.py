@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from aggregator.api.dependencies import ANALYST, ServicesDep
-from aggregator.api.responses import WITH_KEY, WITH_PATH, describe_problems
-from aggregator.storage import Identified
-from shared.core.text import PLAIN_TEXT
-from shared.wire.bodies.studies import ReferenceBody
-from shared.wire.references import require_beginning
+from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep
+from sfumato.aggregator.api.responses import WITH_KEY, WITH_PATH, describe_problems
+from sfumato.aggregator.storage import Identified
+from sfumato.shared.core.text import PLAIN_TEXT
+from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.references import require_beginning
 
 router = APIRouter(prefix="/v1", tags=["studies"])
 

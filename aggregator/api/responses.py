@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header
 from fastapi.responses import JSONResponse
 
-from shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, DeviceAction, ProblemType, problem_types
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -60,7 +60,7 @@ async def note_etags(
         ),
     ] = None,
 ) -> None:
-    """Describe the header that :class:`aggregator.api.middleware.LeaveBodyOut` reads."""
+    """Describe the header that :class:`sfumato.aggregator.api.middleware.LeaveBodyOut` reads."""
 
 
 CONDITIONAL: list[Any] = [Depends(note_etags)]

@@ -7,14 +7,21 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.dependencies import ANALYST, Analyst, Page, ScheduleId, ServicesDep, StudyId
-from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
-from aggregator.job_records import ScheduleRecord
-from shared.structure import structure
-from shared.wire import Problem
-from shared.wire.bodies.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import Paged
+from sfumato.aggregator.api.dependencies import (
+    ANALYST,
+    Analyst,
+    Page,
+    ScheduleId,
+    ServicesDep,
+    StudyId,
+)
+from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.job_records import ScheduleRecord
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import Problem
+from sfumato.shared.wire.bodies.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -6,13 +6,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep, StudyId
-from aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
-from aggregator.records import SketchRecord
-from shared.wire import SKETCH_MEDIA_TYPE
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.devices import StoredBody
-from shared.wire.bodies.studies import Paged, SketchBody
+from sfumato.aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.records import SketchRecord
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.devices import StoredBody
+from sfumato.shared.wire.bodies.studies import Paged, SketchBody
 
 router = APIRouter(prefix="/v1/studies/{study}/sketches", tags=["sketches"])
 

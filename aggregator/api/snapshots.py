@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from aggregator.api.decodes import to_selection
-from aggregator.api.dependencies import ANALYST, ServicesDep, SnapshotId, StudyId
-from aggregator.api.responses import (
+from sfumato.aggregator.api.decodes import to_selection
+from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep, SnapshotId, StudyId
+from sfumato.aggregator.api.responses import (
     CONDITIONAL,
     IMMUTABLE,
     NOT_MODIFIED,
@@ -19,14 +19,14 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import SnapshotRecord
-from aggregator.services import Services
-from aggregator.services.results.snapshots import split_batches
-from learning.estimate.limbs import join_limbs
-from learning.estimate.sizes import SizeMoments
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.results import (
+from sfumato.aggregator.records import SnapshotRecord
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.results.snapshots import split_batches
+from sfumato.learning.estimate.limbs import join_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.results import (
     MomentsBody,
     SelectionBody,
     SnapshotBody,
@@ -34,7 +34,7 @@ from shared.wire.bodies.results import (
     SnapshotSumsBody,
     WeightsBody,
 )
-from shared.wire.bodies.statistics import (
+from sfumato.shared.wire.bodies.statistics import (
     CalibrationBody,
     HistogramBody,
     MomentsAnswerBody,

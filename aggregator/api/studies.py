@@ -7,8 +7,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from aggregator.api.dependencies import ANALYST, Operator, Page, Reader, ServicesDep, StudyId
-from aggregator.api.responses import (
+from sfumato.aggregator.api.dependencies import (
+    ANALYST,
+    Operator,
+    Page,
+    Reader,
+    ServicesDep,
+    StudyId,
+)
+from sfumato.aggregator.api.responses import (
     CONDITIONAL,
     NOT_MODIFIED,
     OF_STUDY,
@@ -19,17 +26,17 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import DeviceRecord
-from aggregator.services.results.answers import describe_band, describe_privacy
-from aggregator.services.studies import StudySummary
-from learning.planning.quality import predict_relative_sse
-from shared.core.text import PLAIN_TEXT
-from shared.errors import ForbiddenError, UnreadVersionError
-from shared.plan import find_cautions
-from shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
-from shared.wire.bodies.devices import NoticeBody
-from shared.wire.bodies.results import PrivacyBody, UtilityBody
-from shared.wire.bodies.studies import (
+from sfumato.aggregator.records import DeviceRecord
+from sfumato.aggregator.services.results.answers import describe_band, describe_privacy
+from sfumato.aggregator.services.studies import StudySummary
+from sfumato.learning.planning.quality import predict_relative_sse
+from sfumato.shared.core.text import PLAIN_TEXT
+from sfumato.shared.errors import ForbiddenError, UnreadVersionError
+from sfumato.shared.plan import find_cautions
+from sfumato.shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
+from sfumato.shared.wire.bodies.devices import NoticeBody
+from sfumato.shared.wire.bodies.results import PrivacyBody, UtilityBody
+from sfumato.shared.wire.bodies.studies import (
     ChangeRequest,
     CreatedBody,
     Paged,

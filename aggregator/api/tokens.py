@@ -8,7 +8,7 @@ from typing import Any
 import segno
 from fastapi import APIRouter
 
-from aggregator.api.dependencies import (
+from sfumato.aggregator.api.dependencies import (
     OPERATOR,
     Enroller,
     Identity,
@@ -17,7 +17,7 @@ from aggregator.api.dependencies import (
     ServicesDep,
     StudyId,
 )
-from aggregator.api.responses import (
+from sfumato.aggregator.api.responses import (
     OF_STUDY,
     TO_TOKEN,
     WITH_BODY,
@@ -26,11 +26,11 @@ from aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from aggregator.records import TokenRecord
-from aggregator.services import Services
-from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
+from sfumato.aggregator.records import TokenRecord
+from sfumato.aggregator.services import Services
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
 
 router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*WITH_KEY))
 

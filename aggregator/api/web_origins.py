@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aggregator.api.middleware import Middleware
+from sfumato.aggregator.api.middleware import Middleware
 
 _OF_DEVICES = re.compile(
     r"/v1/(enrolments|identity|devices/me(/[a-z]+)?"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from shared.command import SETTINGS, list_examples
+from sfumato.shared.command import SETTINGS, list_examples
 
 # The work is imported late. Without its packages, the commands count as not installed.
 if find_spec("sqlalchemy") is None:
@@ -51,7 +51,7 @@ check_store = typer.Typer(**SETTINGS)
 class _Serve(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples, then every setting with its default, as TOML."""
-        from aggregator.cli.settings import list_settings
+        from sfumato.aggregator.cli.settings import list_settings
 
         super().format_epilog(ctx, formatter)
         formatter.write(
@@ -129,8 +129,8 @@ def _serve(
     It stops gracefully on SIGTERM and Ctrl-C, waits for a database that does not answer or has no
     tables yet, and never logs a key, a token or a body.
     """
-    from aggregator.cli.serving import run_server
-    from aggregator.cli.settings import read_settings
+    from sfumato.aggregator.cli.serving import run_server
+    from sfumato.aggregator.cli.settings import read_settings
 
     settings = read_settings(
         config=config,
@@ -168,9 +168,9 @@ def _worker(
     log_format: LogFormat = None,
 ) -> None:
     """Run one decoding worker on the server's database, until it is stopped."""
-    from aggregator.cli.settings import read_settings
-    from aggregator.logs import configure_logging
-    from aggregator.worker import run_worker
+    from sfumato.aggregator.cli.settings import read_settings
+    from sfumato.aggregator.logs import configure_logging
+    from sfumato.aggregator.worker import run_worker
 
     settings = read_settings(
         config=config, database_url=database_url, lease_s=lease_s, log_format=log_format
@@ -196,7 +196,7 @@ def _operator_key(
     Creates the SQLite file if it is missing. The key is shown once; the database keeps only its
     SHA-256. Its owner creates, lists and revokes other keys with `sfumato key`.
     """
-    from aggregator.cli.databases import create_operator_key
+    from sfumato.aggregator.cli.databases import create_operator_key
 
     asyncio.run(create_operator_key(config, database_url, name=name, as_json=as_json))
 
@@ -228,7 +228,7 @@ def _migrate(
 
     Stop every server on the database and make a backup first.
     """
-    from aggregator.cli.databases import migrate_tables
+    from sfumato.aggregator.cli.databases import migrate_tables
 
     asyncio.run(migrate_tables(config, database_url, to=to, new_generation=new_generation))
 
@@ -248,7 +248,7 @@ def _backup(
 
     The file appears whole and checked, or not at all. For Postgres use pg_dump.
     """
-    from aggregator.cli.databases import write_backup
+    from sfumato.aggregator.cli.databases import write_backup
 
     write_backup(file, config, database_url)
 
@@ -270,7 +270,7 @@ def _restore(
     stored already counts once. Stop every server first, and move the old file away with its -wal
     and -shm.
     """
-    from aggregator.cli.databases import restore_backup
+    from sfumato.aggregator.cli.databases import restore_backup
 
     asyncio.run(restore_backup(file, config, database_url))
 
@@ -292,7 +292,7 @@ def _copy(
     rows are committed together, after every sum was checked against its sketches; an interrupted
     copy can be run again.
     """
-    from aggregator.cli.databases import copy_into
+    from sfumato.aggregator.cli.databases import copy_into
 
     asyncio.run(copy_into(to, config, database_url))
 
@@ -317,6 +317,6 @@ def _check_store(
     have sent these sketches yet, or they were refused for good, or an older database was put in
     place by hand. Use `sfumato restore` for that: then devices send again what it lacks.
     """
-    from aggregator.cli.checking import check
+    from sfumato.aggregator.cli.checking import check
 
     return asyncio.run(check(config, database_url, as_json=as_json))

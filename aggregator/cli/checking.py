@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from aggregator.cli.databases import open_database
-from aggregator.cli.settings import read_settings
-from aggregator.logs import describe_cause
-from aggregator.services.plans import PlanCache
-from aggregator.storage import Layout, Transaction
-from aggregator.storage.engine import mapped_errors
-from aggregator.storage.models import CellSum, Sketch, Study
-from shared.command import EXIT_FAILED
-from shared.errors import PlanError, TransportError, WireError
+from sfumato.aggregator.cli.databases import open_database
+from sfumato.aggregator.cli.settings import read_settings
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.services.plans import PlanCache
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.engine import mapped_errors
+from sfumato.aggregator.storage.models import CellSum, Sketch, Study
+from sfumato.shared.command import EXIT_FAILED
+from sfumato.shared.errors import PlanError, TransportError, WireError
 
 EXIT_WARNED = 3
 _MOST_SHOWN = 1000

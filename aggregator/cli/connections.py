@@ -1,6 +1,6 @@
 """Connections to `sfumato serve`, with limits on the size and the time of a request's head.
 
-uvicorn limits neither. :mod:`aggregator.api.middleware` limits bodies.
+uvicorn limits neither. :mod:`sfumato.aggregator.api.middleware` limits bodies.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from aggregator.cli.settings import read_settings
-from aggregator.logs import describe_cause
-from aggregator.records import LOCAL_ACTOR, SystemClock
-from aggregator.services import Services
-from aggregator.services.audit import write_entry
-from aggregator.settings import normalise_database_url
-from aggregator.storage import (
+from sfumato.aggregator.cli.settings import read_settings
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import LOCAL_ACTOR, SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import (
     Store,
     back_up_file,
     copy_database,
@@ -23,9 +23,9 @@ from aggregator.storage import (
     path_of,
     prepare_database,
 )
-from aggregator.storage.engine import mapped_errors
-from aggregator.storage.schema import require_file
-from shared.errors import ConfigError, TransportError, UnpreparedError
+from sfumato.aggregator.storage.engine import mapped_errors
+from sfumato.aggregator.storage.schema import require_file
+from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 
 
 @asynccontextmanager

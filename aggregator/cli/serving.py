@@ -15,15 +15,15 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
-from aggregator.app import create_app
-from aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
-from aggregator.logs import configure_logging
-from aggregator.services import Services
-from aggregator.settings import Settings
-from aggregator.storage import open_store, prepare_database
-from shared.errors import ConfigError, TransportError, UnpreparedError
-from shared.hosts import is_loopback
-from shared.system import share_one_heap
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
+from sfumato.aggregator.logs import configure_logging
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import open_store, prepare_database
+from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.system import share_one_heap
 
 
 def run_server(settings: Settings) -> int:

@@ -10,8 +10,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_settings import SettingsConfigDict
 
-from aggregator.settings import Settings
-from shared.errors import ConfigError
+from sfumato.aggregator.settings import Settings
+from sfumato.shared.errors import ConfigError
 
 
 def read_settings(*, config: Path | None = None, **chosen: Any) -> Settings:

@@ -1,9 +1,9 @@
 """The server's services, independent of the wire.
 
 Importable by the interfaces (api, ui) and the wiring. Services use the transactions of
-`aggregator.storage`; they know neither HTTP nor SQL.
+`sfumato.aggregator.storage`; they know neither HTTP nor SQL.
 """
 
-from aggregator.services.container import Services
+from sfumato.aggregator.services.container import Services
 
 __all__ = ["Services"]

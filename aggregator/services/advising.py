@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.services.service import Service
-from learning.planning.outline import StudyOutline, guess_scale
-from learning.planning.planner import Advice, advise
-from learning.planning.remedies import Remedies, find_remedies
-from learning.planning.specification import list_decided, list_sizes
-from shared.core.logarithm import compress
-from shared.core.seeds import SEED_BYTES
-from shared.errors import ConfigError
-from shared.plan import SketchPlan, plan_from_spec
-from shared.wire.bodies.advice import AdviceRequest, PlannedDimension
+from sfumato.aggregator.services.service import Service
+from sfumato.learning.planning.outline import StudyOutline, guess_scale
+from sfumato.learning.planning.planner import Advice, advise
+from sfumato.learning.planning.remedies import Remedies, find_remedies
+from sfumato.learning.planning.specification import list_decided, list_sizes
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.wire.bodies.advice import AdviceRequest, PlannedDimension
 
 TARGET = 1.2
 """Relative SSE up to which answers are called rough."""

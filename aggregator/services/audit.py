@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from aggregator.records import AuditAction, AuditRecord, PageKey
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
+from sfumato.aggregator.records import AuditAction, AuditRecord, PageKey
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
 
 _ID_BYTES = 16
 

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord
-from aggregator.records import Clock
-from aggregator.services.advising import AdviceService
-from aggregator.services.alarms.alarming import AlarmService
-from aggregator.services.alarms.delivering import Deliverer
-from aggregator.services.alarms.running import Scheduler
-from aggregator.services.alarms.scheduling import ScheduleService
-from aggregator.services.analyses.accepting import AcceptService
-from aggregator.services.analyses.service import AnalysisService
-from aggregator.services.audit import AuditService
-from aggregator.services.batches.opening import BatchOpener
-from aggregator.services.batches.service import BatchService
-from aggregator.services.devices.enrolment import EnrolmentService
-from aggregator.services.devices.roster import RosterService
-from aggregator.services.devices.signed import DeviceService
-from aggregator.services.keys import KeyService
-from aggregator.services.readiness import Readiness
-from aggregator.services.references import ReferenceService
-from aggregator.services.results.decodes import DecodeService
-from aggregator.services.results.jobs import JobService
-from aggregator.services.results.publishing import PublishingService
-from aggregator.services.results.snapshots import SnapshotService
-from aggregator.services.results.statistics import StatisticService
-from aggregator.services.results.watching import JobWatch
-from aggregator.services.service import Parts
-from aggregator.services.sketches.merging import Merger
-from aggregator.services.sketches.receiving import SketchService
-from aggregator.services.studies import StudyService
-from aggregator.settings import Settings
-from aggregator.storage import Store
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
+from sfumato.aggregator.records import Clock
+from sfumato.aggregator.services.advising import AdviceService
+from sfumato.aggregator.services.alarms.alarming import AlarmService
+from sfumato.aggregator.services.alarms.delivering import Deliverer
+from sfumato.aggregator.services.alarms.running import Scheduler
+from sfumato.aggregator.services.alarms.scheduling import ScheduleService
+from sfumato.aggregator.services.analyses.accepting import AcceptService
+from sfumato.aggregator.services.analyses.service import AnalysisService
+from sfumato.aggregator.services.audit import AuditService
+from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.service import BatchService
+from sfumato.aggregator.services.devices.enrolment import EnrolmentService
+from sfumato.aggregator.services.devices.roster import RosterService
+from sfumato.aggregator.services.devices.signed import DeviceService
+from sfumato.aggregator.services.keys import KeyService
+from sfumato.aggregator.services.readiness import Readiness
+from sfumato.aggregator.services.references import ReferenceService
+from sfumato.aggregator.services.results.decodes import DecodeService
+from sfumato.aggregator.services.results.jobs import JobService
+from sfumato.aggregator.services.results.publishing import PublishingService
+from sfumato.aggregator.services.results.snapshots import SnapshotService
+from sfumato.aggregator.services.results.statistics import StatisticService
+from sfumato.aggregator.services.results.watching import JobWatch
+from sfumato.aggregator.services.service import Parts
+from sfumato.aggregator.services.sketches.merging import Merger
+from sfumato.aggregator.services.sketches.receiving import SketchService
+from sfumato.aggregator.services.studies import StudyService
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store
 
 
 class Services:

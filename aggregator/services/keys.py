@@ -6,12 +6,12 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 
-from aggregator.records import LOCAL_ACTOR, KeyRecord, KeyScope
-from aggregator.services.audit import write_entry
-from aggregator.services.rates import RateLimit
-from aggregator.services.service import Parts, Service
-from shared.errors import AccessError, ForbiddenError, NotFoundError
-from shared.wire import API_KEY
+from sfumato.aggregator.records import LOCAL_ACTOR, KeyRecord, KeyScope
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.rates import RateLimit
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.shared.errors import AccessError, ForbiddenError, NotFoundError
+from sfumato.shared.wire import API_KEY
 
 KEY_PREFIX = "sfk_"
 _KEY_BYTES = 32

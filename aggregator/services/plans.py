@@ -6,11 +6,11 @@ import asyncio
 from collections import OrderedDict
 from typing import TypeVar
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord
-from aggregator.records import DeviceRecord, SnapshotRecord, StudyRecord
-from aggregator.storage import Transaction
-from shared.errors import NotFoundError, StudyWithdrawnError
-from shared.plan import SketchPlan, decode_plan
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
+from sfumato.aggregator.records import DeviceRecord, SnapshotRecord, StudyRecord
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import NotFoundError, StudyWithdrawnError
+from sfumato.shared.plan import SketchPlan, decode_plan
 
 _MOST_PLANS = 64
 R = TypeVar("R", AnalysisRecord, DecodeRecord, DeviceRecord, SnapshotRecord)

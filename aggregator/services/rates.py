@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from shared.errors import OverloadedError
+from sfumato.shared.errors import OverloadedError
 
 _MOST_SENDERS = 100_000
 

@@ -6,10 +6,10 @@ import asyncio
 
 import structlog
 
-from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
-from aggregator.storage import Store, prepare_database
-from shared.errors import ConfigError, SketchError, TransportError, UnpreparedError
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import wait_for_stop
+from sfumato.aggregator.storage import Store, prepare_database
+from sfumato.shared.errors import ConfigError, SketchError, TransportError, UnpreparedError
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0

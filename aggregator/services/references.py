@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aggregator.services.service import Service
-from aggregator.storage import Identified
-from shared.wire.references import choose_identity, choose_study, is_beginning
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Identified
+from sfumato.shared.wire.references import choose_identity, choose_study, is_beginning
 
 _MOST = 11
 """Candidates that are looked up: an error lists ten, and says whether there are more."""

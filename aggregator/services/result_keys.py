@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator.job_records import ResultKeyRecord
-from aggregator.storage import Transaction
-from shared.wire import compute_key_id, encode_endorsement_input
+from sfumato.aggregator.job_records import ResultKeyRecord
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.wire import compute_key_id, encode_endorsement_input
 
 
 async def require_result_keys(transaction: Transaction, *, now: float) -> Sequence[ResultKeyRecord]:

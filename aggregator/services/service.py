@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aggregator.records import Clock
-from aggregator.services.plans import PlanCache
-from aggregator.services.rates import RateLimit
-from aggregator.services.tallies import Tallies
-from aggregator.settings import Settings
-from aggregator.storage import Store
+from sfumato.aggregator.records import Clock
+from sfumato.aggregator.services.plans import PlanCache
+from sfumato.aggregator.services.rates import RateLimit
+from sfumato.aggregator.services.tallies import Tallies
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store
 
 
 class Parts:

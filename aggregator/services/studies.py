@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aggregator.records import (
+from sfumato.aggregator.records import (
     LOCAL_ACTOR,
     AuditAction,
     PageKey,
@@ -15,16 +15,16 @@ from aggregator.records import (
     StudyRecord,
     StudyState,
 )
-from aggregator.services.audit import write_entry
-from aggregator.services.batches.helper import HelperClient
-from aggregator.services.plans import require_study
-from aggregator.services.result_keys import require_result_keys
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from learning.estimate.search_box import Stated, check_search_box
-from shared.errors import ConfigError, StaleVersionError, StoreError
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
-from shared.wire import compute_study_id
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.result_keys import require_result_keys
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.learning.estimate.search_box import Stated, check_search_box
+from sfumato.shared.errors import ConfigError, StaleVersionError, StoreError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
+from sfumato.shared.wire import compute_study_id
 
 _LONGEST_NAME = 200
 _BATCH = 256
@@ -62,7 +62,7 @@ class StudyService(Service):
         allow_same_plan
             Whether a study of another name may have the plan already.
         search_box
-            See :class:`aggregator.records.StudyRecord`; no part of the study's identity.
+            See :class:`sfumato.aggregator.records.StudyRecord`; no part of the study's identity.
 
         Raises
         ------

@@ -11,10 +11,10 @@ from collections import Counter
 
 import structlog
 
-from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
-from aggregator.storage import Store
-from shared.errors import TransportError
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import wait_for_stop
+from sfumato.aggregator.storage import Store
+from sfumato.shared.errors import TransportError
 
 _PERIOD_S = 1.0
 

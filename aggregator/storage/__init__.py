@@ -7,12 +7,12 @@ SQLAlchemy; its errors are mapped to errors of this project here.
 running sums, which knows no database.
 """
 
-from aggregator.storage.copying import copy_database
-from aggregator.storage.files import back_up_file, path_of
-from aggregator.storage.schema import migrate_database
-from aggregator.storage.statements.references import Identified
-from aggregator.storage.store import Store, Transaction, open_store, prepare_database
-from aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.copying import copy_database
+from sfumato.aggregator.storage.files import back_up_file, path_of
+from sfumato.aggregator.storage.schema import migrate_database
+from sfumato.aggregator.storage.statements.references import Identified
+from sfumato.aggregator.storage.store import Store, Transaction, open_store, prepare_database
+from sfumato.aggregator.storage.sums.layout import Layout
 
 __all__ = [
     "Identified",

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import Table, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator.storage.engine import mapped_errors
-from aggregator.storage.models import Base, Server, Study, WorkerPresence
-from aggregator.storage.schema import migrate_database
-from aggregator.storage.store import Store, Transaction
-from aggregator.storage.sums.layout import Layout
-from shared.errors import ConfigError, StoreError
-from shared.plan import decode_plan
+from sfumato.aggregator.storage.engine import mapped_errors
+from sfumato.aggregator.storage.models import Base, Server, Study, WorkerPresence
+from sfumato.aggregator.storage.schema import migrate_database
+from sfumato.aggregator.storage.store import Store, Transaction
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.shared.errors import ConfigError, StoreError
+from sfumato.shared.plan import decode_plan
 
 _OF_A_PLACE = (Server.__table__, WorkerPresence.__table__)
 _PAGE = 500

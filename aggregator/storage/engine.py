@@ -12,8 +12,8 @@ from sqlalchemy import Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from aggregator.storage.sqlite import connector_of
-from shared.errors import ConfigError, TransportError
+from sfumato.aggregator.storage.sqlite import connector_of
+from sfumato.shared.errors import ConfigError, TransportError
 
 _BUSY_TIMEOUT_MS = 15_000
 # A database server that vanishes is noticed within seconds, not after two hours.
@@ -46,7 +46,7 @@ def create_engine(database_url: str) -> AsyncEngine:
     Parameters
     ----------
     database_url
-        With its driver, as :func:`aggregator.settings.normalise_database_url` gives it.
+        With its driver, as :func:`sfumato.aggregator.settings.normalise_database_url` gives it.
 
     Raises
     ------

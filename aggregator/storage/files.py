@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from shared.errors import ConfigError, StoreError
+from sfumato.shared.errors import ConfigError, StoreError
 
 _PAGES_AT_ONCE = 4096
 """Pages of 4096 bytes between two pauses, in which others write."""

@@ -15,9 +15,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 
-from aggregator.storage.models import Server
-from aggregator.storage.schema import GENERATION_BYTES, find_revision
-from shared.errors import ConfigError
+from sfumato.aggregator.storage.models import Server
+from sfumato.aggregator.storage.schema import GENERATION_BYTES, find_revision
+from sfumato.shared.errors import ConfigError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # Any number that no other program locks: two servers that start together migrate in turn.

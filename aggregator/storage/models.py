@@ -278,7 +278,7 @@ class CellRoot(Base):
 
 
 class CellSum(Base):
-    """Exact sums by range of slots and label set, see ``aggregator.storage.sums.dyadic``."""
+    """Exact sums by range of slots and label set, see ``aggregator/storage/sums/dyadic.py``."""
 
     __tablename__ = "cells"
 
@@ -371,7 +371,7 @@ class Decode(Job, Base):
 
 
 class Posterior(Base):
-    """Densities behind decodes, which answer questions; see ``learning.answers.packing``."""
+    """Densities behind decodes, which answer questions; see ``learning/answers/packing.py``."""
 
     __tablename__ = "posteriors"
     __table_args__ = (Index(None, "study_id"),)

@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from aggregator.storage.models import digest_tables
-from shared.errors import ConfigError, UnpreparedError
+from sfumato.aggregator.storage.models import digest_tables
+from sfumato.shared.errors import ConfigError, UnpreparedError
 
 # With the digest, a database made by another state of the code is refused, not misread.
 LATEST_REVISION = f"0001_{digest_tables()}"
@@ -58,7 +58,7 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
     ``revision`` may be an earlier one, or ``base`` for the empty database. A missing SQLite file is
     created.
     """
-    from aggregator.storage.migrating import migrate  # noqa: PLC0415 - servers do without it
+    from sfumato.aggregator.storage.migrating import migrate  # noqa: PLC0415 - servers do without it
 
     missing = _find_missing_file(engine)
     if missing is not None:

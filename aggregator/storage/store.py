@@ -9,26 +9,26 @@ from contextlib import asynccontextmanager, nullcontext
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aggregator.storage.engine import (
+from sfumato.aggregator.storage.engine import (
     create_engine,
     empty_log,
     mapped_errors,
     require_same_file,
 )
-from aggregator.storage.schema import is_empty, migrate_database, require_latest
-from aggregator.storage.statements.alarms import AlarmRows
-from aggregator.storage.statements.device_sums import DeviceSumRows
-from aggregator.storage.statements.devices import DeviceRows
-from aggregator.storage.statements.exclusion import ExclusionRows
-from aggregator.storage.statements.inspection import InspectionRows
-from aggregator.storage.statements.keys import KeyRows
-from aggregator.storage.statements.publications import PublicationRows
-from aggregator.storage.statements.references import ReferenceRows
-from aggregator.storage.statements.schedules import ScheduleRows
-from aggregator.storage.statements.sketches import SketchRows
-from aggregator.storage.statements.snapshots import SnapshotRows
-from aggregator.storage.statements.studies import StudyRows
-from shared.errors import ConfigError
+from sfumato.aggregator.storage.schema import is_empty, migrate_database, require_latest
+from sfumato.aggregator.storage.statements.alarms import AlarmRows
+from sfumato.aggregator.storage.statements.device_sums import DeviceSumRows
+from sfumato.aggregator.storage.statements.devices import DeviceRows
+from sfumato.aggregator.storage.statements.exclusion import ExclusionRows
+from sfumato.aggregator.storage.statements.inspection import InspectionRows
+from sfumato.aggregator.storage.statements.keys import KeyRows
+from sfumato.aggregator.storage.statements.publications import PublicationRows
+from sfumato.aggregator.storage.statements.references import ReferenceRows
+from sfumato.aggregator.storage.statements.schedules import ScheduleRows
+from sfumato.aggregator.storage.statements.sketches import SketchRows
+from sfumato.aggregator.storage.statements.snapshots import SnapshotRows
+from sfumato.aggregator.storage.statements.studies import StudyRows
+from sfumato.shared.errors import ConfigError
 
 
 class Transaction(
@@ -62,7 +62,7 @@ class Store:
     Parameters
     ----------
     engine
-        From :func:`aggregator.storage.engine.create_engine`.
+        From :func:`sfumato.aggregator.storage.engine.create_engine`.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:

@@ -3,7 +3,7 @@
 Importable by the wiring.
 """
 
-from aggregator.ui.dashboard import add_dashboard
-from aggregator.ui.reference import add_reference
+from sfumato.aggregator.ui.dashboard import add_dashboard
+from sfumato.aggregator.ui.reference import add_reference
 
 __all__ = ["add_dashboard", "add_reference"]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fastapi import FastAPI, Response
 
-from shared.errors import NotFoundError
+from sfumato.shared.errors import NotFoundError
 
 PAGE = "index.html"
 DEVICE_PAGE = "try/page.html"

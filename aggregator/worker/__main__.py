@@ -6,16 +6,18 @@ import argparse
 import asyncio
 import sys
 
-from aggregator.logs import configure_logging
-from aggregator.settings import Settings
-from aggregator.worker.process import run_worker
-from shared.errors import SketchError
-from shared.system import share_one_heap
+from sfumato.aggregator.logs import configure_logging
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.worker.process import run_worker
+from sfumato.shared.errors import SketchError
+from sfumato.shared.system import share_one_heap
 
 
 def main() -> int:
     """Run one worker until a signal."""
-    parser = argparse.ArgumentParser(prog="python -m aggregator.worker", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m sfumato.aggregator.worker", description=__doc__
+    )
     parser.add_argument("--parent", type=int, help="stop when this process is gone")
     arguments = parser.parse_args()
     settings = Settings()

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from aggregator.logs import describe_cause
-from aggregator.records import WORKER_SILENCE_S, wait_for_stop
-from aggregator.services.results.jobs import Job, JobService, Work
-from shared.errors import DecodingCancelledError, SketchError, TransportError
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import WORKER_SILENCE_S, wait_for_stop
+from sfumato.aggregator.services.results.jobs import Job, JobService, Work
+from sfumato.shared.errors import DecodingCancelledError, SketchError, TransportError
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ import signal
 
 import structlog
 
-from aggregator.logs import describe_cause
-from aggregator.records import SystemClock, wait_for_stop
-from aggregator.services import Services
-from aggregator.settings import Settings
-from aggregator.storage import Store, open_store
-from aggregator.worker.loop import Worker
-from shared.errors import TransportError, UnpreparedError
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import SystemClock, wait_for_stop
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store, open_store
+from sfumato.aggregator.worker.loop import Worker
+from sfumato.shared.errors import TransportError, UnpreparedError
 
 _PARENT_CHECK_S = 1.0
 _FIRST_PAUSE_S = 0.2

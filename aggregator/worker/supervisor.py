@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from aggregator.settings import Settings
+from sfumato.aggregator.settings import Settings
 
 _PATIENCE_S = 5.0
 _FIRST_PAUSE_S = 0.5
@@ -59,7 +59,7 @@ async def _keep(environment: Mapping[str, str], running: set[asyncio.subprocess.
     while True:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "aggregator.worker", "--parent", parent),
+            *("-m", "sfumato.aggregator.worker", "--parent", parent),
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
         )

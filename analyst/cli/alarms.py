@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from analyst.cli.analyses import Against, SomeShift
-from analyst.cli.options import Answer, Study, command, list_items, show_time
-from analyst.client import Client
-from shared.command import SETTINGS
-from shared.errors import ConfigError
-from shared.wire.bodies.alarms import AlarmBody, DeliveryBody, ScheduleBody
+from sfumato.analyst.cli.analyses import Against, SomeShift
+from sfumato.analyst.cli.options import Answer, Study, command, list_items, show_time
+from sfumato.analyst.client import Client
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.alarms import AlarmBody, DeliveryBody, ScheduleBody
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PERIOD = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])")

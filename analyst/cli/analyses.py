@@ -11,7 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.options import (
+from sfumato.analyst.cli.options import (
     Answer,
     Study,
     command,
@@ -19,10 +19,10 @@ from analyst.cli.options import (
     list_items,
     show_time,
 )
-from analyst.cli.selections import From, Labelled, To, read_labels
-from analyst.cli.sources import draw
-from analyst.client import Analysis, Client
-from analyst.results.analyses import (
+from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
+from sfumato.analyst.cli.sources import draw
+from sfumato.analyst.client import Analysis, Client
+from sfumato.analyst.results.analyses import (
     KINDS,
     AnalysisResult,
     Comparison,
@@ -30,8 +30,8 @@ from analyst.results.analyses import (
     Groups,
     Timeline,
 )
-from shared.command import SETTINGS
-from shared.wire.bodies.analyses import (
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.wire.bodies.analyses import (
     AcceptedChangeBody,
     AnalysisEntryBody,
     ChangeBody,
@@ -279,7 +279,7 @@ def follow(running: Analysis[Any], timeout: float | None, plot: Path | None = No
     """Wait for an analysis, and yield its document and its parts; draw it to a file."""
     if plot is not None:
         # Before it waits: matplotlib takes a second to import.
-        from analyst.plots import require_picture
+        from sfumato.analyst.plots import require_picture
 
         require_picture(plot, "--plot")
     result = wait(running, timeout)

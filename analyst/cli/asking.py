@@ -12,19 +12,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.decodes import AllowUnusable, Seed
-from analyst.cli.options import DEFAULT_URL, Json, Url, show
-from analyst.cli.search_boxes import Within, read_search_box
-from analyst.cli.sources import MaybeKey, PlanOfFile
-from analyst.client import Client
-from analyst.planning.files import read_plan
-from analyst.questions import make_questions
-from analyst.results import require_usable
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError, DecodingError
-from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.analyst.cli.decodes import AllowUnusable, Seed
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.search_boxes import Within, read_search_box
+from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile
+from sfumato.analyst.client import Client
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.questions import make_questions
+from sfumato.analyst.results import require_usable
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 
 ask = typer.Typer(**SETTINGS)
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from analyst.cli.options import Answer, Study, command, list_items, show_time, tabulate
-from analyst.client import Client
-from shared.command import SETTINGS
-from shared.wire.bodies.batches import BatchBody, BatchDetailsBody
+from sfumato.analyst.cli.options import Answer, Study, command, list_items, show_time, tabulate
+from sfumato.analyst.client import Client
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.wire.bodies.batches import BatchBody, BatchDetailsBody
 
 app = typer.Typer(help="List batches of a secure sum, and decide about one.", **SETTINGS)
 Batch = Annotated[

@@ -15,8 +15,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url, show
-from analyst.cli.sources import (
+from sfumato.analyst.cli.options import DEFAULT_URL, PLAN_HELP, Anyway, Json, Url, show
+from sfumato.analyst.cli.sources import (
     SOURCES,
     MaybeKey,
     Picture,
@@ -25,27 +25,32 @@ from analyst.cli.sources import (
     find_resolutions,
     open_sources,
 )
-from analyst.client import Client
-from analyst.planning.files import (
+from sfumato.analyst.client import Client
+from sfumato.analyst.planning.files import (
     parse_delta,
     parse_epsilon,
     read_plan,
     require_count,
     write_text,
 )
-from analyst.planning.pilot_columns import parse_columns
-from analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
-from analyst.planning.questions import parse_date, parse_window
-from analyst.planning.refining import MainOutline, refine, refine_study
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from learning.answers.histograms import MOST_BARS
-from learning.calibration.drift import DRIFT_FALSE_ALARM, ColumnDrift, compare, compare_levels
-from learning.calibration.words import describe_block, describe_drift
-from learning.estimate.studies import read_study_levels, read_study_marginals
-from shared.command import EXIT_REFUSED, SETTINGS, list_examples
-from shared.errors import ConfigError
-from shared.plan import WindowRule, find_cautions
+from sfumato.analyst.planning.pilot_columns import parse_columns
+from sfumato.analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
+from sfumato.analyst.planning.questions import parse_date, parse_window
+from sfumato.analyst.planning.refining import MainOutline, refine, refine_study
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.learning.answers.histograms import MOST_BARS
+from sfumato.learning.calibration.drift import (
+    DRIFT_FALSE_ALARM,
+    ColumnDrift,
+    compare,
+    compare_levels,
+)
+from sfumato.learning.calibration.words import describe_block, describe_drift
+from sfumato.learning.estimate.studies import read_study_levels, read_study_marginals
+from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import WindowRule, find_cautions
 
 app = typer.Typer(**SETTINGS)
 
@@ -207,7 +212,7 @@ def _refine(
         found = refine(calibration, local.histogram(bars=MOST_BARS), pilot, main)
 
     def make() -> Any:
-        from analyst.statistic_plots import plot_calibration
+        from sfumato.analyst.statistic_plots import plot_calibration
 
         return plot_calibration(
             found.histogram,
@@ -275,7 +280,7 @@ def _compare(
         )
 
     def make() -> Any:
-        from analyst.statistic_plots import plot_drift
+        from sfumato.analyst.statistic_plots import plot_drift
 
         return plot_drift(
             found,

@@ -16,9 +16,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from analyst.cli.centroids import tabulate_centroids
-from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, show
-from analyst.estimators import (
+from sfumato.analyst.cli.centroids import tabulate_centroids
+from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, show
+from sfumato.analyst.estimators import (
     AutoKMeans,
     CandidateKMeans,
     CompressiveKMeans,
@@ -27,27 +27,27 @@ from analyst.estimators import (
     LloydKMeans,
     TreeKMeans,
 )
-from analyst.estimators.clustering import describe_release, is_published, state_guarantee
-from analyst.estimators.contract import FORMAT
-from analyst.estimators.held import decode_release
-from analyst.estimators.signing import (
+from sfumato.analyst.estimators.clustering import describe_release, is_published, state_guarantee
+from sfumato.analyst.estimators.contract import FORMAT
+from sfumato.analyst.estimators.held import decode_release
+from sfumato.analyst.estimators.signing import (
     create_owner_key,
     is_signed,
     open_release,
     read_owner_key,
     sign_release,
 )
-from analyst.planning.files import parse_delta, parse_epsilon, read_plan
-from analyst.sketching.output import require_writable, write_once
-from analyst.sketching.reader import RecordReader, choose_fields
-from learning.clustering.methods.release import ClusterRelease
-from shared.cbor import decode_deterministic
-from shared.command import SETTINGS, list_examples
-from shared.core import Columns
-from shared.errors import ConfigError, MalformedMessageError, PlanError, SketchError
-from shared.plan import Dimension, decode_plan
-from shared.privacy import PrivacyGuarantee
-from shared.reading import WatchedFile
+from sfumato.analyst.planning.files import parse_delta, parse_epsilon, read_plan
+from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.core import Columns
+from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError, SketchError
+from sfumato.shared.plan import Dimension, decode_plan
+from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.reading import WatchedFile
 
 Floats = NDArray[np.float64]
 Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover"]

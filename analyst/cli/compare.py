@@ -9,18 +9,23 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from analyst.cli.analyses import Clusters, Plot, Seed, Shift, Timeout, describe, wait
-from analyst.cli.options import DEFAULT_URL, Json, Url, show
-from analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
-from analyst.client import Client
-from analyst.results.analyses import AnalysisResult
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.comparing import LEVEL, SMALLEST_SHIFT, ComparisonChoices, compare_totals
-from analyst.sketching.sources import Snapshot, Source, choose_sketches
-from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError
-from shared.plan import compute_plan_digest
-from shared.wire.references import is_identity
+from sfumato.analyst.cli.analyses import Clusters, Plot, Seed, Shift, Timeout, describe, wait
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
+from sfumato.analyst.client import Client
+from sfumato.analyst.results.analyses import AnalysisResult
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.comparing import (
+    LEVEL,
+    SMALLEST_SHIFT,
+    ComparisonChoices,
+    compare_totals,
+)
+from sfumato.analyst.sketching.sources import Snapshot, Source, choose_sketches
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import compute_plan_digest
+from sfumato.shared.wire.references import is_identity
 
 compare = typer.Typer(**SETTINGS)
 Side = Annotated[

@@ -14,8 +14,8 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.centroids import tabulate_centroids
-from analyst.cli.options import (
+from sfumato.analyst.cli.centroids import tabulate_centroids
+from sfumato.analyst.cli.options import (
     PLAN_HELP,
     Answer,
     DefaultGroup,
@@ -27,17 +27,17 @@ from analyst.cli.options import (
     show,
     show_time,
 )
-from analyst.cli.results import ResultReference, find_result, write_result
-from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
-from analyst.cli.selections import From, Labelled, To, read_labels
-from analyst.client import Client, Decode, ServedResult
-from analyst.planning.bands import show_snr
-from analyst.planning.files import read_plan
-from analyst.results import DecodeResult, require_usable
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from shared.command import SETTINGS, list_examples
-from shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
+from sfumato.analyst.cli.results import ResultReference, find_result, write_result
+from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
+from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
+from sfumato.analyst.client import Client, Decode, ServedResult
+from sfumato.analyst.planning.bands import show_snr
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.results import DecodeResult, require_usable
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]

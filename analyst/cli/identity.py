@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from analyst.cli.options import Answer, command, show_time
-from analyst.client import Client
-from shared.command import SETTINGS
-from shared.wire.bodies.publications import IdentityBody
+from sfumato.analyst.cli.options import Answer, command, show_time
+from sfumato.analyst.client import Client
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.wire.bodies.publications import IdentityBody
 
 app = typer.Typer(help="Show or replace the key that signs published results.", **SETTINGS)
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
-from analyst.client import Client
-from shared.command import list_examples
+from sfumato.analyst.client import Client
+from sfumato.shared.command import list_examples
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8750"

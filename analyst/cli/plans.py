@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from analyst.cli.calibrating import app as calibrating
-from analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
-from analyst.cli.sources import draw
-from analyst.planning.advice import (
+from sfumato.analyst.cli.calibrating import app as calibrating
+from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
+from sfumato.analyst.cli.sources import draw
+from sfumato.analyst.planning.advice import (
     AdviceReport,
     advice_to_json,
     advise_study,
@@ -24,15 +24,20 @@ from analyst.planning.advice import (
     find_epsilon,
     print_advice,
 )
-from analyst.planning.catalogue import describe_ranges, find_ranges, list_ranges, ranges_to_json
-from analyst.planning.doubts import find_doubt, require_hope
-from analyst.planning.explanation import (
+from sfumato.analyst.planning.catalogue import (
+    describe_ranges,
+    find_ranges,
+    list_ranges,
+    ranges_to_json,
+)
+from sfumato.analyst.planning.doubts import find_doubt, require_hope
+from sfumato.analyst.planning.explanation import (
     describe_plan,
     explanation_to_json,
     find_limit_doubt,
     predict_plan,
 )
-from analyst.planning.files import (
+from sfumato.analyst.planning.files import (
     parse_clusters,
     parse_delta,
     parse_epsilon,
@@ -40,21 +45,21 @@ from analyst.planning.files import (
     read_spec,
     write_text,
 )
-from analyst.planning.fleets import describe_selection
-from analyst.planning.methods import advise_method
-from analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
-from analyst.planning.questions import ask_for_answers
-from analyst.planning.spec import format_spec
-from analyst.planning.trust import FEW_SKETCHES, Fleet, Ways, compare_ways, sum_outline
-from learning.planning.fleets import forecast_fleets
-from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.phases import find_least_reports
-from learning.planning.planner import Advice
-from shared.command import EXIT_REFUSED, SETTINGS, list_examples
-from shared.errors import ConfigError, PlanError
-from shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
-from shared.plan.rules import MOST_PARTS
-from shared.privacy.limits import find_level_cautions
+from sfumato.analyst.planning.fleets import describe_selection
+from sfumato.analyst.planning.methods import advise_method
+from sfumato.analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
+from sfumato.analyst.planning.questions import ask_for_answers
+from sfumato.analyst.planning.spec import format_spec
+from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet, Ways, compare_ways, sum_outline
+from sfumato.learning.planning.fleets import forecast_fleets
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from sfumato.learning.planning.phases import find_least_reports
+from sfumato.learning.planning.planner import Advice
+from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError, PlanError
+from sfumato.shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
+from sfumato.shared.plan.rules import MOST_PARTS
+from sfumato.shared.privacy.limits import find_level_cautions
 
 DEFAULT_TARGET = 1.1
 _MOST = 10**15
@@ -213,7 +218,7 @@ def _advise(
     )
 
     def make() -> Any:
-        from analyst.planning.figures import plot_advice
+        from sfumato.analyst.planning.figures import plot_advice
 
         return plot_advice(outline, advice)
 

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from analyst.cli.options import DEFAULT_URL, Url
-from analyst.cli.results import ResultReference, find_result
-from analyst.cli.sources import MaybeKey
-from analyst.client import Client
-from analyst.report import render_report
-from analyst.results import DecodeResult
-from analyst.results.files import write_file
-from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError
+from sfumato.analyst.cli.options import DEFAULT_URL, Url
+from sfumato.analyst.cli.results import ResultReference, find_result
+from sfumato.analyst.cli.sources import MaybeKey
+from sfumato.analyst.client import Client
+from sfumato.analyst.report import render_report
+from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.files import write_file
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError
 
 report = typer.Typer(**SETTINGS)
 

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from analyst.client import Client
-from analyst.results import DecodeResult
-from analyst.results.files import write_file
-from shared.errors import ConfigError, NotFoundError
-from shared.wire.references import is_beginning
+from sfumato.analyst.client import Client
+from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.files import write_file
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.wire.references import is_beginning
 
 ResultReference = Annotated[
     str,

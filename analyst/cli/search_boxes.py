@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from shared.errors import ConfigError
-from shared.structure import declared, member, read_toml, structure
-from shared.wire.bodies.declaring import SearchBox
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.structure import declared, member, read_toml, structure
+from sfumato.shared.wire.bodies.declaring import SearchBox
 
 PLANS_OWN = "plan"
 Within = Annotated[

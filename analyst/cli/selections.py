@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 
 From = Annotated[
     str | None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from analyst.cli.options import (
+from sfumato.analyst.cli.options import (
     DEFAULT_URL,
     Answer,
     Json,
@@ -18,13 +18,13 @@ from analyst.cli.options import (
     list_items,
     show_time,
 )
-from analyst.cli.sketching import app
-from analyst.cli.studies import describe_refusals
-from analyst.client import Client
-from shared.command import EXIT_REFUSED, list_examples
-from shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
-from shared.wire import SketchHeader, decode_message, problem_type_of
-from shared.wire.bodies.studies import SketchBody
+from sfumato.analyst.cli.sketching import app
+from sfumato.analyst.cli.studies import describe_refusals
+from sfumato.analyst.client import Client
+from sfumato.shared.command import EXIT_REFUSED, list_examples
+from sfumato.shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
+from sfumato.shared.wire import SketchHeader, decode_message, problem_type_of
+from sfumato.shared.wire.bodies.studies import SketchBody
 
 __all__ = ["app"]
 

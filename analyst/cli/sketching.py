@@ -21,20 +21,27 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from analyst.cli.options import PLAN_HELP, DefaultGroup, Json, create_console, show, tabulate
-from analyst.planning.files import parse_epsilon, read_plan
-from analyst.results.promises import NOT_PRIVATE
-from analyst.sketching.output import require_writable, write_once
-from analyst.sketching.reader import RecordReader, choose_fields
-from analyst.sketching.release import make_sketch, require_suitable, sum_file
-from analyst.sketching.report import Report, describe_sketch, sketch_to_json
-from analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
-from analyst.sketching.spending import Account
-from shared.command import SETTINGS, list_examples
-from shared.core.engines import ENGINE_VARIABLE, choose_engine
-from shared.errors import ConfigError
-from shared.privacy import Budget
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.analyst.cli.options import (
+    PLAN_HELP,
+    DefaultGroup,
+    Json,
+    create_console,
+    show,
+    tabulate,
+)
+from sfumato.analyst.planning.files import parse_epsilon, read_plan
+from sfumato.analyst.results.promises import NOT_PRIVATE
+from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.analyst.sketching.release import make_sketch, require_suitable, sum_file
+from sfumato.analyst.sketching.report import Report, describe_sketch, sketch_to_json
+from sfumato.analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
+from sfumato.analyst.sketching.spending import Account
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import Budget
+from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 app = typer.Typer(
     cls=DefaultGroup,

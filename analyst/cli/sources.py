@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analyst.cli.options import PLAN_HELP
-from analyst.client import Client
-from analyst.planning.files import read_plan
-from analyst.results.promises import NOT_PRIVATE
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from analyst.sketching.sources import Source, find_snapshot
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from sfumato.analyst.cli.options import PLAN_HELP
+from sfumato.analyst.client import Client
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.results.promises import NOT_PRIVATE
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.analyst.sketching.sources import Source, find_snapshot
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +87,7 @@ def draw(path: Path | None, make: Callable[[], Figure], *, option: str = "--outp
     if path is None:
         return
     # matplotlib takes a second to import; only pictures need it.
-    from analyst.plots import require_picture, save_figure
+    from sfumato.analyst.plots import require_picture, save_figure
 
     require_picture(path, option)
     try:

@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from analyst.cli.options import DEFAULT_URL, Json, Url, show
-from analyst.cli.sources import (
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.sources import (
     MaybeKey,
     Picture,
     PlanOfFile,
@@ -22,10 +22,10 @@ from analyst.cli.sources import (
     find_resolutions,
     open_sources,
 )
-from learning.answers.histograms import find_histogram_doubts
-from shared.command import SETTINGS, list_examples
-from shared.wire.bodies.results import DimensionBody
-from shared.wire.bodies.statistics import (
+from sfumato.learning.answers.histograms import find_histogram_doubts
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.wire.bodies.results import DimensionBody
+from sfumato.shared.wire.bodies.statistics import (
     BarBody,
     ComponentBody,
     HistogramBody,
@@ -70,7 +70,7 @@ def _histogram(
     doubts = find_histogram_doubts(answer)
 
     def make() -> Any:
-        from analyst.statistic_plots import plot_histogram
+        from sfumato.analyst.statistic_plots import plot_histogram
 
         return plot_histogram(answer, resolutions=resolutions, title=_describe_size(answer))
 
@@ -106,7 +106,7 @@ def _moments(
         answer = opened.moments()
 
     def make() -> Any:
-        from analyst.plots import plot_moments
+        from sfumato.analyst.plots import plot_moments
 
         return plot_moments(answer, title=_describe_size(answer), n_directions=min(3, directions))
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from analyst.cli.options import (
+from sfumato.analyst.cli.options import (
     PLAN_HELP,
     Answer,
     Anyway,
@@ -22,17 +22,22 @@ from analyst.cli.options import (
     show_time,
     tabulate,
 )
-from analyst.cli.search_boxes import Within, describe_search_box, read_search_box
-from analyst.client import Client
-from analyst.planning.doubts import Doubt, require_hope
-from analyst.planning.explanation import find_limit_doubt, predict_plan
-from analyst.planning.files import read_plan
-from shared.command import SETTINGS
-from shared.errors import ConfigError, NotFoundError, StoreError
-from shared.hosts import is_loopback
-from shared.plan import SketchPlan, find_cautions, make_statement
-from shared.wire import EnrolmentCode, compute_study_id, encode_enrolment_code, make_page_address
-from shared.wire.bodies.studies import RefusalsBody, StudyBody
+from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
+from sfumato.analyst.client import Client
+from sfumato.analyst.planning.doubts import Doubt, require_hope
+from sfumato.analyst.planning.explanation import find_limit_doubt, predict_plan
+from sfumato.analyst.planning.files import read_plan
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.errors import ConfigError, NotFoundError, StoreError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.plan import SketchPlan, find_cautions, make_statement
+from sfumato.shared.wire import (
+    EnrolmentCode,
+    compute_study_id,
+    encode_enrolment_code,
+    make_page_address,
+)
+from sfumato.shared.wire.bodies.studies import RefusalsBody, StudyBody
 
 app = typer.Typer(help="Publish and manage studies and their enrolment tokens.", **SETTINGS)
 

@@ -9,20 +9,20 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from analyst.cli.decodes import AllowUnusable, Seed, Timeout, follow
-from analyst.cli.options import DEFAULT_URL, Json, Url, show
-from analyst.cli.search_boxes import Within, read_search_box
-from analyst.cli.selections import From, Labelled, To, read_labels
-from analyst.cli.sources import MaybeKey, PlanOfFile
-from analyst.client import Client, Decode
-from analyst.planning.files import read_plan
-from analyst.results import UNUSABLE
-from analyst.results.synthetic import require_table_file
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from shared.command import SETTINGS, list_examples
-from shared.errors import ConfigError, NotFoundError
-from shared.wire.references import is_beginning
+from sfumato.analyst.cli.decodes import AllowUnusable, Seed, Timeout, follow
+from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
+from sfumato.analyst.cli.search_boxes import Within, read_search_box
+from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
+from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile
+from sfumato.analyst.client import Client, Decode
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.results import UNUSABLE
+from sfumato.analyst.results.synthetic import require_table_file
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.wire.references import is_beginning
 
 synthesise = typer.Typer(**SETTINGS)
 

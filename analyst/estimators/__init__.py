@@ -3,19 +3,19 @@
 They have the methods of scikit-learn's estimators and work in its tools, but do not need it.
 """
 
-from analyst.estimators.auto import AutoKMeans
-from analyst.estimators.candidates import CandidateKMeans
-from analyst.estimators.cover import CoverKMeans
-from analyst.estimators.grid import GridKMeans
-from analyst.estimators.kernel import KernelKMeans
-from analyst.estimators.kmeans import CompressiveKMeans
-from analyst.estimators.lloyd import LloydKMeans
-from analyst.estimators.mixture import CompressiveMixture
-from analyst.estimators.moment_mixture import MomentMixture
-from analyst.estimators.network_mixture import NetworkMixture
-from analyst.estimators.pca import PrivatePCA
-from analyst.estimators.reference import ReferenceKMeans
-from analyst.estimators.tree import TreeKMeans
+from sfumato.analyst.estimators.auto import AutoKMeans
+from sfumato.analyst.estimators.candidates import CandidateKMeans
+from sfumato.analyst.estimators.cover import CoverKMeans
+from sfumato.analyst.estimators.grid import GridKMeans
+from sfumato.analyst.estimators.kernel import KernelKMeans
+from sfumato.analyst.estimators.kmeans import CompressiveKMeans
+from sfumato.analyst.estimators.lloyd import LloydKMeans
+from sfumato.analyst.estimators.mixture import CompressiveMixture
+from sfumato.analyst.estimators.moment_mixture import MomentMixture
+from sfumato.analyst.estimators.network_mixture import NetworkMixture
+from sfumato.analyst.estimators.pca import PrivatePCA
+from sfumato.analyst.estimators.reference import ReferenceKMeans
+from sfumato.analyst.estimators.tree import TreeKMeans
 
 __all__ = [
     "AutoKMeans",

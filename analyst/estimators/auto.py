@@ -12,41 +12,41 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from analyst.estimators.candidates import CandidateKMeans
-from analyst.estimators.clustering import (
+from sfumato.analyst.estimators.candidates import CandidateKMeans
+from sfumato.analyst.estimators.clustering import (
     ABSENT,
     ClusteringEstimator,
     NotOfRecords,
     measure_by,
 )
-from analyst.estimators.columns import Bounds, Scale, read_box
-from analyst.estimators.cover import CoverKMeans
-from analyst.estimators.evaluating import (
+from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
+from sfumato.analyst.estimators.cover import CoverKMeans
+from sfumato.analyst.estimators.evaluating import (
     EvaluatedEstimator,
     Evaluation,
     read_distance,
     rescale,
 )
-from analyst.estimators.grid import GridKMeans
-from analyst.estimators.kmeans import CompressiveKMeans
-from analyst.estimators.lloyd import LloydKMeans
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.grid import GridKMeans
+from sfumato.analyst.estimators.kmeans import CompressiveKMeans
+from sfumato.analyst.estimators.lloyd import LloydKMeans
+from sfumato.analyst.estimators.reading import (
     Exact,
     find_names,
     list_names,
     open_table,
     refuse_words,
 )
-from analyst.estimators.sizes import (
+from sfumato.analyst.estimators.sizes import (
     count_public,
     read_clusters,
     read_scale,
     require_records,
 )
-from analyst.estimators.tree import TreeKMeans
-from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
-from shared.errors import SketchError
-from shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.analyst.estimators.tree import TreeKMeans
+from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
+from sfumato.shared.errors import SketchError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -87,7 +87,8 @@ class AutoKMeans(
 
     The choice follows from public numbers alone: of records, columns and clusters, epsilon, delta,
     the relation, and whether a scale is stated. It costs nothing, and ``choose`` shows it before
-    any record is read (:mod:`learning.planning.methods`). All of epsilon goes to that method.
+    any record is read (:mod:`sfumato.learning.planning.methods`). All of epsilon goes to that
+    method.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ class AutoKMeans(
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import AutoKMeans
+    >>> from sfumato import AutoKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> found = AutoKMeans(2, epsilon="1", bounds=(-12, 12), scale=1.0).fit(records)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from analyst.estimators.clustering import ClusteringEstimator, Floats
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_whole
-from learning.clustering.methods.candidates import CandidateMethod
+from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
 
 
 class CandidateKMeans(ClusteringEstimator):
@@ -64,7 +64,7 @@ class CandidateKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -72,7 +72,7 @@ class CandidateKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import CandidateKMeans
+    >>> from sfumato import CandidateKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> found = CandidateKMeans(2, epsilon="2", bounds=(-12, 12)).fit(records)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import absent, describe_level
-from analyst.estimators.evaluating import EvaluatedEstimator, Placed
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.contract import absent, describe_level
+from sfumato.analyst.estimators.evaluating import EvaluatedEstimator, Placed
+from sfumato.analyst.estimators.reading import (
     find_names,
     list_names,
     read_rng,
@@ -25,27 +25,27 @@ from analyst.estimators.reading import (
     read_seed,
     refuse_words,
 )
-from analyst.estimators.sizes import (
+from sfumato.analyst.estimators.sizes import (
     count_public,
     read_clusters,
     read_scale,
     require_records,
     require_signal,
 )
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Curator,
     Method,
     QuantisedRecords,
     Round,
     Task,
 )
-from learning.clustering.methods.release import ClusterRelease, describe_design
-from learning.decoding.kmeans import assign
-from shared.cbor import encode_deterministic
-from shared.core.quantise import Quantiser
-from shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
-from shared.privacy.accounting import join_events
-from shared.system import SystemSource
+from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
+from sfumato.learning.decoding.kmeans import assign
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee, compose
+from sfumato.shared.privacy.accounting import join_events
+from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

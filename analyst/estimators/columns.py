@@ -10,10 +10,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.core.logarithm import compress
-from shared.errors import ConfigError
-from shared.plan import Dimension, LogTransform
-from shared.plan.dimensions import MOST_ONE_HOT
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import Dimension, LogTransform
+from sfumato.shared.plan.dimensions import MOST_ONE_HOT
 
 Floats = NDArray[np.float64]
 Pair = tuple[float, float]

@@ -16,25 +16,30 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.held import Held, Sketches, name_event, read_sketches
-from analyst.estimators.holding import holding
-from analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
-from analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
-from analyst.estimators.reading import list_names, read_rng
-from analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator
-from analyst.estimators.summary import describe_estimator
-from analyst.questions import Box, make_questions
-from analyst.results.analyses import Comparison
-from analyst.sketching.comparing import LEVEL, SMALLEST_SHIFT, ComparisonChoices, compare_totals
-from analyst.sketching.sketch_file import SketchFile
-from learning.answers.questions import Inquiry
-from learning.decoding.density import GaussianMixture
-from learning.estimate.search_box import check_search_box
-from learning.planning.quality import QualityBand
-from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy import PrivacyEvent
-from shared.wire.bodies.questions import AnswersBody
+from sfumato.analyst.estimators.held import Held, Sketches, name_event, read_sketches
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
+from sfumato.analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
+from sfumato.analyst.estimators.reading import list_names, read_rng
+from sfumato.analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator
+from sfumato.analyst.estimators.summary import describe_estimator
+from sfumato.analyst.questions import Box, make_questions
+from sfumato.analyst.results.analyses import Comparison
+from sfumato.analyst.sketching.comparing import (
+    LEVEL,
+    SMALLEST_SHIFT,
+    ComparisonChoices,
+    compare_totals,
+)
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.estimate.search_box import check_search_box
+from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.wire.bodies.questions import AnswersBody
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -218,7 +223,7 @@ class CompressiveEstimator(ReleasingEstimator):
             A sketch file, as ``sfumato sketch`` makes them, or its path; the sums of a sketch with
             its number of records; a list of such sketches of one plan, of different records; what
             an estimator has in ``release_``; or a snapshot: of
-            :func:`analyst.sketching.sources.find_snapshot`, or its body.
+            :func:`sfumato.analyst.sketching.sources.find_snapshot`, or its body.
         plan
             Their plan, or the path of its file; None where a snapshot or a release has it.
         search_box
@@ -305,7 +310,7 @@ class CompressiveEstimator(ReleasingEstimator):
         """Return the densities that may have made the sketch: they answer questions, with bars.
 
         Shares of ranges, quantiles, densities of a column, means inside ranges: see
-        :class:`learning.answers.questions.Inquiry`. Questions cost nothing more.
+        :class:`sfumato.learning.answers.questions.Inquiry`. Questions cost nothing more.
 
         Raises
         ------
@@ -338,7 +343,7 @@ class CompressiveEstimator(ReleasingEstimator):
         Parameters
         ----------
         ranges, quantiles, marginals, means, n_points, allow_narrow
-            As in :func:`analyst.questions.make_questions`.
+            As in :func:`sfumato.analyst.questions.make_questions`.
 
         Raises
         ------

@@ -26,14 +26,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from analyst.estimators.holding import holding
-from analyst.estimators.reading import Exact, describe_lost_names, describe_names, read_number
-from analyst.estimators.turns import Turn, take_turn
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, PrivacyError, TableError
-from shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
-from shared.privacy.accounting import explain_relations, join_events, select_per_record
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.reading import (
+    Exact,
+    describe_lost_names,
+    describe_names,
+    read_number,
+)
+from sfumato.analyst.estimators.turns import Turn, take_turn
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError, PrivacyError, TableError
+from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
+from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 
 STREAM = "main"
 FORMAT = "sfumato-release"

@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from analyst.estimators.clustering import ClusteringEstimator, Floats
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_number, read_whole
-from learning.clustering.methods.cover import CoverMethod
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
+from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_number, read_whole
+from sfumato.learning.clustering.methods.cover import CoverMethod
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 
 
 class CoverKMeans(ClusteringEstimator):
@@ -72,7 +72,7 @@ class CoverKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -80,7 +80,7 @@ class CoverKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import CoverKMeans
+    >>> from sfumato import CoverKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> model = CoverKMeans(2, epsilon="2", delta="1e-6", bounds=(-12, 12), max_records=30_000)

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import PrivateEstimator, describe_level
-from analyst.estimators.holding import holding
-from analyst.estimators.reading import Exact, read_number
-from learning.clustering.evaluation import Cost, NoisyCost, bound_distance
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent, PrivacyGuarantee
-from shared.system import SystemSource
+from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.reading import Exact, read_number
+from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.system import SystemSource
 
 Floats = NDArray[np.float64]
 

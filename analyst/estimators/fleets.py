@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from analyst.estimators.labels import read_parts
-from analyst.sketching.sources import Snapshot, Source
-from learning.answers.moments import describe_finding
-from learning.estimate.moments import PrincipalComponents
-from learning.estimate.studies import estimate_study_components
-from learning.generative.moment_mixture import MomentMixtureModel, fit_parts
-from shared.errors import ConfigError, DecodingError
-from shared.plan import SketchPlan
-from shared.privacy import PrivacyGuarantee
-from shared.wire.bodies.results import describe_promise
+from sfumato.analyst.estimators.labels import read_parts
+from sfumato.analyst.sketching.sources import Snapshot, Source
+from sfumato.learning.answers.moments import describe_finding
+from sfumato.learning.estimate.moments import PrincipalComponents
+from sfumato.learning.estimate.studies import estimate_study_components
+from sfumato.learning.generative.moment_mixture import MomentMixtureModel, fit_parts
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.wire.bodies.results import describe_promise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.clustering import ClusteringEstimator
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_whole
-from learning.clustering.methods.grid import GridMethod
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.learning.clustering.methods.grid import GridMethod
 
 Floats = NDArray[np.float64]
 
@@ -22,8 +22,8 @@ class GridKMeans(ClusteringEstimator):
     A histogram of all records on a uniform grid of the public bounds, released once with discrete
     Laplace noise; weighted k-means on the cells that noise does not explain; then rounds that sum
     residuals around these centroids under cube noise (Su, Cao, Li, Bertino and Jin 2016, with the
-    differences that :mod:`learning.clustering.methods.grid` lists). ``GridKMeans.published`` is the
-    paper's. Best for 2 to 4 columns; up to 12 are possible.
+    differences that :mod:`sfumato.learning.clustering.methods.grid` lists).
+    ``GridKMeans.published`` is the paper's. Best for 2 to 4 columns; up to 12 are possible.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class GridKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -74,7 +74,7 @@ class GridKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import GridKMeans
+    >>> from sfumato import GridKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> found = GridKMeans(2, epsilon="1", bounds=(-12, 12)).fit(records)

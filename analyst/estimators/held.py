@@ -10,28 +10,34 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import FORMAT, STREAM, VERSION, Release
-from analyst.estimators.pilots import PilotFindings
-from analyst.planning.files import read_plan
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import SketchFile, read_sketch_file
-from analyst.sketching.solving import sum_parts
-from analyst.sketching.sources import Snapshot, read_totals
-from learning.estimate.counts import count_records
-from learning.estimate.totals import Totals
-from shared.cbor import decode_deterministic
-from shared.core import SketchAccumulator
-from shared.errors import (
+from sfumato.analyst.estimators.contract import FORMAT, STREAM, VERSION, Release
+from sfumato.analyst.estimators.pilots import PilotFindings
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import SketchFile, read_sketch_file
+from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.analyst.sketching.sources import Snapshot, read_totals
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import (
     ConfigError,
     MalformedMessageError,
     PlanMismatchError,
     PrivacyError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan, make_event
-from shared.privacy import PrivacyEvent
-from shared.system import SystemSource
-from shared.wire import encode_payload
-from shared.wire.bodies.results import SnapshotSumsBody
+from sfumato.shared.plan import (
+    SketchPlan,
+    compute_plan_digest,
+    decode_plan,
+    encode_plan,
+    make_event,
+)
+from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import encode_payload
+from sfumato.shared.wire.bodies.results import SnapshotSumsBody
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.clustering import ClusteringEstimator
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_whole
-from analyst.estimators.sizes import read_start
-from learning.clustering.methods.contract import Method
-from learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
-from shared.core.quantise import Quantiser
-from shared.errors import ConfigError
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.analyst.estimators.sizes import read_start
+from sfumato.learning.clustering.methods.contract import Method
+from sfumato.learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class KernelKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -89,7 +89,7 @@ class KernelKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import KernelKMeans
+    >>> from sfumato import KernelKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> model = KernelKMeans(2, epsilon="1", delta="1e-6", bounds=(-12, 12), public_seed=1)

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from analyst.estimators.columns import Bounds, Logs, Scale
-from analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
-from analyst.estimators.evaluating import EvaluatedEstimator, Evaluation, Placed
-from analyst.estimators.reading import Exact
-from learning.decoding.kmeans import assign
-from learning.decoding.solution import Solution
-from shared.errors import ConfigError
+from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
+from sfumato.analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
+from sfumato.analyst.estimators.evaluating import EvaluatedEstimator, Evaluation, Placed
+from sfumato.analyst.estimators.reading import Exact
+from sfumato.learning.decoding.kmeans import assign
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -126,7 +126,7 @@ class CompressiveKMeans(
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import CompressiveKMeans
+    >>> from sfumato import CompressiveKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> exact = CompressiveKMeans(n_clusters=2, random_state=0).fit(records)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import ConfigError, DecodingError, TableError
+from sfumato.shared.errors import ConfigError, DecodingError, TableError
 
 MOST_PARTS: Final = 1000
 

@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.clustering import ClusteringEstimator
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_whole
-from analyst.estimators.sizes import read_start
-from learning.clustering.methods.contract import Method
-from learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.analyst.estimators.sizes import read_start
+from sfumato.learning.clustering.methods.contract import Method
+from sfumato.learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ class LloydKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -81,7 +81,7 @@ class LloydKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import LloydKMeans
+    >>> from sfumato import LloydKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> found = LloydKMeans(2, epsilon="1", bounds=(-12, 12), public_seed=1).fit(records)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
 
-from analyst.estimators.columns import Bounds, Logs, Scale
-from analyst.estimators.compressive import CompressiveEstimator, exact_only
-from analyst.estimators.reading import Exact
-from learning.decoding.density import GaussianMixture
-from learning.decoding.solution import Solution
+from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
+from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_only
+from sfumato.analyst.estimators.reading import Exact
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.solution import Solution
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -43,7 +43,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import CompressiveMixture
+    >>> from sfumato import CompressiveMixture
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 1)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> mixture = CompressiveMixture(n_components=2, random_state=0).fit(records)

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.clustering import compose_rounds
-from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import Release
-from analyst.estimators.fleets import read_fleet
-from analyst.estimators.holding import holding
-from analyst.estimators.labels import (
+from sfumato.analyst.estimators.clustering import compose_rounds
+from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.fleets import read_fleet
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.labels import (
     make_array,
     place_labels,
     place_wanted,
     read_parts,
     require_visible,
 )
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.reading import (
     Exact,
     find_names,
     list_names,
@@ -33,16 +33,16 @@ from analyst.estimators.reading import (
     refuse_words,
     require_delta,
 )
-from analyst.estimators.sizes import require_records
-from analyst.estimators.stored import StoredModel
-from analyst.sketching.sources import Source
-from learning.clustering.methods.contract import Answer, Curator
-from learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent, PrivacyGuarantee
-from shared.privacy.accounting import join_events
-from shared.system import SystemSource
+from sfumato.analyst.estimators.sizes import require_records
+from sfumato.analyst.estimators.stored import StoredModel
+from sfumato.analyst.sketching.sources import Source
+from sfumato.learning.clustering.methods.contract import Answer, Curator
+from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtureModel
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.privacy.accounting import join_events
+from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -107,7 +107,7 @@ class MomentMixture(StoredModel):
     basis_
         Shape ``(d, r)``: directions of length 1.
     model_
-        :class:`learning.generative.moment_mixture.MomentMixtureModel`.
+        :class:`sfumato.learning.generative.moment_mixture.MomentMixtureModel`.
     covariances_
         Shape ``(k, d, d)``, squared data units.
     warnings_
@@ -120,7 +120,7 @@ class MomentMixture(StoredModel):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import MomentMixture
+    >>> from sfumato import MomentMixture
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, size=20_000)
     >>> records = rng.normal(size=(20_000, 3)) + 4.0 * y[:, None]
@@ -248,8 +248,8 @@ class MomentMixture(StoredModel):
         Parameters
         ----------
         snapshots
-            By part: what :func:`analyst.sketching.sources.find_snapshot` finds, or
-            :class:`analyst.sketching.answers.LocalSketches`. They share no sketch.
+            By part: what :func:`sfumato.analyst.sketching.sources.find_snapshot` finds, or
+            :class:`sfumato.analyst.sketching.answers.LocalSketches`. They share no sketch.
         binary, random_state
             As of the estimator.
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.clustering import compose_rounds
-from analyst.estimators.columns import Bounds, read_box
-from analyst.estimators.contract import Release
-from analyst.estimators.holding import holding
-from analyst.estimators.labels import (
+from sfumato.analyst.estimators.clustering import compose_rounds
+from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.labels import (
     make_array,
     place_labels,
     place_wanted,
     read_parts,
     require_visible,
 )
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.reading import (
     Exact,
     find_names,
     list_names,
@@ -36,23 +36,23 @@ from analyst.estimators.reading import (
     refuse_words,
     require_delta,
 )
-from analyst.estimators.sizes import require_records
-from analyst.estimators.stored import StoredModel
-from learning.generative.accounting import MOST_STEPS
-from learning.generative.network_mixture import (
+from sfumato.analyst.estimators.sizes import require_records
+from sfumato.analyst.estimators.stored import StoredModel
+from sfumato.learning.generative.accounting import MOST_STEPS
+from sfumato.learning.generative.network_mixture import (
     MOST_PARTS,
     NetworkDesign,
     NetworkMixtureModel,
     read_rate,
 )
-from learning.generative.networks.clipping import Clipping
-from learning.generative.networks.fixed_point import MOST_FEATURES
-from learning.generative.partition import FeatureMap, KernelPartition
-from shared.cbor import encode_deterministic
-from shared.core.quantise import Quantiser
-from shared.errors import ConfigError
-from shared.privacy import PrivacyEvent, PrivacyGuarantee
-from shared.system import SystemSource
+from sfumato.learning.generative.networks.clipping import Clipping
+from sfumato.learning.generative.networks.fixed_point import MOST_FEATURES
+from sfumato.learning.generative.partition import FeatureMap, KernelPartition
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -137,7 +137,7 @@ class NetworkMixture(StoredModel):
     multiplier_
         Standard deviation of a step's noise over the length of a clipped gradient.
     model_
-        :class:`learning.generative.network_mixture.NetworkMixtureModel`.
+        :class:`sfumato.learning.generative.network_mixture.NetworkMixtureModel`.
     release_, events_, guarantee_
         What was released, what it spent, and what it guarantees.
     n_features_in_, feature_names_in_
@@ -146,7 +146,7 @@ class NetworkMixture(StoredModel):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import NetworkMixture
+    >>> from sfumato import NetworkMixture
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, size=4000)
     >>> records = (rng.random((4000, 6)) < np.where(y, 0.9, 0.1)[:, None]).astype(float)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.columns import (
+from sfumato.analyst.estimators.columns import (
     make_dimension,
     measure_width,
     read_bounds,
@@ -18,9 +18,9 @@ from analyst.estimators.columns import (
     read_logs,
     read_scales,
 )
-from analyst.estimators.contract import PrivateEstimator
-from analyst.estimators.held import Held
-from analyst.estimators.planning import (
+from sfumato.analyst.estimators.contract import PrivateEstimator
+from sfumato.analyst.estimators.held import Held
+from sfumato.analyst.estimators.planning import (
     MOST_CLUSTERS,
     MOST_RECORDS,
     Choices,
@@ -28,7 +28,7 @@ from analyst.estimators.planning import (
     find_bounds,
     find_scales,
 )
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.reading import (
     find_names,
     list_names,
     open_table,
@@ -40,9 +40,9 @@ from analyst.estimators.reading import (
     refuse_cells,
     refuse_words,
 )
-from learning.planning.outline import LARGEST_FREQUENCIES
-from shared.errors import ConfigError, TableError
-from shared.plan import Dimension
+from sfumato.learning.planning.outline import LARGEST_FREQUENCIES
+from sfumato.shared.errors import ConfigError, TableError
+from sfumato.shared.plan import Dimension
 
 Floats = NDArray[np.float64]
 

@@ -14,29 +14,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from analyst.estimators.columns import read_box
-from analyst.estimators.contract import (
+from sfumato.analyst.estimators.columns import read_box
+from sfumato.analyst.estimators.contract import (
     PrivateEstimator,
     Release,
     absent,
     compose_guarantee,
     make_event,
 )
-from analyst.estimators.reading import (
+from sfumato.analyst.estimators.reading import (
     Exact,
     find_names,
     list_names,
     read_rows,
     refuse_words,
 )
-from learning.estimate.moments import PrincipalComponents, estimate_components
-from shared.core import SketchAccumulator
-from shared.core.quantise import Quantiser
-from shared.core.statistics import MomentsStatistic
-from shared.core.statistics.moments import MOMENT_STEPS
-from shared.errors import ConfigError, TableError
-from shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
-from shared.system import SystemSource
+from sfumato.learning.estimate.moments import PrincipalComponents, estimate_components
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.statistics import MomentsStatistic
+from sfumato.shared.core.statistics.moments import MOMENT_STEPS
+from sfumato.shared.errors import ConfigError, TableError
+from sfumato.shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
+from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -137,7 +137,7 @@ class PrivatePCA(
         Shape ``(d,)``, data units.
     answer_
         Everything that the release tells, with error bands:
-        :class:`learning.estimate.moments.PrincipalComponents`.
+        :class:`sfumato.learning.estimate.moments.PrincipalComponents`.
     n_components_, n_features_in_, feature_names_in_
         Number of components; number and, of a table, names of the columns.
     release_, events_, guarantee_

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.columns import measure_width, settle_scales
-from analyst.estimators.planning import Choices, list_common
-from analyst.sketching.solving import sum_parts
-from learning.calibration.calibration import Calibration, calibrate
-from learning.calibration.columns import Column, Finding
-from learning.calibration.strength import choose_bins_log2, choose_share, judge_strength
-from learning.calibration.words import describe_finding, describe_limits
-from learning.estimate.studies import read_study_marginals
-from shared.errors import ConfigError
-from shared.plan import (
+from sfumato.analyst.estimators.columns import measure_width, settle_scales
+from sfumato.analyst.estimators.planning import Choices, list_common
+from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.learning.calibration.calibration import Calibration, calibrate
+from sfumato.learning.calibration.columns import Column, Finding
+from sfumato.learning.calibration.strength import choose_bins_log2, choose_share, judge_strength
+from sfumato.learning.calibration.words import describe_finding, describe_limits
+from sfumato.learning.estimate.studies import read_study_marginals
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import (
     Dimension,
     LogTransform,
     PlanSpec,

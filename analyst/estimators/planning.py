@@ -14,21 +14,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.columns import settle_scales
-from learning.decoding.kmeans import assign, cluster
-from learning.decoding.solver import Monitor
-from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
-from learning.planning.laws import LAW_CHOICES
-from learning.planning.methods import MOST_PARAMETERS
-from learning.planning.outline import StudyOutline
-from learning.planning.quality import QualityBand
-from shared.cbor import encode_deterministic
-from shared.core import RadiusLaw
-from shared.core.seeds import SEED_BYTES
-from shared.errors import ConfigError, PrivacyError
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.plan.dimensions import RecordSpace
-from shared.privacy import MECHANISMS
+from sfumato.analyst.estimators.columns import settle_scales
+from sfumato.learning.decoding.kmeans import assign, cluster
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
+from sfumato.learning.planning.laws import LAW_CHOICES
+from sfumato.learning.planning.methods import MOST_PARAMETERS
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.plan.dimensions import RecordSpace
+from sfumato.shared.privacy import MECHANISMS
 
 MOST_RECORDS: Final = 1 << 31
 """Room in a sketch without epsilon, where the caller states none."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.columns import write_level
-from shared.errors import CellTypeError, ConfigError, PrivacyError, TableError
-from shared.structure.reading import read_exact
+from sfumato.analyst.estimators.columns import write_level
+from sfumato.shared.errors import CellTypeError, ConfigError, PrivacyError, TableError
+from sfumato.shared.structure.reading import read_exact
 
 Floats = NDArray[np.float64]
 _SHOWN = 5

@@ -6,14 +6,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from analyst.estimators.clustering import ClusteringEstimator, Floats
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_number
-from learning.clustering.methods.contract import Method
-from learning.clustering.reference.kvariates import KVariatesMethod
-from learning.clustering.reference.privgene import PrivGeneMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
-from shared.errors import ConfigError
+from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_number
+from sfumato.learning.clustering.methods.contract import Method
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
+from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
+from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
+from sfumato.shared.errors import ConfigError
 
 METHODS = ("privgene", "sample-aggregate", "k-variates")
 
@@ -66,7 +66,7 @@ class ReferenceKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.

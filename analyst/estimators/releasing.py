@@ -14,44 +14,44 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from analyst.estimators.contract import (
+from sfumato.analyst.estimators.contract import (
     Release,
     compose_guarantee,
     describe_level,
     select_costly,
 )
-from analyst.estimators.held import Held, draw_sums, make_release, name_event
-from analyst.estimators.holding import holding
-from analyst.estimators.parameters import SketchingEstimator
-from analyst.estimators.pilots import (
+from sfumato.analyst.estimators.held import Held, draw_sums, make_release, name_event
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.parameters import SketchingEstimator
+from sfumato.analyst.estimators.pilots import (
     PilotFindings,
     leave_rest,
     list_numbers,
     plan_pilot,
     read_pilot,
 )
-from analyst.estimators.planning import Choices, make_plan
-from analyst.estimators.reading import read_rng, read_threads
-from analyst.results import UNUSABLE, DecodeResult
-from analyst.results.promises import describe_exact, describe_spending
-from analyst.sketching.solving import solve_totals, sum_parts
-from learning.answers.questions import Inquiry
-from learning.decoding.density import GaussianMixture
-from learning.decoding.solution import Solution
-from learning.decoding.verdict import Verdict
-from learning.generative.columns import Column, read_columns
-from shared.core import Columns, SketchAccumulator
-from shared.core.parallel import sketch_batches
-from shared.errors import PrivacyError
-from shared.plan import (
+from sfumato.analyst.estimators.planning import Choices, make_plan
+from sfumato.analyst.estimators.reading import read_rng, read_threads
+from sfumato.analyst.results import UNUSABLE, DecodeResult
+from sfumato.analyst.results.promises import describe_exact, describe_spending
+from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.verdict import Verdict
+from sfumato.learning.generative.columns import Column, read_columns
+from sfumato.shared.core import Columns, SketchAccumulator
+from sfumato.shared.core.parallel import sketch_batches
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan import (
     SketchPlan,
     compute_plan_digest,
     decode_plan,
     encode_plan,
     make_statement,
 )
-from shared.privacy import PrivacyEvent
-from shared.wire.bodies.results import PromiseBody
+from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.wire.bodies.results import PromiseBody
 
 Floats = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import ConfigError, SignatureError
-from shared.wire.cose import (
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import ConfigError, SignatureError
+from sfumato.shared.wire.cose import (
     COSE_SIGN1_TAG,
     encode_protected,
     encode_signature_input,

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.columns import read_scales
-from analyst.estimators.reading import read_whole
-from learning.clustering.methods.contract import MOST_RECORDS, Task
-from learning.clustering.methods.starts import Centroids
-from shared.errors import ConfigError, TableError
+from sfumato.analyst.estimators.columns import read_scales
+from sfumato.analyst.estimators.reading import read_whole
+from sfumato.learning.clustering.methods.contract import MOST_RECORDS, Task
+from sfumato.learning.clustering.methods.starts import Centroids
+from sfumato.shared.errors import ConfigError, TableError
 
 Floats = NDArray[np.float64]
 

@@ -9,14 +9,14 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.clustering import compose_rounds
-from analyst.estimators.columns import read_box
-from analyst.estimators.contract import FORMAT, VERSION, PrivateEstimator, Release
-from analyst.estimators.reading import list_names
-from analyst.estimators.signing import open_release
-from shared.cbor import decode_deterministic
-from shared.errors import MalformedMessageError, SketchError
-from shared.privacy import PrivacyEvent
+from sfumato.analyst.estimators.clustering import compose_rounds
+from sfumato.analyst.estimators.columns import read_box
+from sfumato.analyst.estimators.contract import FORMAT, VERSION, PrivateEstimator, Release
+from sfumato.analyst.estimators.reading import list_names
+from sfumato.analyst.estimators.signing import open_release
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.errors import MalformedMessageError, SketchError
+from sfumato.shared.privacy import PrivacyEvent
 
 _NOT_PUBLISHED: Final = {"bounds", "budget", "ledger", "random_state", "refit", "source"}
 """Parameters that decide nothing about the release; and bounds, which are written as numbers."""
@@ -38,8 +38,9 @@ class StoredModel(PrivateEstimator):
         Parameters
         ----------
         owner
-            Public key of the owner who signed it (:func:`analyst.estimators.signing.sign_release`);
-            None for a release without a signature.
+            Public key of the owner who signed it
+            (:func:`sfumato.analyst.estimators.signing.sign_release`); None for a release without a
+            signature.
 
         Raises
         ------

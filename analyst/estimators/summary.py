@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from analyst.results import DecodeResult
-from shared.errors import SketchError
+from sfumato.analyst.results import DecodeResult
+from sfumato.shared.errors import SketchError
 
 if TYPE_CHECKING:
-    from analyst.estimators.compressive import CompressiveEstimator
+    from sfumato.analyst.estimators.compressive import CompressiveEstimator
 
 _WIDTH = 100
 _MOST_AXES, _MOST_CLUSTERS = 7, 20

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.estimators.clustering import ClusteringEstimator
-from analyst.estimators.columns import Bounds, Scale
-from analyst.estimators.reading import Exact, read_whole
-from learning.clustering.methods.tree import MOST_DEPTH, TreeMethod
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
+from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.learning.clustering.methods.tree import MOST_DEPTH, TreeMethod
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ class TreeKMeans(ClusteringEstimator):
     metric_
         Lengths that count as one along each axis.
     release_, events_, guarantee_
-        What was released: a :class:`learning.clustering.methods.release.ClusterRelease` that
+        What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what each round spent; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
@@ -73,7 +73,7 @@ class TreeKMeans(ClusteringEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from analyst.estimators import TreeKMeans
+    >>> from sfumato import TreeKMeans
     >>> rng = np.random.default_rng(0)
     >>> records = rng.normal(size=(20_000, 2)) + rng.choice([-6.0, 6.0], size=(20_000, 1))
     >>> found = TreeKMeans(2, epsilon="1", bounds=(-12, 12), public_seed=1).fit(records)

@@ -20,12 +20,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.spending import HOLDER_BYTES, explain_refusal, make_reservation
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import BudgetExceededError, ConfigError, LedgerError, MalformedMessageError
-from shared.ledger import OwnersLedger, Reservation
-from shared.privacy import Budget, PrivacyEvent
-from shared.privacy.accounting import join_events
+from sfumato.analyst.sketching.spending import HOLDER_BYTES, explain_refusal, make_reservation
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import (
+    BudgetExceededError,
+    ConfigError,
+    LedgerError,
+    MalformedMessageError,
+)
+from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.privacy import Budget, PrivacyEvent
+from sfumato.shared.privacy.accounting import join_events
 
 Sums = NDArray[np.int64]
 

@@ -10,39 +10,39 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from analyst.planning.bands import UNIT_WORDS, candidate_to_json, show_band, show_snr
-from analyst.planning.doubts import Doubt
-from analyst.planning.files import show_exact
-from analyst.planning.fleets import (
+from sfumato.analyst.planning.bands import UNIT_WORDS, candidate_to_json, show_band, show_snr
+from sfumato.analyst.planning.doubts import Doubt
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.planning.fleets import (
     describe_devices,
     describe_selection,
     describe_split,
     fleets_to_json,
     tabulate_fleets,
 )
-from analyst.planning.grids import GridAdvice, find_better_grid
-from analyst.planning.methods import describe_method, method_to_json
-from analyst.planning.phases import (
+from sfumato.analyst.planning.grids import GridAdvice, find_better_grid
+from sfumato.analyst.planning.methods import describe_method, method_to_json
+from sfumato.analyst.planning.phases import (
     describe_need,
     describe_phases,
     describe_promise,
     phases_to_json,
 )
-from analyst.planning.spec import list_fields
-from analyst.planning.trust import Ways
-from learning.planning.candidates import Candidate
-from learning.planning.fleets import FleetForecast
-from learning.planning.laws import describe_law
-from learning.planning.methods import MethodChoice
-from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
-from learning.planning.planner import (
+from sfumato.analyst.planning.spec import list_fields
+from sfumato.analyst.planning.trust import Ways
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.fleets import FleetForecast
+from sfumato.learning.planning.laws import describe_law
+from sfumato.learning.planning.methods import MethodChoice
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
+from sfumato.learning.planning.planner import (
     Advice,
     advise,
     advise_for_unknown_clusters,
     find_smallest_epsilon,
 )
-from learning.planning.quality import QualityBand
-from shared.errors import PrivacyError
+from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.errors import PrivacyError
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "

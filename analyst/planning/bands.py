@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict
 from typing import Any, Final
 
-from learning.planning.candidates import Candidate
-from learning.planning.quality import QualityBand
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.quality import QualityBand
 
 UNIT_WORDS: Final = {"record": "each record", "device": "all records of a device in a window"}
 """Units that a plan may protect, in words."""

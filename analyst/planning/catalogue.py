@@ -187,7 +187,7 @@ def describe_ranges(ranges: Sequence[UsualRange]) -> Iterator[Table | str]:
 @cache
 def _read() -> tuple[tuple[_Quantity, ...], dict[str, str]]:
     """Read the catalogue: its quantities, and the unit of every spelling."""
-    text = files("analyst.planning").joinpath("ranges.json").read_text(encoding="utf-8")
+    text = files("sfumato.analyst.planning").joinpath("ranges.json").read_text(encoding="utf-8")
     document = json.loads(text)
     columns = document["columns"]
     quantities = tuple(

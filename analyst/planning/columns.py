@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from analyst.planning.spec import format_dimension, quote
-from learning.planning.outline import StudyOutline
-from shared.plan import Dimension, LogTransform, SketchPlan
-from shared.plan.dimensions import MOST_ONE_HOT
-from shared.wire.bodies.statistics import CalibrationBody, ColumnBody, HistogramBody, MarginalBody
+from sfumato.analyst.planning.spec import format_dimension, quote
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.plan import Dimension, LogTransform, SketchPlan
+from sfumato.shared.plan.dimensions import MOST_ONE_HOT
+from sfumato.shared.wire.bodies.statistics import (
+    CalibrationBody,
+    ColumnBody,
+    HistogramBody,
+    MarginalBody,
+)
 
 MUCH_MISSING = 0.05
 """Share of missing values from which a person should choose what stands for them."""

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from analyst.planning.files import show_exact
-from analyst.planning.fleets import describe_size
-from analyst.planning.phases import round_up
-from learning.planning.outline import StudyOutline
-from learning.planning.quality import QualityBand
-from learning.planning.remedies import Remedies, find_remedies
-from shared.errors import PlanError
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.planning.fleets import describe_size
+from sfumato.analyst.planning.phases import round_up
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.quality import QualityBand
+from sfumato.learning.planning.remedies import Remedies, find_remedies
+from sfumato.shared.errors import PlanError
 
 
 @dataclass(frozen=True, kw_only=True)

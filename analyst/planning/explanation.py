@@ -8,22 +8,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from analyst.planning.advice import describe_assumptions
-from analyst.planning.bands import band_to_json, show_snr
-from analyst.planning.doubts import Doubt, find_doubt
-from analyst.planning.fleets import describe_devices, describe_size
-from analyst.planning.statistics import (
+from sfumato.analyst.planning.advice import describe_assumptions
+from sfumato.analyst.planning.bands import band_to_json, show_snr
+from sfumato.analyst.planning.doubts import Doubt, find_doubt
+from sfumato.analyst.planning.fleets import describe_devices, describe_size
+from sfumato.analyst.planning.statistics import (
     describe_dimensions,
     describe_statistic,
     statistic_to_json,
 )
-from analyst.planning.trust import Fleet
-from learning.planning.candidates import predict_mechanism
-from learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
-from learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
-from shared.core.features import PHASES
-from shared.errors import ConfigError
-from shared.plan import (
+from sfumato.analyst.planning.trust import Fleet
+from sfumato.learning.planning.candidates import predict_mechanism
+from sfumato.learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
+from sfumato.learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
+from sfumato.shared.core.features import PHASES
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import (
     PhaseRelease,
     SketchPlan,
     SumRelease,
@@ -31,9 +31,9 @@ from shared.plan import (
     describe_helper,
     make_statement,
 )
-from shared.plan.statement import show_level
-from shared.privacy import get_mechanism
-from shared.privacy.group import compute_group_loss, format_upper
+from sfumato.shared.plan.statement import show_level
+from sfumato.shared.privacy import get_mechanism
+from sfumato.shared.privacy.group import compute_group_loss, format_upper
 
 _YEAR_S = 365 * 86400
 _TARGET_SSE = 1.1

@@ -12,15 +12,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.typing import LineStyleType
 
-from analyst.planning.files import show_exact
-from analyst.plots import COLOURS
-from learning.planning.candidates import Candidate, choose_candidate, predict_candidate
-from learning.planning.outline import FEATURES_PER_PARAMETER, LARGEST_FREQUENCIES, StudyOutline
-from learning.planning.phases import list_phase_reports
-from learning.planning.planner import Advice
-from shared.errors import PrivacyError
-from shared.privacy import MECHANISMS
-from shared.privacy.mechanisms.phase import PHASE_REPORT
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.plots import COLOURS
+from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
+from sfumato.learning.planning.outline import (
+    FEATURES_PER_PARAMETER,
+    LARGEST_FREQUENCIES,
+    StudyOutline,
+)
+from sfumato.learning.planning.phases import list_phase_reports
+from sfumato.learning.planning.planner import Advice
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
 
 _LOWEST, _HIGHEST = 0.005, 5.0
 """Where pictures end, as relative SSE less 1: nearer or further does not matter."""

@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from shared.errors import ConfigError, PlanError
-from shared.plan import SketchPlan, draft_from_json, plan_from_json, plan_from_spec
-from shared.structure import read_exact, read_toml
+from sfumato.shared.errors import ConfigError, PlanError
+from sfumato.shared.plan import SketchPlan, draft_from_json, plan_from_json, plan_from_spec
+from sfumato.shared.structure import read_exact, read_toml
 
 
 def read_plan(path: str | Path) -> SketchPlan:

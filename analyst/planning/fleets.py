@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
-from analyst.planning.bands import candidate_to_json, show_band, show_snr
-from learning.planning.candidates import Candidate
-from learning.planning.fleets import FleetForecast
-from learning.planning.outline import StudyOutline
+from sfumato.analyst.planning.bands import candidate_to_json, show_band, show_snr
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.fleets import FleetForecast
+from sfumato.learning.planning.outline import StudyOutline
 
 COUNTS_AS_ONE = (
     "Each sketch counts as one record, whatever the number of records in its window, because all "

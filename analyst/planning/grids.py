@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from analyst.planning.files import show_exact
-from learning.planning.grids import (
+from sfumato.analyst.planning.files import show_exact
+from sfumato.learning.planning.grids import (
     HALF_WIDTH_IN_SPREADS,
     GridCandidate,
     is_grid_better,
     predict_grid,
 )
-from learning.planning.outline import StudyOutline
+from sfumato.learning.planning.outline import StudyOutline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from learning.clustering.methods.contract import guess_scale
-from learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
-from learning.planning.outline import StudyOutline
+from sfumato.learning.clustering.methods.contract import guess_scale
+from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
+from sfumato.learning.planning.outline import StudyOutline
 
 
 def advise_method(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from analyst.planning.bands import show_band
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice
+from sfumato.analyst.planning.bands import show_band
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import Advice
 
 REPORTS_TARGET = 1.2
 """The relative SSE for which the needed number of reports is stated."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from analyst.planning.catalogue import find_narrow_range
-from analyst.planning.files import show_exact
-from analyst.planning.phases import round_up
-from analyst.planning.pilot_columns import OCTAVES
-from analyst.planning.spec import format_dimension, format_window, quote
-from learning.calibration.strength import (
+from sfumato.analyst.planning.catalogue import find_narrow_range
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.planning.phases import round_up
+from sfumato.analyst.planning.pilot_columns import OCTAVES
+from sfumato.analyst.planning.spec import format_dimension, format_window, quote
+from sfumato.learning.calibration.strength import (
     CLEAR_STRENGTH,
     LEAST_REPORTED,
     LEAST_STRENGTH,
@@ -23,10 +23,10 @@ from learning.calibration.strength import (
     judge_strength,
     round_up_level,
 )
-from learning.estimate.reports import measure_reports
-from learning.planning.outline import HEADROOM, SECRET_HEADROOM
-from shared.errors import ConfigError, PlanError
-from shared.plan import (
+from sfumato.learning.estimate.reports import measure_reports
+from sfumato.learning.planning.outline import HEADROOM, SECRET_HEADROOM
+from sfumato.shared.errors import ConfigError, PlanError
+from sfumato.shared.plan import (
     Dimension,
     LateRule,
     PlanSpec,
@@ -35,8 +35,8 @@ from shared.plan import (
     create_plan,
     describe_times,
 )
-from shared.plan.spec import MOST_SKETCHES
-from shared.privacy.circle import LARGEST_EPSILON, LEAST_EPSILON
+from sfumato.shared.plan.spec import MOST_SKETCHES
+from sfumato.shared.privacy.circle import LARGEST_EPSILON, LEAST_EPSILON
 
 _LEAST_CARRIERS = 16
 """Sketches that must carry each dimension before a sketch carries only some."""
@@ -52,7 +52,7 @@ class PilotOutline:
     Parameters
     ----------
     dimensions
-        See :func:`analyst.planning.pilot_columns.parse_columns`.
+        See :func:`sfumato.analyst.planning.pilot_columns.parse_columns`.
     n_records, n_sketches
         Records of all sketches together, and the sketches: devices times windows.
     epsilon, delta
@@ -252,7 +252,7 @@ def plan_pilot(outline: PilotOutline) -> Pilot:
     """Plan a pilot: bins, dimensions in a sketch, and noise by its strength.
 
     On the same records it takes the share of epsilon of
-    :func:`learning.calibration.strength.choose_share`. It is not refused here: see
+    :func:`sfumato.learning.calibration.strength.choose_share`. It is not refused here: see
     :meth:`Pilot.require_strength`.
 
     Raises

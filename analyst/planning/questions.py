@@ -12,22 +12,22 @@ from typing import TypeVar
 import numpy as np
 import typer
 
-from analyst.planning.bands import UNIT_WORDS
-from analyst.planning.catalogue import ORIGIN, UsualRange, offer_ranges
-from analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
-from analyst.planning.spec import Answers
-from analyst.planning.trust import FEW_SKETCHES, Fleet
-from learning.planning.outline import (
+from sfumato.analyst.planning.bands import UNIT_WORDS
+from sfumato.analyst.planning.catalogue import ORIGIN, UsualRange, offer_ranges
+from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
+from sfumato.analyst.planning.spec import Answers
+from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet
+from sfumato.learning.planning.outline import (
     POSSIBLE_CLUSTERS,
     UNITS,
     StudyOutline,
     guess_clusters,
     guess_scale,
 )
-from shared.core.logarithm import compress
-from shared.errors import ConfigError, SketchError
-from shared.plan import Dimension, LogTransform, WindowRule
-from shared.plan.rules import MOST_PARTS
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.plan import Dimension, LogTransform, WindowRule
+from sfumato.shared.plan.rules import MOST_PARTS
 
 T = TypeVar("T")
 

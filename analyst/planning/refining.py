@@ -9,23 +9,28 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from analyst.client import Client
-from analyst.planning.bands import band_to_json, candidate_to_json
-from analyst.planning.columns import MUCH_MISSING, MainColumn, choose_columns, count_complete
-from analyst.planning.doubts import Doubt, find_doubt, require_hope
-from analyst.planning.files import show_exact
-from analyst.planning.pilots import describe_doubt
-from analyst.planning.spec import format_window, list_fields, quote
-from learning.calibration.strength import CLEAR_STRENGTH, bound_excess
-from learning.planning.candidates import Candidate
-from learning.planning.laws import LAW_CHOICES, LawChoice
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice, advise
-from learning.planning.quality import QualityBand
-from shared.core.seeds import SEED_BYTES
-from shared.errors import ConfigError, PlanError, PrivacyError
-from shared.plan import LateRule, SketchPlan, WindowRule
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody
+from sfumato.analyst.client import Client
+from sfumato.analyst.planning.bands import band_to_json, candidate_to_json
+from sfumato.analyst.planning.columns import (
+    MUCH_MISSING,
+    MainColumn,
+    choose_columns,
+    count_complete,
+)
+from sfumato.analyst.planning.doubts import Doubt, find_doubt, require_hope
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.planning.pilots import describe_doubt
+from sfumato.analyst.planning.spec import format_window, list_fields, quote
+from sfumato.learning.calibration.strength import CLEAR_STRENGTH, bound_excess
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import Advice, advise
+from sfumato.learning.planning.quality import QualityBand
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.errors import ConfigError, PlanError, PrivacyError
+from sfumato.shared.plan import LateRule, SketchPlan, WindowRule
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
 
 _WIDER = "one wider than the noise asks for, because the pilot did not see every spread well"
 

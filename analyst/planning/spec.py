@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from analyst.planning.bands import UNIT_WORDS
-from analyst.planning.trust import Fleet
-from learning.planning.candidates import Candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice
-from learning.planning.specification import list_decided, list_law, list_sizes
-from shared.core import RadiusLaw
-from shared.core.seeds import SEED_BYTES
-from shared.plan import Dimension, WindowRule
+from sfumato.analyst.planning.bands import UNIT_WORDS
+from sfumato.analyst.planning.trust import Fleet
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import Advice
+from sfumato.learning.planning.specification import list_decided, list_law, list_sizes
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.plan import Dimension, WindowRule
 
 
 @dataclass(frozen=True, kw_only=True)

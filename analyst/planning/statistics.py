@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from analyst.planning.fleets import describe_selection
-from analyst.planning.phases import round_up
-from learning.calibration.strength import count_needed_reports
-from learning.planning.laws import describe_law
-from shared.plan import (
+from sfumato.analyst.planning.fleets import describe_selection
+from sfumato.analyst.planning.phases import round_up
+from sfumato.learning.calibration.strength import count_needed_reports
+from sfumato.learning.planning.laws import describe_law
+from sfumato.shared.plan import (
     Dimension,
     FourierPart,
     GridPart,

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from analyst.planning.bands import candidate_to_json, show_band, show_snr
-from learning.planning.candidates import Candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared.errors import ConfigError, PrivacyError
+from sfumato.analyst.planning.bands import candidate_to_json, show_band, show_snr
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared.errors import ConfigError, PrivacyError
 
 FEW_SKETCHES: Final = 20
 """Sketches of a slot and label set below which a secure sum wins little."""
@@ -257,7 +257,7 @@ def compare_ways(
     fleet
         The batches of a secure sum.
     epsilon, delta, target_sse
-        As :func:`learning.planning.planner.advise` takes them.
+        As :func:`sfumato.learning.planning.planner.advise` takes them.
     """
     noises = {"local": None, "sum": fleet.n_noises, "curator": 1}
     candidates: dict[str, Candidate | None] = {}

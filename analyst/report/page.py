@@ -13,12 +13,12 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
-from analyst.results import UNUSABLE, DecodeResult
-from learning.decoding.judging import LEAST_SNR_PER_PARAMETER
-from learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
-from shared.plan import compute_plan_digest, make_statement
-from shared.wire.bodies.results import ChoiceBody, EvidenceBody, PersonBody
+from sfumato.analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
+from sfumato.analyst.results import UNUSABLE, DecodeResult
+from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
+from sfumato.shared.plan import compute_plan_digest, make_statement
+from sfumato.shared.wire.bodies.results import ChoiceBody, EvidenceBody, PersonBody
 
 _MOST_PANELS = 160
 """Clusters times axes beyond which positions are a table of shades, not pictures."""
@@ -41,7 +41,7 @@ def render_report(result: DecodeResult, *, title: str, origin: str = "") -> str:
     origin
         The command that gives the same result again, if there is one.
     """
-    style = resources.files("analyst.report").joinpath("style.css").read_text("utf-8")
+    style = resources.files("sfumato.analyst.report").joinpath("style.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     body = "".join(

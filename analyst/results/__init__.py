@@ -1,6 +1,6 @@
 """Results of decodes: figures, answers about records, tables, pictures and files."""
 
-from analyst.results.result import (
+from sfumato.analyst.results.result import (
     FINAL_STATES,
     UNUSABLE,
     DecodeResult,

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from analyst.results.tables import make_frame
-from shared.errors import DecodingError
-from shared.wire import error_from_problem
-from shared.wire.bodies.analyses import (
+from sfumato.analyst.results.tables import make_frame
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.wire import error_from_problem
+from sfumato.shared.wire.bodies.analyses import (
     AnalysisBody,
     AnswerBody,
     ComparisonBody,
@@ -32,7 +32,7 @@ class AnalysisResult(Generic[B]):
     Parameters
     ----------
     body
-        The answer with all its figures, see :mod:`shared.wire.bodies.analyses`.
+        The answer with all its figures, see :mod:`sfumato.shared.wire.bodies.analyses`.
     analysis_id
         The analysis that gave it.
     """
@@ -113,7 +113,7 @@ class Comparison(AnalysisResult[ComparisonBody]):
     def plot(self, *, title: str | None = None) -> Figure:
         """Draw the changes of all clusters."""
         # matplotlib takes a second to import; only pictures need it.
-        from analyst.analysis_plots import plot_comparison  # noqa: PLC0415
+        from sfumato.analyst.analysis_plots import plot_comparison  # noqa: PLC0415
 
         return plot_comparison(self.body, title=title)
 
@@ -129,7 +129,7 @@ class Timeline(AnalysisResult[TimelineBody]):
     def plot(self, *, title: str | None = None) -> Figure:
         """Draw the windows in time, and the clusters in each."""
         # matplotlib takes a second to import; only pictures need it.
-        from analyst.analysis_plots import plot_timeline  # noqa: PLC0415
+        from sfumato.analyst.analysis_plots import plot_timeline  # noqa: PLC0415
 
         return plot_timeline(self.body, title=title)
 
@@ -162,7 +162,7 @@ class Groups(AnalysisResult[GroupsBody]):
     def plot(self, *, title: str | None = None) -> Figure:
         """Draw a map of the groups, and their differences."""
         # matplotlib takes a second to import; only pictures need it.
-        from analyst.analysis_plots import plot_groups  # noqa: PLC0415
+        from sfumato.analyst.analysis_plots import plot_groups  # noqa: PLC0415
 
         return plot_groups(self.body, title=title)
 
@@ -184,7 +184,7 @@ class DeviceHealth(AnalysisResult[DevicesBody]):
     def plot(self, *, title: str | None = None) -> Figure:
         """Draw the devices that are most unlike the rest."""
         # matplotlib takes a second to import; only pictures need it.
-        from analyst.analysis_plots import plot_devices  # noqa: PLC0415
+        from sfumato.analyst.analysis_plots import plot_devices  # noqa: PLC0415
 
         return plot_devices(self.body, title=title)
 

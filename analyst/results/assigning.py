@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.density import GaussianMixture
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import MixtureBody
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import MixtureBody
 
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16

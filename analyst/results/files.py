@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from shared.errors import ConfigError, UnsupportedVersionError
+from sfumato.shared.errors import ConfigError, UnsupportedVersionError
 
 FORMAT = "sfumato-result"
 VERSION = 1

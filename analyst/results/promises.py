@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from shared.plan import SketchPlan
-from shared.privacy import PrivacyEvent
-from shared.privacy.accounting import join_events
-from shared.privacy.group import GroupLoss, bound_group_loss, format_upper
-from shared.wire.bodies.results import PersonBody, PromiseBody, describe_promise
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.privacy.accounting import join_events
+from sfumato.shared.privacy.group import GroupLoss, bound_group_loss, format_upper
+from sfumato.shared.wire.bodies.results import PersonBody, PromiseBody, describe_promise
 
 NOT_PRIVATE = (
     "NOT PRIVATE. This is the exact sum, without noise: it reveals single records. It is for the "

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.periods import describe_slots
-from analyst.results.assigning import Assignment
-from analyst.results.files import read_file, seal, write_file
-from analyst.results.showing import describe_as_html
-from analyst.results.synthetic import HistogramSource, SyntheticRecords, draw_parts
-from analyst.results.tables import make_frame, read_records
-from learning.answers.errors import describe_errors
-from learning.answers.questions import Inquiry
-from learning.decoding.solution import Solution
-from learning.generative.columns import Column
-from learning.generative.synthesis import Origin
-from shared.errors import ConfigError, DecodingError, MethodError
-from shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
-from shared.structure import structure
-from shared.wire import error_from_problem
-from shared.wire.bodies.declaring import SearchBox, make_body
-from shared.wire.bodies.results import (
+from sfumato.analyst.periods import describe_slots
+from sfumato.analyst.results.assigning import Assignment
+from sfumato.analyst.results.files import read_file, seal, write_file
+from sfumato.analyst.results.showing import describe_as_html
+from sfumato.analyst.results.synthetic import HistogramSource, SyntheticRecords, draw_parts
+from sfumato.analyst.results.tables import make_frame, read_records
+from sfumato.learning.answers.errors import describe_errors
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.generative.columns import Column
+from sfumato.learning.generative.synthesis import Origin
+from sfumato.shared.errors import ConfigError, DecodingError, MethodError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import error_from_problem
+from sfumato.shared.wire.bodies.declaring import SearchBox, make_body
+from sfumato.shared.wire.bodies.results import (
     BandBody,
     BarsBody,
     ChoiceBody,
@@ -391,7 +391,7 @@ class DecodeResult:
             Above the figure; by default the verdict.
         """
         # matplotlib takes a second to import; only pictures need it.
-        from analyst.plots import plot_centroids  # noqa: PLC0415
+        from sfumato.analyst.plots import plot_centroids  # noqa: PLC0415
 
         chosen = pairs or [
             (i, min(i + 1, len(self.names) - 1)) for i in range(0, min(6, len(self.names)), 2)

@@ -13,16 +13,16 @@ from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
-from analyst.results.files import write_file
-from analyst.results.tables import make_frame
-from learning.answers.questions import Inquiry
-from learning.estimate.totals import Totals
-from learning.generative.columns import Column, read_columns
-from learning.generative.synthesis import Origin, Synthesiser
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import PromiseBody
-from shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
+from sfumato.analyst.results.files import write_file
+from sfumato.analyst.results.tables import make_frame
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.generative.columns import Column, read_columns
+from sfumato.learning.generative.synthesis import Origin, Synthesiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import PromiseBody
+from sfumato.shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
 _SHOWN = 5
 _ENDINGS = (".csv", ".json", ".parquet")

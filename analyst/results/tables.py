@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import ConfigError, TableError
-from shared.plan import SketchPlan
+from sfumato.shared.errors import ConfigError, TableError
+from sfumato.shared.plan import SketchPlan
 
 Floats = NDArray[np.float64]
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame"}

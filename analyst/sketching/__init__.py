@@ -1,5 +1,5 @@
 """Private sketches of files that may exceed the memory (``sfumato sketch``)."""
 
-from analyst.sketching.sketch_file import SketchFile, read_sketch_file
+from sfumato.analyst.sketching.sketch_file import SketchFile, read_sketch_file
 
 __all__ = ["SketchFile", "read_sketch_file"]

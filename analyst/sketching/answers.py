@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from analyst.results import DecodeResult
-from analyst.results.promises import describe_exact
-from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.solving import solve_totals, sum_parts
-from learning.answers.histograms import describe_calibration, describe_histogram
-from learning.answers.moments import describe_moments
-from learning.answers.questions import Inquiry
-from learning.decoding.densities import Posterior
-from learning.estimate.counts import count_records
-from learning.estimate.totals import Totals
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import PromiseBody, describe_promise
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.promises import describe_exact
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
+from sfumato.learning.answers.moments import describe_moments
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import PromiseBody, describe_promise
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}
 

@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from analyst.sketching.datasets import sum_part
-from analyst.sketching.parts import Part
-from shared.plan import SketchPlan, plan_to_json
+from sfumato.analyst.sketching.datasets import sum_part
+from sfumato.analyst.sketching.parts import Part
+from sfumato.shared.plan import SketchPlan, plan_to_json
 
 TRUST = (
     "The process that asks for the sketch and the workers of the cluster see exact sums; trust "

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from analyst.results.analyses import Comparison
-from learning.answers.comparisons import describe_comparison
-from learning.estimate.totals import Totals
-from learning.insight.pairs import compare_selections
-from learning.insight.selection import Selection
-from shared.plan import SketchPlan
+from sfumato.analyst.results.analyses import Comparison
+from sfumato.learning.answers.comparisons import describe_comparison
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.pairs import compare_selections
+from sfumato.learning.insight.selection import Selection
+from sfumato.shared.plan import SketchPlan
 
 LEVEL: Final = 0.05
 SMALLEST_SHIFT: Final = 0.1

@@ -11,22 +11,27 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from analyst.sketching.objects import is_pandas, read_pandas
-from analyst.sketching.output import require_writable, write_once
-from analyst.sketching.parts import Part, add_parts
-from analyst.sketching.reader import choose_fields
-from analyst.sketching.release import make_sketch, require_allowed, require_few, require_suitable
-from analyst.sketching.sketch_file import SketchFile, encode_sketch_file, read_sketch_file
-from analyst.sketching.spending import Account
-from analyst.sketching.tally import TallyingStatistic
-from shared.core import Records, SketchAccumulator
-from shared.core.engines import choose_engine
-from shared.core.masks import BLOCK_RECORDS
-from shared.core.parallel import sketch_batches
-from shared.errors import ConfigError, PrivacyError, RecordError
-from shared.plan import SketchPlan, compute_plan_digest, plan_from_json
-from shared.reading import Fields
-from shared.reading.arrow import ArrowColumns, require_pyarrow
+from sfumato.analyst.sketching.objects import is_pandas, read_pandas
+from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.analyst.sketching.parts import Part, add_parts
+from sfumato.analyst.sketching.reader import choose_fields
+from sfumato.analyst.sketching.release import (
+    make_sketch,
+    require_allowed,
+    require_few,
+    require_suitable,
+)
+from sfumato.analyst.sketching.sketch_file import SketchFile, encode_sketch_file, read_sketch_file
+from sfumato.analyst.sketching.spending import Account
+from sfumato.analyst.sketching.tally import TallyingStatistic
+from sfumato.shared.core import Records, SketchAccumulator
+from sfumato.shared.core.engines import choose_engine
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.core.parallel import sketch_batches
+from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
+from sfumato.shared.reading import Fields
+from sfumato.shared.reading.arrow import ArrowColumns, require_pyarrow
 
 _WHERE = "data set"
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from shared.reading import Fields
-from shared.reading.records import read_values, spell_value
+from sfumato.shared.reading import Fields
+from sfumato.shared.reading.records import read_values, spell_value
 
 
 def is_pandas(source: object) -> bool:

@@ -14,11 +14,11 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.core import SketchAccumulator
-from shared.errors import MalformedMessageError, PlanMismatchError, RecordError
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.structure import Rule, structure
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import MalformedMessageError, PlanMismatchError, RecordError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.structure import Rule, structure
 
 _FORMAT = "sfumato-part"
 _VERSION = 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
-from shared.core import Records
-from shared.core.parallel import map_in_order
-from shared.errors import ConfigError
-from shared.plan import Dimension
-from shared.reading import (
+from sfumato.shared.core import Records
+from sfumato.shared.core.parallel import map_in_order
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import Dimension
+from sfumato.shared.reading import (
     BOM,
     MAX_LINE_BYTES,
     Block,

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import RecordReader
-from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.tally import TallyingStatistic
-from shared.core import Records, SketchAccumulator
-from shared.core.engines import SketchEngine
-from shared.core.parallel import sketch_batches
-from shared.errors import ConfigError, PrivacyError, RecordError
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.reading import Fields, WatchedFile
-from shared.system import SystemSource
-from shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
+from sfumato.analyst.sketching.reader import RecordReader
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.analyst.sketching.tally import TallyingStatistic
+from sfumato.shared.core import Records, SketchAccumulator
+from sfumato.shared.core.engines import SketchEngine
+from sfumato.shared.core.parallel import sketch_batches
+from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
 Progress = Callable[[int, RecordReader], None]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyst.results.promises import NOT_PRIVATE
-from analyst.sketching.release import Summed
-from analyst.sketching.sketch_file import SketchFile
-from shared.plan import SketchPlan, make_statement
-from shared.plan.statement import show_level
+from sfumato.analyst.results.promises import NOT_PRIVATE
+from sfumato.analyst.sketching.release import Summed
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.shared.plan import SketchPlan, make_statement
+from sfumato.shared.plan.statement import show_level
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,16 +19,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import (
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import (
     ConfigError,
     MalformedMessageError,
     PlanMismatchError,
     UnsupportedVersionError,
 )
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.structure import Rule, structure
-from shared.wire import STREAM_NAME_RULE, decode_payload, is_stream_name
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.structure import Rule, structure
+from sfumato.shared.wire import STREAM_NAME_RULE, decode_payload, is_stream_name
 
 FORMAT = "sfumato-sketch-file"
 VERSION = 1
@@ -57,7 +57,7 @@ class SketchFile:
     width
         Bytes of one coordinate.
     payload
-        The coordinates, as :func:`shared.wire.encode_payload` writes them.
+        The coordinates, as :func:`sfumato.shared.wire.encode_payload` writes them.
     n_unsketchable
         Records that added zero: of an exact file only, None in a private one.
     """

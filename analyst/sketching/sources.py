@@ -9,17 +9,17 @@ from typing import Protocol
 
 import numpy as np
 
-from analyst.client import Client
-from analyst.periods import Choice
-from analyst.requests import ANSWERS
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from shared.errors import NotFoundError
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
-from shared.wire.references import is_identity
+from sfumato.analyst.client import Client
+from sfumato.analyst.periods import Choice
+from sfumato.analyst.requests import ANSWERS
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.errors import NotFoundError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.shared.wire.references import is_identity
 
 _CHOSEN = re.compile(r"(?P<study>.+?)@(?P<parts>[^@]+)")
 _SLOTS = re.compile(r"(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")

@@ -9,13 +9,18 @@ from typing import Any
 import pyarrow
 from pyspark import TaskContext
 
-from analyst.sketching.clusters import encode_plan_for_workers, list_columns, sum_encoded, watch
-from analyst.sketching.datasets import release_parts
-from analyst.sketching.parts import Part
-from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.spending import Account
-from shared.errors import RecordError
-from shared.plan import SketchPlan
+from sfumato.analyst.sketching.clusters import (
+    encode_plan_for_workers,
+    list_columns,
+    sum_encoded,
+    watch,
+)
+from sfumato.analyst.sketching.datasets import release_parts
+from sfumato.analyst.sketching.parts import Part
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.analyst.sketching.spending import Account
+from sfumato.shared.errors import RecordError
+from sfumato.shared.plan import SketchPlan
 
 
 def sketch_spark(

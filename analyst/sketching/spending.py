@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.errors import BudgetExceededError
-from shared.file_identity import identify
-from shared.ledger import OwnersLedger, Reservation
-from shared.plan import SketchPlan, compute_plan_digest, make_event
-from shared.privacy import Budget, Origin, PrivacyEvent
-from shared.privacy.limits import DEFAULT_DELTA
+from sfumato.shared.errors import BudgetExceededError
+from sfumato.shared.file_identity import identify
+from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
+from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
+from sfumato.shared.privacy.limits import DEFAULT_DELTA
 
 HOLDER_BYTES = 16
 """Length of the identity of one release by hand."""

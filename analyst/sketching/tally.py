@@ -7,9 +7,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns, Records, Statistic
-from shared.core.engines import SketchEngine
-from shared.plan import SketchPlan
+from sfumato.shared.core import Columns, Records, Statistic
+from sfumato.shared.core.engines import SketchEngine
+from sfumato.shared.plan import SketchPlan
 
 _CHUNK_VALUES = 1 << 15
 

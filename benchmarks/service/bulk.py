@@ -8,19 +8,19 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from aggregator.records import SystemClock
-from aggregator.services import Services
-from aggregator.storage import Store
-from aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
-from aggregator.storage.statements.cells import to_cell_row
-from aggregator.storage.sums.cells import Cell
-from aggregator.storage.sums.checking import ExpectedCells
-from aggregator.storage.sums.dyadic import shift_slot, smallest_node
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import CellKey, Entry, encode_labels
-from aggregator.storage.sums.summing import Row
 from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
-from shared.plan import plan_to_json
+from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
+from sfumato.aggregator.storage.statements.cells import to_cell_row
+from sfumato.aggregator.storage.sums.cells import Cell
+from sfumato.aggregator.storage.sums.checking import ExpectedCells
+from sfumato.aggregator.storage.sums.dyadic import shift_slot, smallest_node
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import CellKey, Entry, encode_labels
+from sfumato.aggregator.storage.sums.summing import Row
+from sfumato.shared.plan import plan_to_json
 
 _RECEIVED = 1_772_366_400.0
 _DEVICES_AT_ONCE = 1000

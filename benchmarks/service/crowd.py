@@ -13,16 +13,16 @@ import httpx
 import numpy as np
 from sqlalchemy import insert
 
-from aggregator.records import StudyRecord, SystemClock
-from aggregator.services import Services
-from aggregator.storage.models import Device
 from benchmarks.rows import Row
 from benchmarks.service.databases import BenchDatabase, open_database
 from benchmarks.service.fleet import SITES, make_plan
 from benchmarks.service.processes import ServerProcess, running_servers
 from benchmarks.service.uploads import row
-from shared.plan import compute_plan_digest, encode_plan
-from shared.wire import compute_study_id
+from sfumato.aggregator.records import StudyRecord, SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage.models import Device
+from sfumato.shared.plan import compute_plan_digest, encode_plan
+from sfumato.shared.wire import compute_study_id
 
 _CREATED = 1_772_366_400.0
 _RUNS = 20

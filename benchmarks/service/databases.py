@@ -13,9 +13,9 @@ from typing import Any
 
 import psycopg
 
-from aggregator.settings import normalise_database_url
-from aggregator.storage import Store, migrate_database
-from aggregator.storage.engine import create_engine
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import Store, migrate_database
+from sfumato.aggregator.storage.engine import create_engine
 
 POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
 

@@ -13,9 +13,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from aggregator.storage import Layout
-from shared.core import SketchAccumulator
-from shared.plan import (
+from sfumato.aggregator.storage import Layout
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import (
     Dimension,
     Label,
     PlanSpec,
@@ -24,8 +24,8 @@ from shared.plan import (
     compute_plan_digest,
     create_plan,
 )
-from shared.privacy.testing import SeededSource
-from shared.wire import (
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import (
     SketchHeader,
     compute_study_id,
     decode_message,

@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request, Response
 
 from benchmarks.service.fleet import BenchDevice
 from deploy.demo.cluster import find_port
-from shared.wire import decode_message
+from sfumato.shared.wire import decode_message
 
 _BIN = Path(sys.executable).parent
 _BARE = "from benchmarks.service.processes import serve_bare; serve_bare()"

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator.records import Selection, SketchTotals
-from aggregator.storage import Layout, Store
 from benchmarks.rows import Row
 from benchmarks.service.bulk import check_sums, prepare_study
 from benchmarks.service.databases import BenchDatabase, open_database
@@ -25,7 +23,9 @@ from benchmarks.service.processes import (
     start_server,
     stop_server,
 )
-from shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.aggregator.records import Selection, SketchTotals
+from sfumato.aggregator.storage import Layout, Store
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 
 NAME = "service"
 N_DEVICES = 500

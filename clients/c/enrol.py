@@ -35,13 +35,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from clients.c.make_plan import compile_plan, render_bytes, render_text
-from device_agent.agent.device import require_labels
-from device_agent.agent.enrol import verify_plan
-from device_agent.server.transport import ServerClient
-from device_agent.store.disk import naming_file, replace_file
-from device_agent.store.key import KEY_NAME, create_key, load_key
-from shared.command import EXIT_FAILED, EXIT_REFUSED
-from shared.errors import (
+from sfumato.device_agent.agent.device import require_labels
+from sfumato.device_agent.agent.enrol import verify_plan
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.key import KEY_NAME, create_key, load_key
+from sfumato.shared.command import EXIT_FAILED, EXIT_REFUSED
+from sfumato.shared.errors import (
     AccessError,
     ConfigError,
     DiskError,
@@ -49,9 +49,14 @@ from shared.errors import (
     SketchError,
     TransportError,
 )
-from shared.hosts import is_loopback
-from shared.plan import SketchPlan
-from shared.wire import EnrolmentCode, decode_enrolment_code, device_id_of, encode_proof_input
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import (
+    EnrolmentCode,
+    decode_enrolment_code,
+    device_id_of,
+    encode_proof_input,
+)
 
 RECORD_NAME = "enrolment.json"
 SECRET_NAME = "key.h"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from fractions import Fraction
 
-from shared.privacy.samplers import EXPONENT_BITS, UNIT_BITS, Probability, bit_of, exp_of
+from sfumato.shared.privacy.samplers import EXPONENT_BITS, UNIT_BITS, Probability, bit_of, exp_of
 
 WORDS = 4
 _HEAD = f"""\

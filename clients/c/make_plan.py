@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.core.quantise import STEPS
-from shared.errors import PlanError, SketchError
-from shared.plan import SketchPlan, compute_plan_digest, plan_from_json
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.wire import compute_study_id
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PlanError, SketchError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.wire import compute_study_id
 
 MOST_DIMENSIONS = 32
 MOST_FREQUENCIES = 32767

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from analyst import Client
 from deploy.cluster_test.checks import check_helper, check_local, check_stations, check_sum
 from deploy.cluster_test.devices import Agent, Device, NodeDevice, Sensor, Study
 from deploy.cluster_test.engine import (
@@ -40,8 +39,9 @@ from deploy.cluster_test.engine import (
 )
 from deploy.cluster_test.relay import Relay
 from deploy.cluster_test.studies import Records, make_draft, make_local_plan
-from shared.errors import SketchError
-from shared.plan import SketchPlan, plan_from_json, plan_to_json
+from sfumato.analyst import Client
+from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
 
 _FAULTS = ("aggregator", "worker", "helper", "database")
 _PORT = 8453

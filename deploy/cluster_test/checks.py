@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable
 from itertools import pairwise
 
-from analyst import Client
 from deploy.cluster_test.engine import Cluster, ClusterError
 from deploy.cluster_test.studies import Records
-from shared.wire.bodies.batches import BatchBody
+from sfumato.analyst import Client
+from sfumato.shared.wire.bodies.batches import BatchBody
 
 _OPEN_S = 400.0
 _STATIONS = ("ewr", "jfk", "lga")

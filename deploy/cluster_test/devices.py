@@ -25,7 +25,7 @@ from clients.c.make_plan import main as make_plan
 from deploy.cluster_test.engine import DEPLOY, ClusterError, run
 from deploy.cluster_test.relay import Element
 from deploy.cluster_test.studies import Window
-from shared.wire import EnrolmentCode, encode_enrolment_code, encode_proof_input
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, encode_proof_input
 
 _BIN = Path(sys.executable).parent
 _CLIENTS = DEPLOY.parent / "clients"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 DEPLOY = Path(__file__).parents[1]
 COMPOSE = DEPLOY / "compose.yaml"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 
 SLOT_S = 3600
 EPSILON = 100 * 46324 * 12

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from shared.plan import SketchPlan
+from sfumato.shared.plan import SketchPlan
 
 COLUMNS = ("temp", "dewp", "wind_speed", "visib")
 """The columns of the data, in the order of the plan's dimensions."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 BIN = Path(sys.executable).parent
 SEND_FOR_S = 60

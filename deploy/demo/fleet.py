@@ -23,12 +23,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from deploy.demo.cluster import DemoError
-from device_agent.agent.reading.release import make_message
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
-from shared.system import SystemSource
-from shared.wire import SKETCH_MEDIA_TYPE, device_id_of, encode_proof_input
-from shared.wire.bodies.devices import EnrolmentRequest
+from sfumato.device_agent.agent.reading.release import make_message
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE, device_id_of, encode_proof_input
+from sfumato.shared.wire.bodies.devices import EnrolmentRequest
 
 _CONNECTIONS = 12
 """Requests under way at once: fewer than a server serves at once by default."""

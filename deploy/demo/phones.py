@@ -23,10 +23,10 @@ from rich.table import Table
 from deploy.demo.baseline import Baseline, compute_baseline, read_records
 from deploy.demo.reading import read_weather
 from deploy.demo.tables import tabulate_weather
-from shared.plan import SketchPlan, plan_from_spec
-from simulator.fleet import run_fleet
-from simulator.outcome import Outcome, decode_fleet
-from simulator.records import FileRecords
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.simulator.fleet import run_fleet
+from sfumato.simulator.outcome import Outcome, decode_fleet
+from sfumato.simulator.records import FileRecords
 
 EPSILON = Fraction(2)
 N_FREQUENCIES = 200
@@ -134,7 +134,7 @@ def run(
 
 def draw(outcome: PhoneOutcome, path: Path) -> None:
     """Draw the centroids over the records."""
-    from analyst.plots import plot_centroids, save_figure
+    from sfumato.analyst.plots import plot_centroids, save_figure
 
     found = outcome.reports
     figure = plot_centroids(

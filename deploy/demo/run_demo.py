@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from analyst import Client, DecodeResult
 from deploy.demo import phones, secure_sum
 from deploy.demo.baseline import Baseline, compute_baseline
 from deploy.demo.cluster import (
@@ -41,11 +40,12 @@ from deploy.demo.synthetic import N_RECORDS, Comparison, compare
 from deploy.demo.tables import tabulate_weather
 from deploy.demo.trying import Trial
 from deploy.demo.year import Year, read_plan, read_spec
-from learning.estimate.snr import compute_noise_energy, predict_snr
-from shared.errors import SketchError
-from shared.plan import SketchPlan, plan_from_spec
-from shared.privacy import calibrate_mechanism
-from shared.wire.bodies.results import SnapshotBody
+from sfumato.analyst import Client, DecodeResult
+from sfumato.learning.estimate.snr import compute_noise_energy, predict_snr
+from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.privacy import calibrate_mechanism
+from sfumato.shared.wire.bodies.results import SnapshotBody
 
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
@@ -333,7 +333,7 @@ def _enrol(folder: Path, aggregator: Aggregator, client: Client, study_id: str) 
 
 
 def _draw(outcome: Outcome, path: Path) -> None:
-    from analyst.plots import plot_centroids, save_figure
+    from sfumato.analyst.plots import plot_centroids, save_figure
 
     figure = plot_centroids(
         outcome.result,

@@ -24,17 +24,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from analyst import Client, DecodeResult
 from deploy.demo.baseline import Baseline, cluster_records, read_records
 from deploy.demo.cluster import BIN, Aggregator, DemoError, run_command
 from deploy.demo.fleet import Fleet, FleetReport, run_fleet_process
 from deploy.demo.tables import tabulate_weather
-from shared.errors import SketchError
-from shared.plan import SketchPlan, plan_from_json, plan_from_spec, plan_to_json
-from simulator.batches import make_local_twin
-from simulator.fleet import run_fleet
-from simulator.outcome import Outcome, decode_fleet
-from simulator.records import FileRecords
+from sfumato.analyst import Client, DecodeResult
+from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import SketchPlan, plan_from_json, plan_from_spec, plan_to_json
+from sfumato.simulator.batches import make_local_twin
+from sfumato.simulator.fleet import run_fleet
+from sfumato.simulator.outcome import Outcome, decode_fleet
+from sfumato.simulator.records import FileRecords
 
 N_DEVICES = 10_000
 STUDY_NAME = "weather of ten thousand devices"

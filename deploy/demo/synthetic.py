@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from analyst.results.synthetic import SyntheticRecords
+from sfumato.analyst.results.synthetic import SyntheticRecords
 
 N_RECORDS = 10_000
 _N_RANGES = 1000

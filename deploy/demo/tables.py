@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from analyst import DecodeResult
 from deploy.demo.reading import read_weather
+from sfumato.analyst import DecodeResult
 
 
 def tabulate_weather(result: DecodeResult, title: str) -> Table:

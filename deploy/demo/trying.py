@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from analyst import Client
-from shared.plan import SketchPlan, plan_from_spec
-from shared.wire import EnrolmentCode, make_page_address
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.wire import EnrolmentCode, make_page_address
 
 NAME = "how you hold it"
 WINDOW_S = 30

@@ -14,9 +14,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from analyst import Client
-from shared.plan import SketchPlan, plan_from_spec
-from shared.wire.bodies.analyses import WindowBody
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.wire.bodies.analyses import WindowBody
 
 WINDOW_DAYS = 28
 """Length of a window: thirteen make a year."""

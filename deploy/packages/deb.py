@@ -34,8 +34,8 @@ PROGRAM = Path("usr/lib/sfumato-agent")
 CONFIG = Path("etc/sfumato/agent.toml")
 RELAY = "sfumato-relay"
 RELAY_CONFIG = Path("etc/sfumato/relay.toml")
-PACKAGES = ("shared", "device_agent")
-"""Packages of the project's wheel that an agent imports."""
+ROOMS = ("shared", "device_agent")
+"""Rooms of the project's wheel that an agent imports."""
 REQUIRED = ("numpy>=2.0,<3", "cbor2>=6.0,<7", "cryptography>=47", "httpx>=0.28,<1")
 MAINTAINER = "Sfumato contributors <sfumato@localhost.localdomain>"
 """Packages need an address, and there is none yet."""
@@ -193,8 +193,10 @@ def build_once(debian: Debian, architecture: str, commit: str, folder: Path, rev
     install_libraries(source / debian.lock.relative_to(ROOT), debian, target, program)
     wheel = build_wheel(source, folder / "wheel", write_compiler(folder, target), target, epoch)
     shutil.unpack_archive(wheel, folder / "unpacked", "zip")
-    for name in PACKAGES:
-        shutil.copytree(folder / "unpacked" / name, program / name)
+    package = folder / "unpacked/sfumato"
+    for name in ROOMS:
+        shutil.copytree(package / name, program / "sfumato" / name)
+    shutil.copy(package / "__init__.py", program / "sfumato")
     # Licences, and what is said about this version.
     (information,) = (folder / "unpacked").glob("*.dist-info")
     shutil.copytree(information, program / information.name)
@@ -359,7 +361,7 @@ def write_changelog(root: Path, debian: Debian, version: str, epoch: int) -> Non
 
 def make_config(code: Path) -> str:
     """Return the configuration that the package brings, as the code of the commit has it."""
-    program = "import device_agent.cli.sample as sample; print(sample.SAMPLE, end='')"
+    program = "import sfumato.device_agent.cli.sample as sample; print(sample.SAMPLE, end='')"
     text = run([sys.executable, "-B", "-c", program], folder=code, PYTHONPATH=str(code)).stdout
     old, new = 'state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'
     if old not in text:

@@ -144,9 +144,9 @@ def check(debian: Debian, package: Path, commit: str, revision: int) -> dict[str
 
 
 def _try_out(machine: Machine, folder: Path, package: Path, later: Path) -> dict[str, Any]:
-    from analyst import Client
     from deploy.demo.cluster import Aggregator
-    from shared.plan import plan_from_spec
+    from sfumato.analyst import Client
+    from sfumato.shared.plan import plan_from_spec
 
     holds: dict[str, bool] = {}
     started = time.monotonic()

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy.packages.steps import ROOT, BuildError, Built, describe, export, find_commit, run
-from shared.core.engines import list_engines
+from sfumato.shared.core.engines import list_engines
 
 FLAGS = "-std=gnu11 -O3 -g0 -ffp-contract=off -fvisibility=hidden"
 

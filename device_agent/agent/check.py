@@ -11,41 +11,41 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from device_agent.agent.device import Clock, Device, open_device
-from device_agent.agent.dry_run import DryRun, Sampler, without_lock
-from device_agent.agent.dry_run_limits import find_problems
-from device_agent.agent.enrol import verify_plan
-from device_agent.agent.exchange.clocks import ServerClock
-from device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
-from device_agent.agent.joining import (
+from sfumato.device_agent.agent.device import Clock, Device, open_device
+from sfumato.device_agent.agent.dry_run import DryRun, Sampler, without_lock
+from sfumato.device_agent.agent.dry_run_limits import find_problems
+from sfumato.device_agent.agent.enrol import verify_plan
+from sfumato.device_agent.agent.exchange.clocks import ServerClock
+from sfumato.device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
+from sfumato.device_agent.agent.joining import (
     describe_unseen,
     examine_joining,
     find_unjoined,
     require_joined,
 )
-from device_agent.agent.owners_ledger import require_in_shared_budget
-from device_agent.agent.policy import (
+from sfumato.device_agent.agent.owners_ledger import require_in_shared_budget
+from sfumato.device_agent.agent.policy import (
     describe_budget,
     describe_policy,
     require_plan_allowed,
     require_server_allowed,
 )
-from device_agent.agent.reading.slots import plan_slots
-from device_agent.agent.reading.windows import open_stream_source
-from device_agent.server.connection import make_context
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings
-from device_agent.sources import KnownPosition
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import DATABASE_NAME, open_database, sum_ledger
-from device_agent.store.identity import load_identity
-from device_agent.store.key import DIGEST_KEY_NAME, key_folder, load_digest_key
-from device_agent.store.positions import load_positions
-from device_agent.store.streams import load_stream
-from device_agent.windows import Clocks, WindowCutter, describe_difference
-from shared.core.engines import describe_engine
-from shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
-from shared.plan import (
+from sfumato.device_agent.agent.reading.slots import plan_slots
+from sfumato.device_agent.agent.reading.windows import open_stream_source
+from sfumato.device_agent.server.connection import make_context
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.sources import KnownPosition
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.database import DATABASE_NAME, open_database, sum_ledger
+from sfumato.device_agent.store.identity import load_identity
+from sfumato.device_agent.store.key import DIGEST_KEY_NAME, key_folder, load_digest_key
+from sfumato.device_agent.store.positions import load_positions
+from sfumato.device_agent.store.streams import load_stream
+from sfumato.device_agent.windows import Clocks, WindowCutter, describe_difference
+from sfumato.shared.core.engines import describe_engine
+from sfumato.shared.errors import ConfigError, DiskError, PlanMismatchError, SketchError, StoreError
+from sfumato.shared.plan import (
     SketchPlan,
     compute_plan_digest,
     describe_helper,
@@ -55,8 +55,8 @@ from shared.plan import (
     find_cautions,
     make_event,
 )
-from shared.privacy import require_within_budget
-from shared.privacy.accounting import explain_relations
+from sfumato.shared.privacy import require_within_budget
+from sfumato.shared.privacy.accounting import explain_relations
 
 _ENVELOPE_BYTES = 400
 

@@ -18,19 +18,19 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.dry_run import without_lock
-from device_agent.agent.trusted import TrustedResult, load_trusted
-from device_agent.settings.agent_settings import Settings
-from device_agent.sources import ReadingReport, open_source
-from device_agent.sources.mapping import RecordMapping
-from device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings
-from device_agent.sources.stdin_source import StdinSettings
-from device_agent.store.database import check_folder, open_database
-from device_agent.store.identity import require_identity
-from shared.errors import ConfigError, NotFoundError
-from shared.plan import SketchPlan, decode_plan
-from shared.reading import Block, LineCutter, naming
-from shared.wire import PublishedResult
+from sfumato.device_agent.agent.dry_run import without_lock
+from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.sources import ReadingReport, open_source
+from sfumato.device_agent.sources.mapping import RecordMapping
+from sfumato.device_agent.sources.settings import SourceSettings, StreamSettings, TextSettings
+from sfumato.device_agent.sources.stdin_source import StdinSettings
+from sfumato.device_agent.store.database import check_folder, open_database
+from sfumato.device_agent.store.identity import require_identity
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.plan import SketchPlan, decode_plan
+from sfumato.shared.reading import Block, LineCutter, naming
+from sfumato.shared.wire import PublishedResult
 
 _CHUNK_BYTES = 1 << 16
 _FAR_DEVIATIONS = 3.090

@@ -7,28 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from device_agent.agent.owners_ledger import SharedBudget
-from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.server.connection import make_context
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
-from device_agent.store.identity import Identity, require_identity
-from device_agent.store.key import DeviceKey, key_folder
-from device_agent.store.key_change import load_keys, load_retired
-from device_agent.store.outbox import OutboxCounts, count_sketches
-from shared import __version__
-from shared.errors import (
+from sfumato.device_agent.agent.owners_ledger import SharedBudget
+from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from sfumato.device_agent.server.connection import make_context
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from sfumato.device_agent.store.identity import Identity, require_identity
+from sfumato.device_agent.store.key import DeviceKey, key_folder
+from sfumato.device_agent.store.key_change import load_keys, load_retired
+from sfumato.device_agent.store.outbox import OutboxCounts, count_sketches
+from sfumato.shared import __version__
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     PlanMismatchError,
     PrivacyError,
     SketchError,
 )
-from shared.plan import SketchPlan, decode_plan, make_event
-from shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
-from shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
+from sfumato.shared.plan import SketchPlan, decode_plan, make_event
+from sfumato.shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
+from sfumato.shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
 
 Clock = Callable[[], float]
 SHARE_SPENT = "most_sketches_per_device"

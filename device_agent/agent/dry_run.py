@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.settings.owner_tables import CheckTable
-from device_agent.sources import KnownPosition, RecordBatch, RecordSource, open_source
-from device_agent.sources.settings import LocalSettings, StreamSettings
-from device_agent.sources.shown_rows import ShownRow
-from device_agent.windows import WindowCutter, WindowState, format_time
-from shared.plan import Dimension, SketchPlan
-from shared.wire import CLOCK_LEEWAY_S
+from sfumato.device_agent.settings.owner_tables import CheckTable
+from sfumato.device_agent.sources import KnownPosition, RecordBatch, RecordSource, open_source
+from sfumato.device_agent.sources.settings import LocalSettings, StreamSettings
+from sfumato.device_agent.sources.shown_rows import ShownRow
+from sfumato.device_agent.windows import WindowCutter, WindowState, format_time
+from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 CONSUMES = "reading takes its records away, so none was read"
 EMPTY = "it holds no new record now"

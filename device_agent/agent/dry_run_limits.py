@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from device_agent.agent.dry_run import DryRun
-from device_agent.settings.owner_tables import CheckTable
-from shared.errors import ConfigError
+from sfumato.device_agent.agent.dry_run import DryRun
+from sfumato.device_agent.settings.owner_tables import CheckTable
+from sfumato.shared.errors import ConfigError
 
 
 def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:

@@ -12,42 +12,42 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.device import Clock, connect, require_suitable
-from device_agent.agent.exchange.clocks import ServerClock
-from device_agent.agent.exchange.comparing import require_no_copy
-from device_agent.agent.exchange.pulling import pin_at_enrolment
-from device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
-from device_agent.agent.owners_ledger import require_in_shared_budget
-from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.server.messages import DeviceAnswer, PlanAnswer
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings, find_absent, load_settings
-from device_agent.store.database import (
+from sfumato.device_agent.agent.device import Clock, connect, require_suitable
+from sfumato.device_agent.agent.exchange.clocks import ServerClock
+from sfumato.device_agent.agent.exchange.comparing import require_no_copy
+from sfumato.device_agent.agent.exchange.pulling import pin_at_enrolment
+from sfumato.device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
+from sfumato.device_agent.agent.owners_ledger import require_in_shared_budget
+from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from sfumato.device_agent.server.messages import DeviceAnswer, PlanAnswer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import Settings, find_absent, load_settings
+from sfumato.device_agent.store.database import (
     check_folder,
     create_database,
     find_near,
     open_database,
     sum_ledger,
 )
-from device_agent.store.identity import (
+from sfumato.device_agent.store.identity import (
     Identity,
     KeyState,
     list_studies,
     load_identity,
     save_identity,
 )
-from device_agent.store.key import (
+from sfumato.device_agent.store.key import (
     DeviceKey,
     create_key,
     key_folder,
     load_digest_key,
     load_key,
 )
-from device_agent.store.key_change import load_keys
-from device_agent.store.positions import load_positions
-from device_agent.store.repair import holding
-from device_agent.store.streams import load_stream
-from shared.errors import (
+from sfumato.device_agent.store.key_change import load_keys
+from sfumato.device_agent.store.positions import load_positions
+from sfumato.device_agent.store.repair import holding
+from sfumato.device_agent.store.streams import load_stream
+from sfumato.shared.errors import (
     AccessError,
     ConfigError,
     NotFoundError,
@@ -55,9 +55,9 @@ from shared.errors import (
     SketchError,
     TransportError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, decode_plan, make_event
-from shared.privacy import require_within_budget
-from shared.wire import EnrolmentCode, compute_study_id, encode_proof_input
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, decode_plan, make_event
+from sfumato.shared.privacy import require_within_budget
+from sfumato.shared.wire import EnrolmentCode, compute_study_id, encode_proof_input
 
 _BOM = b"\xef\xbb\xbf"
 

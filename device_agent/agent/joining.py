@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.dry_run import (
+from sfumato.device_agent.agent.dry_run import (
     CONSUMES,
     EMPTY,
     DryRun,
     examine_stream,
 )
-from device_agent.agent.dry_run_limits import find_problems
-from device_agent.settings.agent_settings import Settings
-from device_agent.sources import KnownPosition
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.joined import Joined, load_joined, save_joined
-from device_agent.store.key import key_folder
-from shared.errors import ConfigError, RecordError, SketchError
-from shared.plan import SketchPlan
-from shared.wire import CLOCK_LEEWAY_S
+from sfumato.device_agent.agent.dry_run_limits import find_problems
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.sources import KnownPosition
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.joined import Joined, load_joined, save_joined
+from sfumato.device_agent.store.key import key_folder
+from sfumato.shared.errors import ConfigError, RecordError, SketchError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 if TYPE_CHECKING:
-    from device_agent.agent.device import Device
+    from sfumato.device_agent.agent.device import Device
 
 Show = Callable[[DryRun, SketchPlan], None]
 """Shows the owner what was found in a stream that would join."""

@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.agent.device import Clock
-from device_agent.agent.exchange.comparing import COPIED
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import check_folder, open_database, sum_ledger, transaction
-from device_agent.store.disk import lock_folder
-from device_agent.store.identity import (
+from sfumato.device_agent.agent.device import Clock
+from sfumato.device_agent.agent.exchange.comparing import COPIED
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import check_folder, open_database, sum_ledger, transaction
+from sfumato.device_agent.store.disk import lock_folder
+from sfumato.device_agent.store.identity import (
     erase_database,
     erase_device,
     erase_key,
@@ -23,11 +23,16 @@ from device_agent.store.identity import (
     load_identity,
     require_identity,
 )
-from device_agent.store.key import KEY_FOLDERS, key_folder
-from device_agent.store.outbox import OutboxSketch, count_sketches, find_sketch, offer_sketch
-from device_agent.store.repair import holding, repair
-from device_agent.store.streams import list_streams, load_stream, resume_stream
-from shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
+from sfumato.device_agent.store.key import KEY_FOLDERS, key_folder
+from sfumato.device_agent.store.outbox import (
+    OutboxSketch,
+    count_sketches,
+    find_sketch,
+    offer_sketch,
+)
+from sfumato.device_agent.store.repair import holding, repair
+from sfumato.device_agent.store.streams import list_streams, load_stream, resume_stream
+from sfumato.shared.errors import ConfigError, DiskError, LedgerError, NotFoundError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,21 +8,21 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.agent.device import SHARE_SPENT, Clock, Device, open_device
-from device_agent.agent.exchange.comparing import known_streams
-from device_agent.agent.exchange.network import Network
-from device_agent.agent.exchange.sender import SendSummary
-from device_agent.agent.exchange.study import Study
-from device_agent.agent.policy import describe_spent
-from device_agent.agent.reading.slots import SlotReader
-from device_agent.agent.reading.windows import StreamSummary, WindowReader
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import check_folder, sum_ledger
-from device_agent.store.outbox import OutboxCounts, count_sketches
-from device_agent.store.repair import holding
-from device_agent.windows import Clocks
-from shared.errors import SketchError
-from shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
+from sfumato.device_agent.agent.device import SHARE_SPENT, Clock, Device, open_device
+from sfumato.device_agent.agent.exchange.comparing import known_streams
+from sfumato.device_agent.agent.exchange.network import Network
+from sfumato.device_agent.agent.exchange.sender import SendSummary
+from sfumato.device_agent.agent.exchange.study import Study
+from sfumato.device_agent.agent.policy import describe_spent
+from sfumato.device_agent.agent.reading.slots import SlotReader
+from sfumato.device_agent.agent.reading.windows import StreamSummary, WindowReader
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import check_folder, sum_ledger
+from sfumato.device_agent.store.outbox import OutboxCounts, count_sketches
+from sfumato.device_agent.store.repair import holding
+from sfumato.device_agent.windows import Clocks
+from sfumato.shared.errors import SketchError
+from sfumato.shared.privacy import PrivacyLoss, compute_lifetime_loss, compute_per_record_loss
 
 _VALUE_COUNTS = ("unsketchable", "out_of_bounds", "raw_bytes_read")
 

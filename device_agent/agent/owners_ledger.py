@@ -9,13 +9,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.identity import Identity, load_holder, load_ledger_id, save_ledger_id
-from device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
-from shared.errors import LedgerError, SketchError
-from shared.ledger import OwnersLedger, Reservation
-from shared.privacy import Origin, PrivacyEvent
-from shared.wire import compute_sketch_id
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.identity import (
+    Identity,
+    load_holder,
+    load_ledger_id,
+    save_ledger_id,
+)
+from sfumato.device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
+from sfumato.shared.errors import LedgerError, SketchError
+from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.privacy import Origin, PrivacyEvent
+from sfumato.shared.wire import compute_sketch_id
 
 _NOBODY = bytes(16)
 """Holder of no entry: a state that does not exist yet."""

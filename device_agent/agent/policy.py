@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from device_agent.settings.agent_settings import Settings
-from shared.errors import (
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.shared.errors import (
     PlanMismatchError,
     PrivacyError,
     ReleaseNotAllowedError,
     SketchError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, describe_trust
-from shared.privacy import Budget, PrivacyLoss
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, describe_trust
+from sfumato.shared.privacy import Budget, PrivacyLoss
 
 _BY_DEFAULT = " (by default, for none is written)"
 

@@ -8,26 +8,36 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from device_agent.agent.joining import find_unjoined
-from device_agent.agent.policy import describe_spent
-from device_agent.agent.trusted import TrustedResult, load_trusted
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import check_folder, find_near, open_database, sum_ledger
-from device_agent.store.identity import Identity, list_plans, load_identity, require_identity
-from device_agent.store.ledger import LedgerEntry, load_entries
-from device_agent.store.outbox import OutboxCounts, OutboxSketch, count_sketches, list_sketches
-from device_agent.store.server_state import StudyNotice, load_notice
-from device_agent.store.streams import StreamState, list_streams, load_stream
-from device_agent.windows import format_time
-from shared.errors import SketchError
-from shared.plan import (
+from sfumato.device_agent.agent.joining import find_unjoined
+from sfumato.device_agent.agent.policy import describe_spent
+from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import check_folder, find_near, open_database, sum_ledger
+from sfumato.device_agent.store.identity import (
+    Identity,
+    list_plans,
+    load_identity,
+    require_identity,
+)
+from sfumato.device_agent.store.ledger import LedgerEntry, load_entries
+from sfumato.device_agent.store.outbox import (
+    OutboxCounts,
+    OutboxSketch,
+    count_sketches,
+    list_sketches,
+)
+from sfumato.device_agent.store.server_state import StudyNotice, load_notice
+from sfumato.device_agent.store.streams import StreamState, list_streams, load_stream
+from sfumato.device_agent.windows import format_time
+from sfumato.shared.errors import SketchError
+from sfumato.shared.plan import (
     SketchPlan,
     compute_plan_digest,
     decode_plan,
     describe_release,
     describe_trust,
 )
-from shared.privacy import (
+from sfumato.shared.privacy import (
     Budget,
     PrivacyEvent,
     PrivacyLoss,
@@ -36,14 +46,14 @@ from shared.privacy import (
     compute_lifetime_loss,
     compute_per_record_loss,
 )
-from shared.privacy.accounting import (
+from sfumato.shared.privacy.accounting import (
     explain_relations,
     scale_to_group,
     select_lifetime,
     select_per_record,
     sum_losses,
 )
-from shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
+from sfumato.shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 
 
 @dataclass(frozen=True, kw_only=True)

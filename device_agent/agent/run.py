@@ -14,16 +14,16 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from device_agent.agent.device import Clock, Device, open_device, require_suitable
-from device_agent.agent.exchange.network import BackgroundNetwork, Call
-from device_agent.agent.exchange.study import Study
-from device_agent.agent.joining import (
+from sfumato.device_agent.agent.device import Clock, Device, open_device, require_suitable
+from sfumato.device_agent.agent.exchange.network import BackgroundNetwork, Call
+from sfumato.device_agent.agent.exchange.study import Study
+from sfumato.device_agent.agent.joining import (
     describe_unseen,
     examine_unjoined,
     note_joined,
     require_fit,
 )
-from device_agent.agent.monitoring import (
+from sfumato.device_agent.agent.monitoring import (
     LOG,
     Metric,
     Notifier,
@@ -31,19 +31,19 @@ from device_agent.agent.monitoring import (
     start_log,
     write_metrics,
 )
-from device_agent.agent.policy import require_plan_allowed, require_server_allowed
-from device_agent.agent.reading.worker import StreamWorker
-from device_agent.server.connection import make_context
-from device_agent.settings.agent_settings import Settings
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import check_folder
-from device_agent.store.key import key_folder, load_digest_key
-from device_agent.store.outbox import count_sketches
-from device_agent.store.positions import load_positions
-from device_agent.store.repair import holding
-from shared.core.features import feature_table
-from shared.errors import ConfigError, SketchError
-from shared.system import give_back, share_one_heap
+from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
+from sfumato.device_agent.agent.reading.worker import StreamWorker
+from sfumato.device_agent.server.connection import make_context
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.database import check_folder
+from sfumato.device_agent.store.key import key_folder, load_digest_key
+from sfumato.device_agent.store.outbox import count_sketches
+from sfumato.device_agent.store.positions import load_positions
+from sfumato.device_agent.store.repair import holding
+from sfumato.shared.core.features import feature_table
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.system import give_back, share_one_heap
 
 _LONGEST_SLEEP_S = 5.0
 _GRACE_S = 4

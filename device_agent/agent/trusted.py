@@ -6,14 +6,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.identity import Identity
-from device_agent.store.key import key_folder
-from device_agent.store.published import load_stored
-from device_agent.windows import format_time
-from shared.errors import PlanMismatchError
-from shared.plan import decode_plan
-from shared.wire import PublishedResult, decode_published
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.identity import Identity
+from sfumato.device_agent.store.key import key_folder
+from sfumato.device_agent.store.published import load_stored
+from sfumato.device_agent.windows import format_time
+from sfumato.shared.errors import PlanMismatchError
+from sfumato.shared.plan import decode_plan
+from sfumato.shared.wire import PublishedResult, decode_published
 
 
 @dataclass(frozen=True, kw_only=True)

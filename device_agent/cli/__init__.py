@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shared.errors import SketchError
+    from sfumato.shared.errors import SketchError
 
 EXIT_REFUSED = 2
 EXIT_BUDGET = 3
@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, value in _SMALL.items():
         os.environ.setdefault(name, value)
     # Imported late: help needs none of it, and the report commands no network library.
-    from device_agent.cli import commands
-    from shared.errors import SketchError
+    from sfumato.device_agent.cli import commands
+    from sfumato.shared.errors import SketchError
 
     try:
         return commands.run(options)
@@ -49,13 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_DEFECT
     except Exception as error:
-        from device_agent.agent.monitoring import describe_defect
+        from sfumato.device_agent.agent.monitoring import describe_defect
 
         return _complain(describe_defect(error), EXIT_DEFECT)
 
 
 def _parse(argv: list[str]) -> SimpleNamespace | int:
-    from device_agent.cli.arguments import UsageError, parse_arguments
+    from sfumato.device_agent.cli.arguments import UsageError, parse_arguments
 
     try:
         return SimpleNamespace(**vars(parse_arguments(argv)))
@@ -67,7 +67,7 @@ def _parse(argv: list[str]) -> SimpleNamespace | int:
 
 def exit_status(error: SketchError) -> int:
     """Return the exit status of an error."""
-    from shared.errors import DiskError, PrivacyError, TransportError
+    from sfumato.shared.errors import DiskError, PrivacyError, TransportError
 
     if isinstance(error, PrivacyError):
         return EXIT_BUDGET

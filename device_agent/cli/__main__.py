@@ -1,7 +1,7 @@
-"""Runs `sfumato-agent` as ``python -m device_agent.cli``."""
+"""Runs `sfumato-agent` as ``python -m sfumato.device_agent.cli``."""
 
 import sys
 
-from device_agent.cli import main
+from sfumato.device_agent.cli import main
 
 sys.exit(main())

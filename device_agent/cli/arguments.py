@@ -124,8 +124,8 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from shared import __version__
-        from shared.core.engines import default_engine, describe_engine
+        from sfumato.shared import __version__
+        from sfumato.shared.core.engines import default_engine, describe_engine
 
         print(f"sfumato-agent {__version__}")
         print(f"engine: {describe_engine(default_engine())}")

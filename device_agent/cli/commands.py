@@ -11,14 +11,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from device_agent.cli import EXIT_WAITING, worst_status
-from device_agent.settings.agent_settings import Settings, load_settings
-from shared.errors import ConfigError, SketchError
+from sfumato.device_agent.cli import EXIT_WAITING, worst_status
+from sfumato.device_agent.settings.agent_settings import Settings, load_settings
+from sfumato.shared.errors import ConfigError, SketchError
 
 if TYPE_CHECKING:
-    from device_agent.agent.check import Finding
-    from device_agent.agent.dry_run import DryRun
-    from shared.plan import SketchPlan
+    from sfumato.device_agent.agent.check import Finding
+    from sfumato.device_agent.agent.dry_run import DryRun
+    from sfumato.shared.plan import SketchPlan
 
 
 def run(options: SimpleNamespace) -> int:
@@ -45,8 +45,8 @@ def run(options: SimpleNamespace) -> int:
 
 
 def _print_config(options: SimpleNamespace) -> int:
-    from device_agent.cli.sample import fill_sample
-    from shared.wire import decode_enrolment_code
+    from sfumato.device_agent.cli.sample import fill_sample
+    from sfumato.shared.wire import decode_enrolment_code
 
     code = None if options.code is None else decode_enrolment_code(_read_secret(options.code))
     texts = {
@@ -60,11 +60,11 @@ def _print_config(options: SimpleNamespace) -> int:
 
 
 def _init(options: SimpleNamespace) -> int:
-    from device_agent.agent.enrol import enrol_device, load_settings_with_code
-    from device_agent.agent.policy import describe_budget, describe_policy
-    from device_agent.settings.agent_settings import find_absent
-    from shared.plan import describe_helper, make_statement
-    from shared.wire import decode_enrolment_code, is_enrolment_code
+    from sfumato.device_agent.agent.enrol import enrol_device, load_settings_with_code
+    from sfumato.device_agent.agent.policy import describe_budget, describe_policy
+    from sfumato.device_agent.settings.agent_settings import find_absent
+    from sfumato.shared.plan import describe_helper, make_statement
+    from sfumato.shared.wire import decode_enrolment_code, is_enrolment_code
 
     secret = options.code or options.token
     token = None if secret is None else _read_secret(secret)
@@ -98,8 +98,8 @@ def _init(options: SimpleNamespace) -> int:
 
 def _show_joining(run: DryRun, plan: SketchPlan) -> None:
     """Show the owner the records of a stream that would join."""
-    from device_agent.agent.joining import describe_unseen
-    from device_agent.cli.dry_run import show_dry_run
+    from sfumato.device_agent.agent.joining import describe_unseen
+    from sfumato.device_agent.cli.dry_run import show_dry_run
 
     if run.unseen:
         print(f"stream {run.stream}: {describe_unseen(run, plan)}")
@@ -116,12 +116,12 @@ def _read_secret(text: str) -> str:
 
 
 def _check(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.check import check_device
+    from sfumato.device_agent.agent.check import check_device
 
     found = check_device(settings, clock=time.time)
     if options.json:
         return _check_as_json(found, values=options.values)
-    from device_agent.cli.dry_run import show_dry_run
+    from sfumato.device_agent.cli.dry_run import show_dry_run
 
     errors = []
     for finding in found:
@@ -159,8 +159,8 @@ def _check_as_json(found: Iterable[Finding], *, values: bool) -> int:
 
 
 def _once(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.once import run_once
-    from device_agent.cli.tables import show_once
+    from sfumato.device_agent.agent.once import run_once
+    from sfumato.device_agent.cli.tables import show_once
 
     report = run_once(
         settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
@@ -180,7 +180,7 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _run(options: SimpleNamespace) -> int:
-    from device_agent.agent.run import run_daemon
+    from sfumato.device_agent.agent.run import run_daemon
 
     loads = [partial(load_settings, path) for path in options.config or [Path("agent.toml")]]
     run_daemon(loads, clock=time.time)
@@ -188,9 +188,9 @@ def _run(options: SimpleNamespace) -> int:
 
 
 def _relay(options: SimpleNamespace) -> int:
-    from device_agent.cli.tables import show_relay
-    from device_agent.relay.run import relay_once, report_relay, run_relay
-    from device_agent.settings.relay_settings import load_relay_settings
+    from sfumato.device_agent.cli.tables import show_relay
+    from sfumato.device_agent.relay.run import relay_once, report_relay, run_relay
+    from sfumato.device_agent.settings.relay_settings import load_relay_settings
 
     settings = load_relay_settings(options.config)
     if not (options.once or options.status):
@@ -202,8 +202,8 @@ def _relay(options: SimpleNamespace) -> int:
 
 
 def _export(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.maintenance import export_sketch
-    from device_agent.cli.tables import describe_export
+    from sfumato.device_agent.agent.maintenance import export_sketch
+    from sfumato.device_agent.cli.tables import describe_export
 
     report = export_sketch(
         settings,
@@ -217,8 +217,8 @@ def _export(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _resume(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.maintenance import lift_suspension
-    from device_agent.cli.arguments import RESUME_WARNING
+    from sfumato.device_agent.agent.maintenance import lift_suspension
+    from sfumato.device_agent.cli.arguments import RESUME_WARNING
 
     if not options.i_understand:
         raise ConfigError(RESUME_WARNING, field="--i-understand", fix="add it if you agree")
@@ -228,8 +228,8 @@ def _resume(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.exchange.rotation import rotate_key
-    from device_agent.cli.tables import show_rotation
+    from sfumato.device_agent.agent.exchange.rotation import rotate_key
+    from sfumato.device_agent.cli.tables import show_rotation
 
     report = rotate_key(settings, clock=time.time)
     print(json.dumps(report.to_json()) if options.json else show_rotation(report))
@@ -237,9 +237,9 @@ def _rotate_key(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _forget(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.maintenance import forget_device
-    from device_agent.cli.arguments import FORGET_WARNING
-    from device_agent.cli.tables import describe_forgetting
+    from sfumato.device_agent.agent.maintenance import forget_device
+    from sfumato.device_agent.cli.arguments import FORGET_WARNING
+    from sfumato.device_agent.cli.tables import describe_forgetting
 
     confirmed = options.records_may_be_released_again or not options.also_the_ledger
     if not options.yes or not confirmed:
@@ -251,20 +251,20 @@ def _forget(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _pull(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.cli.labels import pull
+    from sfumato.device_agent.cli.labels import pull
 
     return pull(settings, options)
 
 
 def _cluster(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.cli.labels import cluster
+    from sfumato.device_agent.cli.labels import cluster
 
     return cluster(settings, options)
 
 
 def _status(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.report import report_status
-    from device_agent.cli.tables import show_status
+    from sfumato.device_agent.agent.report import report_status
+    from sfumato.device_agent.cli.tables import show_status
 
     report = report_status(settings)
     document = report.to_json(value_counts=options.value_counts)
@@ -273,8 +273,8 @@ def _status(settings: Settings, options: SimpleNamespace) -> int:
 
 
 def _budget(settings: Settings, options: SimpleNamespace) -> int:
-    from device_agent.agent.report import report_budget
-    from device_agent.cli.tables import show_budget
+    from sfumato.device_agent.agent.report import report_budget
+    from sfumato.device_agent.cli.tables import show_budget
 
     report = report_budget(settings)
     print(json.dumps(report.to_json()) if options.json else show_budget(report))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from device_agent.agent.dry_run import Cell, ColumnSample, DryRun, RowSample, TimeSample
-from device_agent.sources.settings import find_zone
-from shared.core.quantise import STEPS
+from sfumato.device_agent.agent.dry_run import Cell, ColumnSample, DryRun, RowSample, TimeSample
+from sfumato.device_agent.sources.settings import find_zone
+from sfumato.shared.core.quantise import STEPS
 
 _MARGIN = "      "
 _MOST_SHOWN = 12

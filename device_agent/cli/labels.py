@@ -13,17 +13,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from device_agent.windows import format_time
-from shared.errors import ConfigError
+from sfumato.device_agent.windows import format_time
+from sfumato.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from device_agent.agent.clusters import Labels, LabelTask
-    from device_agent.agent.exchange.pulling import PullReport
-    from device_agent.agent.trusted import TrustedResult
-    from device_agent.settings.agent_settings import Settings
+    from sfumato.device_agent.agent.clusters import Labels, LabelTask
+    from sfumato.device_agent.agent.exchange.pulling import PullReport
+    from sfumato.device_agent.agent.trusted import TrustedResult
+    from sfumato.device_agent.settings.agent_settings import Settings
 
 _ADDED = ("cluster", "distance", "doubt")
 _PINNED = {
@@ -36,7 +36,7 @@ _PINNED = {
 
 def pull(settings: Settings, options: SimpleNamespace) -> int:
     """Pull the published result."""
-    from device_agent.agent.exchange.pulling import pull_result
+    from sfumato.device_agent.agent.exchange.pulling import pull_result
 
     trust = None if options.trust is None else _read_key(options.trust)
     report = pull_result(settings, clock=time.time, trust=trust)
@@ -47,7 +47,7 @@ def pull(settings: Settings, options: SimpleNamespace) -> int:
 
 def cluster(settings: Settings, options: SimpleNamespace) -> int:
     """Print the cluster of each record."""
-    from device_agent.agent.clusters import follow_stream, label_csv, open_labels
+    from sfumato.device_agent.agent.clusters import follow_stream, label_csv, open_labels
 
     with open_labels(settings) as task:
         _warn(task.trusted)

@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from device_agent.agent.policy import describe_budget
-from device_agent.windows import format_time
+from sfumato.device_agent.agent.policy import describe_budget
+from sfumato.device_agent.windows import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from device_agent.agent.exchange.rotation import RotationReport
-    from device_agent.agent.maintenance import ExportReport, ForgetReport
-    from device_agent.agent.once import OnceReport
-    from device_agent.agent.reading.windows import StreamSummary
-    from device_agent.agent.report import BudgetReport, StatusReport
-    from device_agent.relay.run import RelayReport
-    from shared.privacy import Budget, PrivacyLoss
+    from sfumato.device_agent.agent.exchange.rotation import RotationReport
+    from sfumato.device_agent.agent.maintenance import ExportReport, ForgetReport
+    from sfumato.device_agent.agent.once import OnceReport
+    from sfumato.device_agent.agent.reading.windows import StreamSummary
+    from sfumato.device_agent.agent.report import BudgetReport, StatusReport
+    from sfumato.device_agent.relay.run import RelayReport
+    from sfumato.shared.privacy import Budget, PrivacyLoss
 
 
 _GROUP = ("n_records", "window_epsilon", "lifetime_epsilon", "delta", "neighbouring")

@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 import httpx
 
-from shared.errors import SketchError, TooLargeError
-from shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
+from sfumato.shared.errors import SketchError, TooLargeError
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
 
 _KEPT = ("Content-Type", "Date", "ETag", "Retry-After")
 _RETRY_S = 30

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from ssl import SSLContext
 
-from device_agent.agent.monitoring import report_event
-from device_agent.relay.answers import Answer, answer_as_server
-from device_agent.relay.queue import LONGEST_HOLD_S, Queue, Waiting
-from device_agent.server.http_connection import HttpConnection, NoAnswerError
-from device_agent.server.messages import UploadOutcome
-from device_agent.server.transport import read_upload
-from shared.wire import SKETCH_MEDIA_TYPE, DeviceAction
+from sfumato.device_agent.agent.monitoring import report_event
+from sfumato.device_agent.relay.answers import Answer, answer_as_server
+from sfumato.device_agent.relay.queue import LONGEST_HOLD_S, Queue, Waiting
+from sfumato.device_agent.server.http_connection import HttpConnection, NoAnswerError
+from sfumato.device_agent.server.messages import UploadOutcome
+from sfumato.device_agent.server.transport import read_upload
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE, DeviceAction
 
 _BASE_S = 1.0
 _CAP_S = 300.0

@@ -13,10 +13,10 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-from device_agent.relay.answers import Answer, answer_problem
-from device_agent.relay.intake import Intake
-from device_agent.settings.relay_settings import HttpTable
-from shared.errors import (
+from sfumato.device_agent.relay.answers import Answer, answer_problem
+from sfumato.device_agent.relay.intake import Intake
+from sfumato.device_agent.settings.relay_settings import HttpTable
+from sfumato.shared.errors import (
     ConfigError,
     MalformedMessageError,
     MediaTypeError,
@@ -24,7 +24,7 @@ from shared.errors import (
     SketchError,
     SlowRequestError,
 )
-from shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 
 MOST_CONNECTIONS = 64
 _QUIET_S = 15.0

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from ssl import SSLContext
 
-from device_agent.relay.answers import Answer, answer_as_server, answer_kept, answer_problem
-from device_agent.relay.queue import Queue
-from device_agent.server.http_connection import HttpConnection
-from device_agent.settings.relay_settings import RelaySettings
-from shared.errors import (
+from sfumato.device_agent.relay.answers import Answer, answer_as_server, answer_kept, answer_problem
+from sfumato.device_agent.relay.queue import Queue
+from sfumato.device_agent.server.http_connection import HttpConnection
+from sfumato.device_agent.settings.relay_settings import RelaySettings
+from sfumato.shared.errors import (
     MalformedMessageError,
     NotFoundError,
     SketchError,
@@ -21,7 +21,7 @@ from shared.errors import (
     TransportError,
     UnsupportedVersionError,
 )
-from shared.wire import SketchMessage, decode_message, device_id_of, parse_request_signature
+from sfumato.shared.wire import SketchMessage, decode_message, device_id_of, parse_request_signature
 
 MOST_REQUEST_BYTES = 8192
 DEVICE_PATH = "/v1/devices/me"

@@ -13,14 +13,14 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from device_agent.agent.monitoring import report_event
-from device_agent.relay.answers import Answer, answer_kept, answer_problem
-from device_agent.relay.intake import Intake, is_request, read_request
-from device_agent.relay.queue import Queue
-from device_agent.settings.relay_settings import MqttTable
-from device_agent.sources.mqtt_client import make_client
-from shared.errors import OverloadedError, RecordError, SketchError, StoreError
-from shared.wire import decode_message, parse_request_signature
+from sfumato.device_agent.agent.monitoring import report_event
+from sfumato.device_agent.relay.answers import Answer, answer_kept, answer_problem
+from sfumato.device_agent.relay.intake import Intake, is_request, read_request
+from sfumato.device_agent.relay.queue import Queue
+from sfumato.device_agent.settings.relay_settings import MqttTable
+from sfumato.device_agent.sources.mqtt_client import make_client
+from sfumato.shared.errors import OverloadedError, RecordError, SketchError, StoreError
+from sfumato.shared.wire import decode_message, parse_request_signature
 
 SOURCE = "mqtt"
 _QUIET_S = 0.1

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.relay.answers import Answer
-from device_agent.store.database import connect, transaction, translating
-from device_agent.store.disk import naming_file
-from shared.errors import DiskError, OverloadedError, StoreError
-from shared.wire import SketchHeader
+from sfumato.device_agent.relay.answers import Answer
+from sfumato.device_agent.store.database import connect, transaction, translating
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.shared.errors import DiskError, OverloadedError, StoreError
+from sfumato.shared.wire import SketchHeader
 
 QUEUE_NAME = "relay.sqlite"
 KEEP_ANSWERS = 50_000

@@ -14,18 +14,18 @@ from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
-from device_agent.agent.monitoring import LOG, Notifier, report_event, start_log
-from device_agent.relay.answers import Answer
-from device_agent.relay.forwarding import Forwarder
-from device_agent.relay.intake import Intake
-from device_agent.relay.queue import Queue, QueueCounts, Waiting
-from device_agent.relay.spool import Spool
-from device_agent.server.connection import make_context
-from device_agent.settings.relay_settings import RelaySettings
-from device_agent.store.database import check_folder
-from device_agent.store.disk import lock_folder
-from shared.errors import StoreError
-from shared.hosts import is_loopback
+from sfumato.device_agent.agent.monitoring import LOG, Notifier, report_event, start_log
+from sfumato.device_agent.relay.answers import Answer
+from sfumato.device_agent.relay.forwarding import Forwarder
+from sfumato.device_agent.relay.intake import Intake
+from sfumato.device_agent.relay.queue import Queue, QueueCounts, Waiting
+from sfumato.device_agent.relay.spool import Spool
+from sfumato.device_agent.server.connection import make_context
+from sfumato.device_agent.settings.relay_settings import RelaySettings
+from sfumato.device_agent.store.database import check_folder
+from sfumato.device_agent.store.disk import lock_folder
+from sfumato.shared.errors import StoreError
+from sfumato.shared.hosts import is_loopback
 
 _RETRY_S = 5.0
 
@@ -155,7 +155,7 @@ def _start_sources(
     settings: RelaySettings, intake: Intake, queue: Queue, threads: _Threads, listeners: _Answered
 ) -> None:
     if settings.mqtt is not None:
-        from device_agent.relay.mqtt_source import SOURCE, MqttSource
+        from sfumato.device_agent.relay.mqtt_source import SOURCE, MqttSource
 
         mqtt = MqttSource(settings.mqtt, intake, queue)
 
@@ -166,7 +166,7 @@ def _start_sources(
         listeners.append(publish)
         threads.start("mqtt", lambda: mqtt.run(threads.stopping))
     if settings.http is not None:
-        from device_agent.relay.http_source import HttpSource
+        from sfumato.device_agent.relay.http_source import HttpSource
 
         http = HttpSource(settings.http, intake)
         threads.start("http", http.serve_forever, end=http.stop)

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from device_agent.settings.owner_tables import TlsSettings
-from shared.errors import ConfigError
+from sfumato.device_agent.settings.owner_tables import TlsSettings
+from sfumato.shared.errors import ConfigError
 
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from device_agent.server.connection import Deadline
-from shared import __version__
-from shared.errors import TransportError
+from sfumato.device_agent.server.connection import Deadline
+from sfumato.shared import __version__
+from sfumato.shared.errors import TransportError
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.errors import ConfigError
-from shared.wire import AnswerReader, DeviceAction, require_public_key
-from shared.wire.bodies.devices import DeviceStatusBody, NoticeBody, StreamBody
-from shared.wire.bodies.publications import IdentityBody
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire import AnswerReader, DeviceAction, require_public_key
+from sfumato.shared.wire.bodies.devices import DeviceStatusBody, NoticeBody, StreamBody
+from sfumato.shared.wire.bodies.publications import IdentityBody
 
 ANSWERS = AnswerReader("server")
 

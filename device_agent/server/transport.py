@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import httpx
 
-from device_agent.server.http_connection import HttpConnection, NoAnswerError
-from device_agent.server.messages import (
+from sfumato.device_agent.server.http_connection import HttpConnection, NoAnswerError
+from sfumato.device_agent.server.messages import (
     ANSWERS,
     DeviceAnswer,
     IdentityAnswer,
@@ -28,8 +28,8 @@ from device_agent.server.messages import (
     read_identity,
     read_study,
 )
-from shared.errors import SignatureError, SketchError
-from shared.wire import (
+from sfumato.shared.errors import SignatureError, SketchError
+from sfumato.shared.wire import (
     CLOCK_LEEWAY_S,
     PROBLEM_MEDIA_TYPE,
     SKETCH_MEDIA_TYPE,
@@ -41,7 +41,7 @@ from shared.wire import (
     read_retry_after,
     sign_request,
 )
-from shared.wire.bodies.devices import (
+from sfumato.shared.wire.bodies.devices import (
     EnrolmentBody,
     EnrolmentRequest,
     HeartbeatRequest,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from device_agent.settings.owner_tables import (
+from sfumato.device_agent.settings.owner_tables import (
     BudgetTable,
     CheckTable,
     Digest,
@@ -23,13 +23,13 @@ from device_agent.settings.owner_tables import (
     ResultsTable,
     TlsSettings,
 )
-from device_agent.sources.settings import StreamSettings
-from shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
-from shared.errors import ConfigError
-from shared.hosts import is_loopback
-from shared.privacy import Budget
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from shared.structure import Rule, Text, declared, member, read_toml, structure
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.shared.core.engines import ENGINE_VARIABLE, SketchEngine, choose_engine, default_engine
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.privacy import Budget
+from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.structure import Rule, Text, declared, member, read_toml, structure
 
 ENVIRONMENT_PREFIX = "SFUMATO_AGENT_"
 OVERRIDABLE = ("state_dir", "server", "study")

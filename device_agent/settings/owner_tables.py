@@ -6,10 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from shared.errors import ConfigError
-from shared.plan.parts import NeighbouringName, ReleaseName
-from shared.privacy import MECHANISMS
-from shared.structure import Rule, Text, declared, member
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan.parts import NeighbouringName, ReleaseName
+from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.structure import Rule, Text, declared, member
 
 _MEGABYTE = 1_000_000
 _ANY = Rule(bool, "must name at least one", "remove it to allow all")

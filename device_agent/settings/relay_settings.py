@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from device_agent.settings.agent_settings import ServerAddress
-from device_agent.settings.owner_tables import Digest, LogTable, TlsSettings
-from device_agent.sources.mqtt_client import BrokerSettings, is_topic
-from shared.errors import ConfigError
-from shared.structure import Rule, Seconds, Text, declared, member, read_toml, structure
+from sfumato.device_agent.settings.agent_settings import ServerAddress
+from sfumato.device_agent.settings.owner_tables import Digest, LogTable, TlsSettings
+from sfumato.device_agent.sources.mqtt_client import BrokerSettings, is_topic
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.structure import Rule, Seconds, Text, declared, member, read_toml, structure
 
 _MEGABYTE = 1_000_000
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from device_agent.sources.mapping import ReadingReport
-from device_agent.sources.positions import KnownPosition, Position, SourceChanges
-from device_agent.sources.settings import StreamSettings, find_source
-from shared.plan import Dimension
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.mapping import ReadingReport
+from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
+from sfumato.device_agent.sources.settings import StreamSettings, find_source
+from sfumato.shared.plan import Dimension
 
 __all__ = [
     "Guarantee",

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from shared.errors import RecordError
-from shared.structure import Rule
+from sfumato.shared.errors import RecordError
+from sfumato.shared.structure import Rule
 
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 

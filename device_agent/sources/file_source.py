@@ -10,14 +10,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
-from device_agent.sources.interface import Guarantee, RecordBatch
-from device_agent.sources.known_files import find_between, find_present, find_renamed
-from device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
-from device_agent.sources.positions import FilePlace, Position, begin, refuse_replaced, resume
-from shared.file_identity import identify
-from shared.privacy import Origin
-from shared.reading import naming, open_regular
-from shared.structure import declared, member
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
+from sfumato.device_agent.sources.known_files import find_between, find_present, find_renamed
+from sfumato.device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
+from sfumato.device_agent.sources.positions import (
+    FilePlace,
+    Position,
+    begin,
+    refuse_replaced,
+    resume,
+)
+from sfumato.shared.file_identity import identify
+from sfumato.shared.privacy import Origin
+from sfumato.shared.reading import naming, open_regular
+from sfumato.shared.structure import declared, member
 
 PLACE_KEY = "offset"
 """Key in the place of every position of a file of lines."""

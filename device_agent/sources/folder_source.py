@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
-from device_agent.sources.file_source import PLACE_KEY
-from device_agent.sources.interface import Guarantee, RecordBatch
-from device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
-from device_agent.sources.positions import (
+from sfumato.device_agent.sources.file_source import PLACE_KEY
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
+from sfumato.device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
+from sfumato.device_agent.sources.positions import (
     FilePlace,
     Position,
     begin,
@@ -22,11 +22,11 @@ from device_agent.sources.positions import (
     refuse_replaced,
     resume,
 )
-from shared.errors import ConfigError, SketchError
-from shared.file_identity import FileIdentity, identify
-from shared.privacy import Origin
-from shared.reading import naming, open_regular
-from shared.structure import Rule, Text, declared, member
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.file_identity import FileIdentity, identify
+from sfumato.shared.privacy import Origin
+from sfumato.shared.reading import naming, open_regular
+from sfumato.shared.structure import Rule, Text, declared, member
 
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.interface import RecordBatch
-from device_agent.sources.positions import Position
-from shared.reading import RecordTable
-from shared.reading.records import NAN
+from sfumato.device_agent.sources.interface import RecordBatch
+from sfumato.device_agent.sources.positions import Position
+from sfumato.shared.reading import RecordTable
+from sfumato.shared.reading.records import NAN
 
 _LARGEST = float(2**53)
 """Beyond it neighbouring whole numbers are the same float."""

@@ -15,17 +15,17 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from device_agent.sources.addresses import address_rule, normalise_host, read_secret
-from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from device_agent.sources.mapping import ReadingReport
-from device_agent.sources.pages import PageError, PageFetcher, PageReader
-from device_agent.sources.positions import DigestKey, Position
-from device_agent.sources.settings import SourceSettings
-from shared.errors import RecordError
-from shared.privacy import Origin
-from shared.reading import RecordTable, join_tables
-from shared.reading.json_lines import JsonLinesParser
-from shared.structure import Seconds, Text, declared, member
+from sfumato.device_agent.sources.addresses import address_rule, normalise_host, read_secret
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.mapping import ReadingReport
+from sfumato.device_agent.sources.pages import PageError, PageFetcher, PageReader
+from sfumato.device_agent.sources.positions import DigestKey, Position
+from sfumato.device_agent.sources.settings import SourceSettings
+from sfumato.shared.errors import RecordError
+from sfumato.shared.privacy import Origin
+from sfumato.shared.reading import RecordTable, join_tables
+from sfumato.shared.reading.json_lines import JsonLinesParser
+from sfumato.shared.structure import Seconds, Text, declared, member
 
 MAX_PAGE_RECORDS = 1 << 17
 """Limit of a page's records, whatever their length."""

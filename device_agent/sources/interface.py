@@ -43,13 +43,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.mapping import ReadingReport, RecordMapping
-from device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
-from device_agent.sources.settings import SourceSettings, StreamSettings
-from device_agent.sources.shown_rows import RowKeeper
-from shared.errors import LedgerError
-from shared.plan import Dimension
-from shared.reading import LineParser, RecordTable
+from sfumato.device_agent.sources.mapping import ReadingReport, RecordMapping
+from sfumato.device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
+from sfumato.device_agent.sources.settings import SourceSettings, StreamSettings
+from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.shared.errors import LedgerError
+from sfumato.shared.plan import Dimension
+from sfumato.shared.reading import LineParser, RecordTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class RecordSource(ABC):
     Parameters
     ----------
     stream, dimensions, known, digest_key
-        See ``device_agent.sources.open_source``.
+        See ``sfumato.device_agent.sources.open_source``.
 
     Guarantees
     ----------

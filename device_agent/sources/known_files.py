@@ -11,9 +11,9 @@ import stat
 from collections.abc import Container, Iterator, Sequence, Set
 from pathlib import Path
 
-from device_agent.sources.positions import KnownPosition, Position, SourceChanges
-from shared.errors import LedgerError
-from shared.file_identity import FileIdentity, birth_of, device_of, identify, inode_of
+from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
+from sfumato.shared.errors import LedgerError
+from sfumato.shared.file_identity import FileIdentity, birth_of, device_of, identify, inode_of
 
 MOST_GONE = 1000
 """Number of files that stay known when they are gone, so that none is read again."""

@@ -9,19 +9,19 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources.interface import RecordBatch
-from device_agent.sources.local_source import LocalSource
-from device_agent.sources.mapping import ReadingReport, RecordMapping
-from device_agent.sources.positions import (
+from sfumato.device_agent.sources.interface import RecordBatch
+from sfumato.device_agent.sources.local_source import LocalSource
+from sfumato.device_agent.sources.mapping import ReadingReport, RecordMapping
+from sfumato.device_agent.sources.positions import (
     TAIL_BYTES,
     DigestKey,
     FilePlace,
     Position,
     refuse_changed,
 )
-from device_agent.sources.settings import LocalSettings, TextSettings
-from shared.file_identity import identify
-from shared.reading import (
+from sfumato.device_agent.sources.settings import LocalSettings, TextSettings
+from sfumato.shared.file_identity import identify
+from sfumato.shared.reading import (
     BOM,
     MAX_LINE_BYTES,
     Block,
@@ -30,7 +30,7 @@ from shared.reading import (
     RecordTable,
     join_tables,
 )
-from shared.structure import declared
+from sfumato.shared.structure import declared
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20

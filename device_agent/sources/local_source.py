@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from device_agent.sources.interface import RecordSource
-from device_agent.sources.known_files import KnownFiles
-from device_agent.sources.positions import SourceChanges
-from device_agent.sources.settings import LocalSettings
-from shared.errors import LedgerError
+from sfumato.device_agent.sources.interface import RecordSource
+from sfumato.device_agent.sources.known_files import KnownFiles
+from sfumato.device_agent.sources.positions import SourceChanges
+from sfumato.device_agent.sources.settings import LocalSettings
+from sfumato.shared.errors import LedgerError
 
 _held: dict[tuple[int, int], tuple[int, int]] = {}
 """Descriptor and number of users, by device and inode: streams may share a folder or a database."""

@@ -8,19 +8,19 @@ from datetime import datetime
 
 import numpy as np
 
-from device_agent.sources.settings import (
+from sfumato.device_agent.sources.settings import (
     FieldSettings,
     SourceSettings,
     StreamSettings,
     TextSettings,
     find_zone,
 )
-from device_agent.sources.shown_rows import RowKeeper
-from device_agent.sources.units import Conversion
-from shared.errors import ConfigError
-from shared.plan import Dimension
-from shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
-from shared.reading.records import NAN
+from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.device_agent.sources.units import Conversion
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import Dimension
+from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
+from sfumato.shared.reading.records import NAN
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from device_agent.sources.addresses import address_rule, read_secret
-from shared.errors import ConfigError, RecordError
-from shared.structure import Text, declared, member
+from sfumato.device_agent.sources.addresses import address_rule, read_secret
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.structure import Text, declared, member
 
 if TYPE_CHECKING:
     import paho.mqtt.client as mqtt

@@ -12,15 +12,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from device_agent.sources.addresses import normalise_host
-from device_agent.sources.growing_ids import GrowingIds
-from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from device_agent.sources.mqtt_client import BrokerSettings, is_topic, make_client
-from device_agent.sources.settings import TextSettings
-from shared.errors import ConfigError, RecordError
-from shared.privacy import Origin
-from shared.reading import MAX_LINE_BYTES, Block, LineParser
-from shared.structure import Rule, Text, declared, member
+from sfumato.device_agent.sources.addresses import normalise_host
+from sfumato.device_agent.sources.growing_ids import GrowingIds
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.mqtt_client import BrokerSettings, is_topic, make_client
+from sfumato.device_agent.sources.settings import TextSettings
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.privacy import Origin
+from sfumato.shared.reading import MAX_LINE_BYTES, Block, LineParser
+from sfumato.shared.structure import Rule, Text, declared, member
 
 try:
     import paho.mqtt.client as mqtt

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from shared.reading.intact import SCAN_ERRORS
-from shared.reading.lines import MAX_LINE_BYTES
+from sfumato.shared.reading.intact import SCAN_ERRORS
+from sfumato.shared.reading.lines import MAX_LINE_BYTES
 
 Page = TypeVar("Page")
 

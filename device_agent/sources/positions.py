@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from shared.errors import LedgerError
+from sfumato.shared.errors import LedgerError
 
 _ALGORITHM = "sha256"
 _KEY_ID = b"sfumato digest key id"
@@ -70,7 +70,7 @@ class DigestKey:
     Parameters
     ----------
     secret
-        32 random bytes, which never leave the device; see ``device_agent.store.key``.
+        32 random bytes, which never leave the device; see ``sfumato.device_agent.store.key``.
     """
 
     def __init__(self, secret: bytes) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from device_agent.sources.interface import Guarantee, RecordBatch
-from device_agent.sources.local_source import LocalSource
-from device_agent.sources.positions import Position, refuse_changed, refuse_replaced
-from device_agent.sources.settings import LocalSettings
-from shared.file_identity import identify
-from shared.reading import RecordTable, WatchedFile, open_rows
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
+from sfumato.device_agent.sources.local_source import LocalSource
+from sfumato.device_agent.sources.positions import Position, refuse_changed, refuse_replaced
+from sfumato.device_agent.sources.settings import LocalSettings
+from sfumato.shared.file_identity import identify
+from sfumato.shared.reading import RecordTable, WatchedFile, open_rows
 
 BATCH_RECORDS = 1 << 14
 _CHUNK_BYTES = 1 << 20

@@ -1,6 +1,6 @@
 """Settings of streams, the settings that every source has, and the registry of kinds of sources.
 
-Each kind declares its own settings beside its code; ``shared.structure`` reads them.
+Each kind declares its own settings beside its code; ``sfumato.shared.structure`` reads them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from device_agent.sources.units import Conversion, find_conversion
-from shared.errors import ConfigError
-from shared.file_identity import identify
-from shared.plan import SketchPlan
-from shared.privacy import ANY_TIME, Origin, TimeSpan
-from shared.structure import Rule, Short, Tagged, Text, declared, member
-from shared.wire import STREAM_NAME_RULE, is_stream_name
+from sfumato.device_agent.sources.units import Conversion, find_conversion
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.file_identity import identify
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
+from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
+from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 
 if TYPE_CHECKING:
-    from device_agent.sources.interface import RecordSource
-    from device_agent.sources.positions import Position
+    from sfumato.device_agent.sources.interface import RecordSource
+    from sfumato.device_agent.sources.positions import Position
 
 ENTRY_POINTS = "sfumato.sources"
 """Group of entry points where other distributions register kinds of sources."""
@@ -68,7 +68,9 @@ def find_source(kind: str) -> type[RecordSource]:
     """
     if kind in KINDS:
         module, name = KINDS[kind].split(":")
-        found: type[RecordSource] = getattr(import_module(f"device_agent.sources.{module}"), name)
+        found: type[RecordSource] = getattr(
+            import_module(f"sfumato.device_agent.sources.{module}"), name
+        )
         return found
     from importlib.metadata import entry_points
 

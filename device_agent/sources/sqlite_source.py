@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from device_agent.sources.interface import Guarantee, RecordBatch
-from device_agent.sources.local_source import LocalSource
-from device_agent.sources.positions import Position
-from device_agent.sources.settings import LocalSettings
-from shared.errors import LedgerError, RecordError
-from shared.structure import Rule, Seconds, Text, declared, member
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
+from sfumato.device_agent.sources.local_source import LocalSource
+from sfumato.device_agent.sources.positions import Position
+from sfumato.device_agent.sources.settings import LocalSettings
+from sfumato.shared.errors import LedgerError, RecordError
+from sfumato.shared.structure import Rule, Seconds, Text, declared, member
 
 BATCH_RECORDS = 4096
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")

@@ -7,13 +7,13 @@ import select
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from device_agent.sources.growing_ids import GrowingIds
-from device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from device_agent.sources.line_file import LineBatcher
-from device_agent.sources.settings import TextSettings
-from shared.privacy import Origin
-from shared.reading import Block, LineCutter
-from shared.structure import Text, declared, member
+from sfumato.device_agent.sources.growing_ids import GrowingIds
+from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.line_file import LineBatcher
+from sfumato.device_agent.sources.settings import TextSettings
+from sfumato.shared.privacy import Origin
+from sfumato.shared.reading import Block, LineCutter
+from sfumato.shared.structure import Text, declared, member
 
 _CHUNK_BYTES = 1 << 16
 _NAME = "standard input"

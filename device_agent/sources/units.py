@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 
 _QUANTITIES: dict[str, dict[str, tuple[float, float]]] = {
     "temperature": {"K": (1, 0), "degC": (1, 273.15), "degF": (5 / 9, 273.15 - 160 / 9)},

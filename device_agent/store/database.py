@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from device_agent.store import schema
-from device_agent.store.disk import describe_failure
-from device_agent.store.journal import Journal, open_journal
-from device_agent.store.ledger import LedgerSums
-from shared.errors import ConfigError, StoreError
-from shared.privacy import Origin, PrivacyEvent, Reader
+from sfumato.device_agent.store import schema
+from sfumato.device_agent.store.disk import describe_failure
+from sfumato.device_agent.store.journal import Journal, open_journal
+from sfumato.device_agent.store.ledger import LedgerSums
+from sfumato.shared.errors import ConfigError, StoreError
+from sfumato.shared.privacy import Origin, PrivacyEvent, Reader
 
 DATABASE_NAME = "agent.sqlite"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.errors import DiskError, LedgerError, StoreError
+from sfumato.shared.errors import DiskError, LedgerError, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PASSING = (errno.EIO, errno.EROFS, errno.EBUSY, errno.ENFILE, errno.EMFILE)

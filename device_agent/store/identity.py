@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from device_agent.store.database import (
+from sfumato.device_agent.store.database import (
     DATABASE_NAME,
     Connection,
     note_later,
     transaction,
     truncate_log,
 )
-from device_agent.store.joined import JOINED_NAME
-from device_agent.store.journal import JOURNAL_NAME
-from device_agent.store.key import DIGEST_KEY_NAME, KEY_NAME
-from device_agent.store.ledger import study_of
-from device_agent.store.positions import PLACES_NAME
-from device_agent.store.published import RESULT_NAME
-from device_agent.store.schema import compute_seal
-from shared.errors import ConfigError
+from sfumato.device_agent.store.joined import JOINED_NAME
+from sfumato.device_agent.store.journal import JOURNAL_NAME
+from sfumato.device_agent.store.key import DIGEST_KEY_NAME, KEY_NAME
+from sfumato.device_agent.store.ledger import study_of
+from sfumato.device_agent.store.positions import PLACES_NAME
+from sfumato.device_agent.store.published import RESULT_NAME
+from sfumato.device_agent.store.schema import compute_seal
+from sfumato.shared.errors import ConfigError
 
 _HOLDER = "holder"
 _HOLDER_BYTES = 16

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.disk import naming_file, replace_file
 
 JOINED_NAME = "joined.json"
 

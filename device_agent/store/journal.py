@@ -9,7 +9,7 @@ noted here too, after its commit and before a byte of it is sent::
 Therefore a ledger that lacks what the journal holds has lost something, and from a journal without
 a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one before and
 this JSON. No sum stands in it, no value of a record, no number that is secret, and no history of
-how far sources were read (see ``device_agent.store.positions``).
+how far sources were read (see ``sfumato.device_agent.store.positions``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from device_agent.store.disk import naming_file, sync_folder
-from device_agent.store.positions import (
+from sfumato.device_agent.store.disk import naming_file, sync_folder
+from sfumato.device_agent.store.positions import (
     Places,
     collect_places,
     read_places,
     write_places,
 )
-from shared.errors import StoreError
+from sfumato.shared.errors import StoreError
 
 JOURNAL_NAME = "spent.journal"
 _DIGEST_CHARACTERS = 32

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from device_agent.store.disk import naming_file, replace_file, sync_folder
-from shared.errors import ConfigError
+from sfumato.device_agent.store.disk import naming_file, replace_file, sync_folder
+from sfumato.shared.errors import ConfigError
 
 KEY_NAME = "device.key"
 KEY_FOLDERS = "study-"

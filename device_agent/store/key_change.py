@@ -19,16 +19,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from device_agent.store.database import catch_up
-from device_agent.store.disk import naming_file
-from device_agent.store.identity import (
+from sfumato.device_agent.store.database import catch_up
+from sfumato.device_agent.store.disk import naming_file
+from sfumato.device_agent.store.identity import (
     Identity,
     KeyState,
     RetiredKey,
     load_identity,
     save_keys,
 )
-from device_agent.store.key import (
+from sfumato.device_agent.store.key import (
     KEY_NAME,
     NEXT_KEY_NAME,
     DeviceKey,
@@ -39,8 +39,8 @@ from device_agent.store.key import (
     move_next_key,
     retired_name,
 )
-from device_agent.store.ledger import study_of
-from shared.errors import ConfigError, LedgerError
+from sfumato.device_agent.store.ledger import study_of
+from sfumato.shared.errors import ConfigError, LedgerError
 
 MOST_KEPT = 8
 """Number of replaced keys that are kept: a backup of before all of them brings none back."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from shared.privacy import Origin, OriginIndex, PrivacyEvent, Reader
+from sfumato.shared.privacy import Origin, OriginIndex, PrivacyEvent, Reader
 
 _COST = ("study", "stream", "plan_digest", "neighbouring", "epsilon", "delta", "rho", "copy")
 _SUMS = (

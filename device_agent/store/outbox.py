@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 
-from device_agent.store.database import catch_up, passing_transaction, transaction
-from device_agent.store.ledger import study_of
+from sfumato.device_agent.store.database import catch_up, passing_transaction, transaction
+from sfumato.device_agent.store.ledger import study_of
 
 KEEP_SENT_S = 30 * 86400
 """Seconds that sent bytes are kept, in case a server is restored from a backup."""

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from device_agent.sources import KnownPosition, Position, SourceChanges
-from device_agent.store.disk import replace_file
-from device_agent.store.ledger import study_of
-from device_agent.store.schema import compute_seal
+from sfumato.device_agent.sources import KnownPosition, Position, SourceChanges
+from sfumato.device_agent.store.disk import replace_file
+from sfumato.device_agent.store.ledger import study_of
+from sfumato.device_agent.store.schema import compute_seal
 
 PLACES_NAME = "places"
 _DIGEST_CHARACTERS = 64

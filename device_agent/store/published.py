@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agent.store.disk import naming_file, replace_file
+from sfumato.device_agent.store.disk import naming_file, replace_file
 
 RESULT_NAME = "result.json"
 _LOCK_NAME = f"{RESULT_NAME}.lock"

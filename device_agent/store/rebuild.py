@@ -10,14 +10,14 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
-from device_agent.store.disk import sync_folder
-from device_agent.store.identity import write_meta
-from device_agent.store.journal import Noted, untag
-from device_agent.store.ledger import append_origins
-from device_agent.store.positions import Places, insert_positions
-from device_agent.store.streams import write_stream
-from shared.privacy import Origin
+from sfumato.device_agent.store.database import DATABASE_NAME, connect, create_tables, transaction
+from sfumato.device_agent.store.disk import sync_folder
+from sfumato.device_agent.store.identity import write_meta
+from sfumato.device_agent.store.journal import Noted, untag
+from sfumato.device_agent.store.ledger import append_origins
+from sfumato.device_agent.store.positions import Places, insert_positions
+from sfumato.device_agent.store.streams import write_stream
+from sfumato.shared.privacy import Origin
 
 _PART_NAME = f"{DATABASE_NAME}.part"
 LOST = "lost-with-the-database"

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 
-from device_agent.store.database import (
+from sfumato.device_agent.store.database import (
     DATABASE_NAME,
     Connection,
     connect,
@@ -22,9 +22,9 @@ from device_agent.store.database import (
     translating,
     truncate_log,
 )
-from device_agent.store.disk import lock_folder, naming_file, sync_folder
-from device_agent.store.identity import FORGOTTEN, KeyState, list_studies
-from device_agent.store.journal import (
+from sfumato.device_agent.store.disk import lock_folder, naming_file, sync_folder
+from sfumato.device_agent.store.identity import FORGOTTEN, KeyState, list_studies
+from sfumato.device_agent.store.journal import (
     JOURNAL_NAME,
     Meta,
     Noted,
@@ -34,12 +34,12 @@ from device_agent.store.journal import (
     read_journal,
     untag,
 )
-from device_agent.store.key import key_folder
-from device_agent.store.key_change import note_moved_key
-from device_agent.store.positions import PLACES_NAME, Places, read_places
-from device_agent.store.rebuild import build_database
-from device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
-from shared.errors import LedgerError, StoreError
+from sfumato.device_agent.store.key import key_folder
+from sfumato.device_agent.store.key_change import note_moved_key
+from sfumato.device_agent.store.positions import PLACES_NAME, Places, read_places
+from sfumato.device_agent.store.rebuild import build_database
+from sfumato.device_agent.store.schema import APPLICATION_ID, VERSION, find_broken_seals
+from sfumato.shared.errors import LedgerError, StoreError
 
 _SUFFIXES = ("-wal", "-shm", "")
 _CHANGING = ("generation", "keys")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from device_agent.store.database import transaction
-from device_agent.store.ledger import study_of
+from sfumato.device_agent.store.database import transaction
+from sfumato.device_agent.store.ledger import study_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.sources import Position
-from device_agent.store.database import note_later, transaction, truncate_log
-from device_agent.store.ledger import append_event, append_origins, load_copied, study_of
-from device_agent.store.outbox import insert_sketch
-from device_agent.store.positions import write_positions
-from device_agent.store.schema import compute_seal
-from device_agent.windows import WindowState
-from shared.errors import LedgerError, StoreError
-from shared.privacy import Origin, PrivacyEvent
+from sfumato.device_agent.sources import Position
+from sfumato.device_agent.store.database import note_later, transaction, truncate_log
+from sfumato.device_agent.store.ledger import append_event, append_origins, load_copied, study_of
+from sfumato.device_agent.store.outbox import insert_sketch
+from sfumato.device_agent.store.positions import write_positions
+from sfumato.device_agent.store.schema import compute_seal
+from sfumato.device_agent.windows import WindowState
+from sfumato.shared.errors import LedgerError, StoreError
+from sfumato.shared.privacy import Origin, PrivacyEvent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,15 @@ Pure: no clock, no files, no network. ``WindowCutter`` serves ``replace-one``, `
 ``add-remove-one``; ``Clocks`` holds the times by which either may close.
 """
 
-from device_agent.windows.clocks import (
+from sfumato.device_agent.windows.clocks import (
     OLDER_THAN_THIS,
     Clocks,
     describe_difference,
     describe_uncertain,
     format_time,
 )
-from device_agent.windows.cutter import Cut, WindowCutter, WindowState
-from device_agent.windows.schedule import LEFT_OUT, SlotSchedule
+from sfumato.device_agent.windows.cutter import Cut, WindowCutter, WindowState
+from sfumato.device_agent.windows.schedule import LEFT_OUT, SlotSchedule
 
 __all__ = [
     "LEFT_OUT",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shared.wire import CLOCK_LEEWAY_S
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 OLDER_THAN_THIS = 1_672_531_200.0
 """2023-01-01: no clock that says less is right."""

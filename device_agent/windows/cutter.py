@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.plan import SketchPlan, WindowRule
+from sfumato.shared.plan import SketchPlan, WindowRule
 
 
 @dataclass(frozen=True, kw_only=True)

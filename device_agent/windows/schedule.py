@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.windows.clocks import Clocks, describe_difference, describe_uncertain
-from shared.errors import BudgetExceededError
-from shared.plan import SketchPlan, WindowRule
+from sfumato.device_agent.windows.clocks import Clocks, describe_difference, describe_uncertain
+from sfumato.shared.errors import BudgetExceededError
+from sfumato.shared.plan import SketchPlan, WindowRule
 
 LEFT_OUT = -1
 """The slot of a record that joins none."""

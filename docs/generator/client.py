@@ -23,7 +23,9 @@ _PATTERNS = {
     r"\baiter_lines\b": "iter_lines",
     r"\b__a(enter|exit)__": r"__\1__",
 }
-_SUMMARY = '"""The client without coroutines, generated from ``analyst.client.asynchronous``."""\n'
+_SUMMARY = (
+    '"""The client without coroutines, generated from ``sfumato.analyst.client.asynchronous``."""\n'
+)
 _LEFT_OVER = re.compile(r"\b(a?sync(io)?|await|Async\w*)\b")
 
 

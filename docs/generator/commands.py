@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from typer.main import get_command
 
-from device_agent.cli.arguments import create_parser
 from docs.generator.markdown import join_parts, to_markdown, write_table
-from shared.command import EXIT_STATUSES, summarise
+from sfumato.device_agent.cli.arguments import create_parser
+from sfumato.shared.command import EXIT_STATUSES, summarise
 
 _PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 _KINDS: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "FILE"}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-
 from docs.generator.markdown import join_parts, write_table
-from shared.wire import DeviceAction, problem_types
+from sfumato.shared.wire import DeviceAction, problem_types
 
 _ACTIONS = {
     DeviceAction.RETRY: "Send the same bytes again later.",
@@ -44,7 +42,7 @@ def render_problems() -> str:
         parts += [
             f"### {problem.slug}",
             f"**{problem.title}.** Status {problem.status}, `{problem.uri}`; in Python "
-            f"`{inspect.getmodule(problem.error).__name__}.{problem.error.__name__}`.",  # type: ignore[union-attr]
+            f"`sfumato.errors.{problem.error.__name__}`.",
             problem.explanation,
         ]
     return join_parts(parts)

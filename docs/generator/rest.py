@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aggregator.app import create_app
-from aggregator.settings import Settings
 from docs.generator.markdown import join_parts, to_markdown, write_table
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.settings import Settings
 
 Document = Mapping[str, Any]
 

@@ -11,11 +11,6 @@ from dataclasses import MISSING, fields
 from fractions import Fraction
 from typing import Any, get_args, get_type_hints
 
-from aggregator.settings import Settings
-from device_agent.settings.agent_settings import ENVIRONMENT_PREFIX, OVERRIDABLE
-from device_agent.settings.agent_settings import Settings as AgentSettings
-from device_agent.settings.relay_settings import RelaySettings
-from device_agent.sources.settings import KINDS, Column, SourceSettings, StreamSettings, find_source
 from docs.generator.markdown import (
     join_parts,
     read_parameters,
@@ -23,9 +18,23 @@ from docs.generator.markdown import (
     to_markdown,
     write_table,
 )
-from shared.core import RadiusLaw
-from shared.plan import Dimension, Label, WindowRule
-from shared.plan.spec import PlanSpec
+from sfumato.aggregator.settings import Settings
+from sfumato.device_agent.settings.agent_settings import (
+    ENVIRONMENT_PREFIX,
+    OVERRIDABLE,
+    Settings as AgentSettings,
+)
+from sfumato.device_agent.settings.relay_settings import RelaySettings
+from sfumato.device_agent.sources.settings import (
+    KINDS,
+    Column,
+    SourceSettings,
+    StreamSettings,
+    find_source,
+)
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.plan import Dimension, Label, WindowRule
+from sfumato.shared.plan.spec import PlanSpec
 
 _SCALARS = ("state_dir", "server", "study", "labels")
 _OF_RELAY = ("spool", "http", "mqtt")

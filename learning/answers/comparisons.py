@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.counts import count_records
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.comparing import Change, Comparison
-from learning.insight.model import StudyModel
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import ChangeBody, ClusterBody, ComparisonBody
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.results import DimensionBody
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.comparing import Change, Comparison
+from sfumato.learning.insight.model import StudyModel
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import ChangeBody, ClusterBody, ComparisonBody
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.results import DimensionBody
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def describe_common(
     *,
     digests: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the members of :class:`shared.wire.bodies.analyses.AnswerBody`."""
+    """Return the members of :class:`sfumato.shared.wire.bodies.analyses.AnswerBody`."""
     return {
         "words": [sentence for sentence in words if sentence not in assumptions],
         "assumptions": list(assumptions),

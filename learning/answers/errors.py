@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from learning.decoding.solution import Solution
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import BarsBody, SseBody, StabilityBody
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import BarsBody, SseBody, StabilityBody
 
 __all__ = ["describe_errors"]
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from learning.calibration.calibration import calibrate
-from learning.calibration.hull import Hull, find_hull
-from learning.calibration.strength import LEAST_STRENGTH
-from learning.calibration.words import describe_columns, describe_limits, describe_refusal
-from learning.estimate.counts import count_records
-from learning.estimate.histogram import (
+from sfumato.learning.calibration.calibration import calibrate
+from sfumato.learning.calibration.hull import Hull, find_hull
+from sfumato.learning.calibration.strength import LEAST_STRENGTH
+from sfumato.learning.calibration.words import describe_columns, describe_limits, describe_refusal
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.histogram import (
     QUANTILES,
     Marginal,
     QuantileBands,
@@ -21,17 +21,17 @@ from learning.estimate.histogram import (
     estimate_quantiles,
     find_critical,
 )
-from learning.estimate.reports import ReportedMarginal, bound_distribution
-from learning.estimate.studies import (
+from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution
+from sfumato.learning.estimate.studies import (
     LevelShares,
     read_study_levels,
     read_study_numbers,
 )
-from learning.estimate.totals import Totals
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
-from shared.wire.bodies.results import describe_promise
-from shared.wire.bodies.statistics import (
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.results import describe_promise
+from sfumato.shared.wire.bodies.statistics import (
     BarBody,
     CalibrationBody,
     HistogramBody,

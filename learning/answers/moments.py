@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from learning.estimate.counts import count_records
-from learning.estimate.moments import Finding, PrincipalComponents
-from learning.estimate.studies import estimate_study_components
-from learning.estimate.totals import Totals
-from shared.plan import SketchPlan
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.results import DimensionBody, describe_promise
-from shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.moments import Finding, PrincipalComponents
+from sfumato.learning.estimate.studies import estimate_study_components
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.results import DimensionBody, describe_promise
+from sfumato.shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
 
 _FINDINGS = {
     "records-hidden": "the number of records is not distinct from noise, whose deviation is "

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.densities import Posterior
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError
 
 __all__ = ["pack_posterior", "unpack_posterior"]
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learning.answers.densities import (
+from sfumato.learning.answers.densities import (
     Interval,
     clip_interval,
     compute_density,
@@ -19,12 +19,12 @@ from learning.answers.densities import (
     compute_shares,
     pool,
 )
-from learning.decoding.bars import LAWS, LEVEL, BarKind, BarsWord, choose_word, compute_miss
-from learning.decoding.densities import Posterior
-from shared.core.logarithm import compress, expand
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
-from shared.wire.bodies.questions import (
+from sfumato.learning.decoding.bars import LAWS, LEVEL, BarKind, BarsWord, choose_word, compute_miss
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.shared.core.logarithm import compress, expand
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.questions import (
     AnswersBody,
     ConditionalQuestion,
     CurveBody,

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learning.calibration.columns import Column, calibrate_column
-from learning.calibration.reported import calibrate_reported
-from learning.calibration.strength import Refusal, judge_pilot
-from learning.estimate.histogram import Marginal
-from learning.estimate.reports import ReportedMarginal
-from shared.errors import DecodingError
+from sfumato.learning.calibration.columns import Column, calibrate_column
+from sfumato.learning.calibration.reported import calibrate_reported
+from sfumato.learning.calibration.strength import Refusal, judge_pilot
+from sfumato.learning.estimate.histogram import Marginal
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.errors import DecodingError
 
 _WITHIN_SHARE = 0.7
 """Spread of a cluster over ``k^(-1/d)`` of the column's, from 0.58 to 0.86 in five data sets."""

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from learning.calibration.hull import Hull, find_hull
-from learning.calibration.scales import (
+from sfumato.learning.calibration.hull import Hull, find_hull
+from sfumato.learning.calibration.scales import (
     NARROW_BINS,
     SEEN,
     View,
@@ -18,9 +18,9 @@ from learning.calibration.scales import (
     edges_on,
     find_heavy_tail,
 )
-from learning.estimate.histogram import Floats, Marginal
-from learning.estimate.reports import ReportedMarginal
-from shared.core.logarithm import expand
+from sfumato.learning.estimate.histogram import Floats, Marginal
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.core.logarithm import expand
 
 FindingCode = Literal[
     "weak",
@@ -36,7 +36,7 @@ FindingCode = Literal[
     "unplaced",
     "apart",
 ]
-"""Findings, each a sentence of :mod:`learning.calibration.words`."""
+"""Findings, each a sentence of :mod:`sfumato.learning.calibration.words`."""
 
 _CONSTANT_DEVIATION = 1.0 / 200.0
 _UNPLACED_SHARE = 0.05

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from learning.calibration.hull import FALSE_ALARM
-from learning.estimate.histogram import BinNoise, Floats, Marginal
-from learning.estimate.studies import LevelShares
-from shared.errors import DecodingError
+from sfumato.learning.calibration.hull import FALSE_ALARM
+from sfumato.learning.estimate.histogram import BinNoise, Floats, Marginal
+from sfumato.learning.estimate.studies import LevelShares
+from sfumato.shared.errors import DecodingError
 
 DRIFT_FALSE_ALARM: Final = FALSE_ALARM
 """Probability that a dimension whose records did not move is reported, over all its blocks."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from learning.estimate.histogram import Floats, Marginal
+from sfumato.learning.estimate.histogram import Floats, Marginal
 
 FALSE_ALARM: Final = 1e-3
 """Probability that noise alone extends the hull of a dimension."""

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from learning.estimate.histogram import BinNoise, Floats
+from sfumato.learning.estimate.histogram import BinNoise, Floats
 
 Observe = Callable[[Floats, Floats], Floats]
 """Means and deviations of K normals, each of shape ``(K,)``, to what is seen of each."""

@@ -14,12 +14,18 @@ import math
 
 import numpy as np
 
-from learning.calibration.columns import Column, describe_coverage, make_column
-from learning.calibration.hull import FALSE_ALARM, Hull
-from learning.calibration.humps import Humps, bin_normals, fit_humps, need_gain
-from learning.calibration.scales import LEAST_OCTAVES, SEEN, View, count_chances, explains_more
-from learning.estimate.histogram import BinNoise, Floats
-from learning.estimate.reports import ReportedMarginal, convolve
+from sfumato.learning.calibration.columns import Column, describe_coverage, make_column
+from sfumato.learning.calibration.hull import FALSE_ALARM, Hull
+from sfumato.learning.calibration.humps import Humps, bin_normals, fit_humps, need_gain
+from sfumato.learning.calibration.scales import (
+    LEAST_OCTAVES,
+    SEEN,
+    View,
+    count_chances,
+    explains_more,
+)
+from sfumato.learning.estimate.histogram import BinNoise, Floats
+from sfumato.learning.estimate.reports import ReportedMarginal, convolve
 
 _TAIL = 0.005
 """Share of the fitted records that may lie beyond each end of the hull."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.calibration.hull import FALSE_ALARM, Hull
-from learning.calibration.humps import Humps, fit_humps
-from learning.calibration.strength import CLEAR_STRENGTH
-from learning.estimate.histogram import Floats, Marginal, estimate_quantiles
-from shared.core.logarithm import compress, expand
+from sfumato.learning.calibration.hull import FALSE_ALARM, Hull
+from sfumato.learning.calibration.humps import Humps, fit_humps
+from sfumato.learning.calibration.strength import CLEAR_STRENGTH
+from sfumato.learning.estimate.histogram import Floats, Marginal, estimate_quantiles
+from sfumato.shared.core.logarithm import compress, expand
 
 NARROW_BINS = 2
 """A hull of so many bins shows no spread."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from learning.estimate.histogram import Marginal
-from learning.estimate.reports import ReportedMarginal, measure_reports
-from shared.privacy.circle import LARGEST_EPSILON
+from sfumato.learning.estimate.histogram import Marginal
+from sfumato.learning.estimate.reports import ReportedMarginal, measure_reports
+from sfumato.shared.privacy.circle import LARGEST_EPSILON
 
 LEAST_STRENGTH: Final = 100.0
 """Least x: below it one bin's noise is 3 % of the records."""
@@ -106,8 +106,8 @@ def count_needed_reports(reach: float) -> int:
 def predict_reach(epsilon: float) -> float:
     """Predict the share of telling reports of bins in order, for many bins.
 
-    The share s of the arc is that of :func:`shared.privacy.circle.choose_bin_law`; with L the odds
-    ``s (L - 1) / (1 + s (L - 1))`` of the reports tell of the record.
+    The share s of the arc is that of :func:`sfumato.shared.privacy.circle.choose_bin_law`; with L
+    the odds ``s (L - 1) / (1 + s (L - 1))`` of the reports tell of the record.
     """
     excess = math.expm1(epsilon)
     part = ((excess + 1.0) * epsilon - excess) / excess

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from learning.calibration.calibration import Calibration
-from learning.calibration.columns import Column, Finding
-from learning.calibration.drift import BlockDrift, ColumnDrift
-from learning.calibration.strength import (
+from sfumato.learning.calibration.calibration import Calibration
+from sfumato.learning.calibration.columns import Column, Finding
+from sfumato.learning.calibration.drift import BlockDrift, ColumnDrift
+from sfumato.learning.calibration.strength import (
     LEAST_REPORTED,
     LEAST_STRENGTH,
     Refusal,

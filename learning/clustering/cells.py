@@ -12,12 +12,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.statistics.grid import MOST_CELLS, MOST_GRID_DIMENSIONS
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import PlanError, PrivacyError
-from shared.privacy.mechanism import Mechanism, require_epsilon
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.core.statistics.grid import MOST_CELLS, MOST_GRID_DIMENSIONS
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.privacy.mechanism import Mechanism, require_epsilon
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.weighted_points import cluster_weighted
-from learning.coverage.averaging import find_nearest, sum_clusters
-from learning.coverage.gains import choose_points
-from learning.coverage.plan import CoverPlan
-from learning.coverage.projection import Floats, Integers, clip_to_ball
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import UNIT, RandomSource
-from shared.privacy.selection import ExponentialChoice
+from sfumato.learning.clustering.weighted_points import cluster_weighted
+from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.gains import choose_points
+from sfumato.learning.coverage.plan import CoverPlan
+from sfumato.learning.coverage.projection import Floats, Integers, clip_to_ball
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import UNIT, RandomSource
+from sfumato.shared.privacy.selection import ExponentialChoice
 
 _LEAST_SCALES = 3.0
 """Candidates with fewer votes than so many scales of the noise are left out."""

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import ConfigError
-from shared.privacy.mechanisms.cube import DiscreteCube
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.samplers import RandomSource
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -16,21 +16,21 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.cells import CellGrid, CellNoise
-from learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
-from learning.clustering.thinning import FALSE_CELLS, KeptMass, keep_mass
-from learning.clustering.weighted_points import (
+from sfumato.learning.clustering.cells import CellGrid, CellNoise
+from sfumato.learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
+from sfumato.learning.clustering.thinning import FALSE_CELLS, KeptMass, keep_mass
+from sfumato.learning.clustering.weighted_points import (
     RESTARTS,
     WeightedRun,
     assign_weighted,
     run_weighted,
 )
-from learning.decoding.density import GaussianMixture
-from learning.decoding.problem import Vector, freeze
-from learning.decoding.settings import check_count
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Monitor
-from shared.errors import DecodingError
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.problem import Vector, freeze
+from sfumato.learning.decoding.settings import check_count
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["GridProblem", "GridSolver", "describe_clusters"]
 

@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from learning.decoding.verdict import FARTHEST, OFFSET, Verdict, choose_word, predict_end
+from sfumato.learning.decoding.verdict import FARTHEST, OFFSET, Verdict, choose_word, predict_end
 
 __all__ = ["GridEvidence", "judge_grid", "warn_of_grid"]
 

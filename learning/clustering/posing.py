@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from learning.clustering.cells import CellNoise
-from learning.clustering.grid import GridProblem
-from learning.estimate.counts import count_records
-from learning.estimate.totals import Totals
-from shared.errors import WrongStatisticError
-from shared.plan import GridPart, SketchPlan
+from sfumato.learning.clustering.cells import CellNoise
+from sfumato.learning.clustering.grid import GridProblem
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.errors import WrongStatisticError
+from sfumato.shared.plan import GridPart, SketchPlan
 
 
 def pose_grid(plan: SketchPlan, totals: Totals, *, n_clusters: int) -> GridProblem:

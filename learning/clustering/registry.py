@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from learning.clustering.grid import GridSolver
-from learning.decoding.registry import build_solver, default_solver, solver_factories
-from shared.errors import DecodingError, WrongStatisticError
+from sfumato.learning.clustering.grid import GridSolver
+from sfumato.learning.decoding.registry import build_solver, default_solver, solver_factories
+from sfumato.shared.errors import DecodingError, WrongStatisticError
 
 SOLVERS: Final[Mapping[str, Mapping[str, type[Any]]]] = MappingProxyType(
     {"fourier": solver_factories, "grid": MappingProxyType({"grid": GridSolver})}

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.cells import CellGrid, CellNoise
-from learning.clustering.weighted_points import project_on_simplex
+from sfumato.learning.clustering.cells import CellGrid, CellNoise
+from sfumato.learning.clustering.weighted_points import project_on_simplex
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

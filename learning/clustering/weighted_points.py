@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PlanError
+from sfumato.shared.errors import PlanError
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]

@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from learning.coverage.projection import EXACT, Floats, Integers
-from shared.errors import ConfigError
-from shared.privacy.mechanisms.gaussian import (
+from sfumato.learning.coverage.projection import EXACT, Floats, Integers
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.mechanisms.gaussian import (
     LARGEST_SIGMA,
     draw_gaussian,
     make_large_sigma_error,
 )
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.samplers import RandomSource
 
 COUNT_UNIT = 1024
 """K, the factor of a released count."""

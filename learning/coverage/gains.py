@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.coverage.grid import CoverGrid, Integers
-from shared.privacy.samplers import RandomSource, draw_below_wide
-from shared.privacy.selection import ExponentialChoice
+from sfumato.learning.coverage.grid import CoverGrid, Integers
+from sfumato.shared.privacy.samplers import RandomSource, draw_below_wide
+from sfumato.shared.privacy.selection import ExponentialChoice
 
 
 class CoverGains:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 
 Integers = NDArray[np.int64]
 

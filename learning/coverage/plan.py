@@ -9,13 +9,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
-from learning.coverage.averaging import GaussianAverages
-from learning.coverage.grid import CoverGrid
-from learning.coverage.projection import SignProjection
-from shared.core.quantise import STEPS
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.cover import (
+from sfumato.learning.coverage.averaging import GaussianAverages
+from sfumato.learning.coverage.grid import CoverGrid
+from sfumato.learning.coverage.projection import SignProjection
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.cover import (
     CoverEvent,
     GaussianEvent,
     PureEvent,
@@ -24,8 +24,8 @@ from shared.privacy.cover import (
     calibrate_gaussian,
     compute_joint_delta,
 )
-from shared.privacy.samplers import UNIT
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 RADII: Final = tuple(Fraction(1, 1 << i) for i in range(6, 0, -1))
 """Radii of the covers over that of the ball, from the smallest."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.quantise import STEPS
-from shared.core.seeds import draw_bytes
-from shared.errors import ConfigError
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.seeds import draw_bytes
+from sfumato.shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.decoding.bars import TRUSTED, describe_bars
-from learning.decoding.density import GaussianMixture
-from learning.decoding.diagnosis import (
+from sfumato.learning.decoding.bars import TRUSTED, describe_bars
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.diagnosis import (
     Diagnosis,
     compute_agreement,
     diagnose,
 )
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.gathering import gather_evidence
-from learning.decoding.gaussians import Target
-from learning.decoding.judging import judge
-from learning.decoding.keeping import describe_posterior
-from learning.decoding.ladder import Candidate
-from learning.decoding.levenberg import Fitted
-from learning.decoding.pooling import Clusters, Member
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.responses import Responses, measure_spreads
-from learning.decoding.solution import Solution
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.gathering import gather_evidence
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.judging import judge
+from sfumato.learning.decoding.keeping import describe_posterior
+from sfumato.learning.decoding.ladder import Candidate
+from sfumato.learning.decoding.levenberg import Fitted
+from sfumato.learning.decoding.pooling import Clusters, Member
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.responses import Responses, measure_spreads
+from sfumato.learning.decoding.solution import Solution
 
 __all__ = ["assemble_pooled_solution", "describe_density"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.problem import Box, DecodingProblem, Vector
-from learning.decoding.weighing import get_factors, weigh_equations
+from sfumato.learning.decoding.problem import Box, DecodingProblem, Vector
+from sfumato.learning.decoding.weighing import get_factors, weigh_equations
 
 __all__ = [
     "StandardisedProblem",
@@ -39,7 +39,8 @@ class StandardisedProblem:
     n_clusters : int
         k.
     factors : float64 (m,), optional
-        omega of `learning.decoding.weighing`, which the target includes; None stands for ones.
+        omega of `sfumato.learning.decoding.weighing`, which the target includes; None stands for
+        ones.
     """
 
     target: Vector

@@ -1,4 +1,4 @@
-"""Factors of error bars; see :mod:`learning.decoding.bars`.
+"""Factors of error bars; see :mod:`sfumato.learning.decoding.bars`.
 
 Written by ``python -m benchmarks.bars --fit FILE``: fitted to 129 decodes that were
 found sound or rough, of 162 of 81 shapes, under noise from none to

@@ -16,10 +16,10 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learning.decoding.bar_table import ROWS
-from learning.decoding.evidence import Evidence
-from learning.decoding.problem import Vector
-from learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.bar_table import ROWS
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.verdict import Verdict
 
 __all__ = [
     "DEVIATIONS",

@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.choice import Caution
-from learning.decoding.densities import Posterior
-from learning.decoding.kmeans import assign, cluster
-from learning.decoding.problem import Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.choice import Caution
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.kmeans import assign, cluster
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["choose_counts", "compare_labels", "compute_caution"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from learning.decoding.problem import Vector
+from sfumato.learning.decoding.problem import Vector
 
 __all__ = ["Caution", "ClusterChoice"]
 

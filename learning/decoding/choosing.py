@@ -4,13 +4,13 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.diagnosis import compute_signal
-from learning.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
-from learning.decoding.growth import cycle, expand, find_first_atom
-from learning.decoding.levenberg import Fitted, refine
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.choice import ClusterChoice
+from sfumato.learning.decoding.diagnosis import compute_signal
+from sfumato.learning.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.growth import cycle, expand, find_first_atom
+from sfumato.learning.decoding.levenberg import Fitted, refine
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["choose_n_clusters"]
 

@@ -3,7 +3,7 @@
 Keriven, Tremblay, Traonmilin, Gribonval, "Compressive K-means", ICASSP 2017, algorithm 1; the
 decoder of the seed paper (Schellekens et al., ICASSP 2019, reference 8). It is the reference
 solver: plain and faithful rather than the best. The paper has no noise that differs between
-features; here `learning.decoding.weighing` weighs the equations then.
+features; here `sfumato.learning.decoding.weighing` weighs the equations then.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from learning.decoding.atoms import (
+from sfumato.learning.decoding.atoms import (
     StandardisedProblem,
     compute_atoms,
     compute_correlation,
     compute_misfit,
     standardise,
 )
-from learning.decoding.descent import descend, fit_nonnegative
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.settings import check_count, check_fraction
-from learning.decoding.solution import Fit, Solution, assemble_solution
-from learning.decoding.solver import Monitor
-from learning.decoding.weighing import weigh_equations
+from sfumato.learning.decoding.descent import descend, fit_nonnegative
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.settings import check_count, check_fraction
+from sfumato.learning.decoding.solution import Fit, Solution, assemble_solution
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.decoding.weighing import weigh_equations
 
 __all__ = ["ClOmpr"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import Vector
-from shared.errors import DecodingError
+from sfumato.learning.decoding.problem import Vector
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["Posterior"]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.problem import Vector
-from shared.errors import DecodingError
+from sfumato.learning.decoding.problem import Vector
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["GaussianMixture"]
 

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
-from learning.decoding.density import GaussianMixture
-from learning.decoding.gaussians import Atoms, measure_in_wavelengths, prepare_target
-from learning.decoding.levenberg import Fitted, evaluate, refine
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.gaussians import Atoms, measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.levenberg import Fitted, evaluate, refine
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["descend_from"]
 

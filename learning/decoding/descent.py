@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.problem import Vector
+from sfumato.learning.decoding.problem import Vector
 
 __all__ = ["Descent", "NonnegativeFit", "descend", "fit_nonnegative"]
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
 
 __all__ = [
     "Diagnosis",

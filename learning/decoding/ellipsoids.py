@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.gaussians import Atoms, Single, Target, compute_phases
-from learning.decoding.problem import Vector
+from sfumato.learning.decoding.gaussians import Atoms, Single, Target, compute_phases
+from sfumato.learning.decoding.problem import Vector
 
 __all__ = ["Ellipsoids", "Kind", "compute_rows", "count_parameters", "draw_samples", "widen"]
 

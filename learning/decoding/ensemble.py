@@ -4,12 +4,12 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.ellipsoids import count_parameters
-from learning.decoding.gaussians import Target
-from learning.decoding.growth import cycle, grow
-from learning.decoding.ladder import leaves_only_noise
-from learning.decoding.levenberg import Fitted, evaluate, refine
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import count_parameters
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.growth import cycle, grow
+from sfumato.learning.decoding.ladder import leaves_only_noise
+from sfumato.learning.decoding.levenberg import Fitted, evaluate, refine
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["count_agreeing", "fit_clusters"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import Vector
+from sfumato.learning.decoding.problem import Vector
 
 __all__ = ["Evidence"]
 

@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.diagnosis import compute_signal
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.evidence import Evidence
-from learning.decoding.gaussians import Target
-from learning.decoding.ladder import Candidate, compute_chance_cost, compute_white_variance
-from learning.decoding.pooling import Clusters
-from learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.diagnosis import compute_signal
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.ladder import Candidate, compute_chance_cost, compute_white_variance
+from sfumato.learning.decoding.pooling import Clusters
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
 
 __all__ = ["gather_evidence", "measure_kurtosis"]
 

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.atoms import standardise
-from learning.decoding.problem import Box, DecodingProblem, Vector
-from learning.decoding.weighing import compute_quantile, get_factors, weigh_equations
+from sfumato.learning.decoding.atoms import standardise
+from sfumato.learning.decoding.problem import Box, DecodingProblem, Vector
+from sfumato.learning.decoding.weighing import compute_quantile, get_factors, weigh_equations
 
 __all__ = [
     "Atoms",
@@ -50,7 +50,7 @@ LARGEST_WEIGHT: Final = 8.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """The sketch to explain, in the units of `learning.decoding.atoms`.
+    """The sketch to explain, in the units of `sfumato.learning.decoding.atoms`.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ class Target:
     sampling_variance : float
         The part of it due to the sampling of records.
     factors : float32 (m,), optional
-        omega of `learning.decoding.weighing`: sketch and noise are those of the weighted equations,
-        and so are all rows. None stands for ones.
+        omega of `sfumato.learning.decoding.weighing`: sketch and noise are those of the weighted
+        equations, and so are all rows. None stands for ones.
     feature_noise : float64 (m,), optional
         Noise variance of each weighted equation; None stands for equal ones.
     """

@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.gaussians import Atoms, Target, compute_gaussians
-from learning.decoding.levenberg import Fitted, evaluate, refine
-from learning.decoding.moves import propose_adds, propose_splits
-from learning.decoding.problem import Vector
-from learning.decoding.pruning import prune
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.gaussians import Atoms, Target, compute_gaussians
+from sfumato.learning.decoding.levenberg import Fitted, evaluate, refine
+from sfumato.learning.decoding.moves import propose_adds, propose_splits
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.pruning import prune
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["cycle", "expand", "find_first_atom", "grow"]
 

@@ -13,9 +13,9 @@ on other shapes how often they hold.
 import math
 from typing import Final
 
-from learning.decoding.evidence import Evidence
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.verdict import (
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.verdict import (
     DOUBTFUL,
     FARTHEST,
     OFFSET,

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.densities import Posterior
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.pooling import Member
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.responses import choose_evenly
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.pooling import Member
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.responses import choose_evenly
 
 __all__ = ["MOST_NUMBERS", "describe_posterior"]
 

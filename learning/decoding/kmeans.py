@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["Clustering", "assign", "cluster", "measure_inertia"]
 

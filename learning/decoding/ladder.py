@@ -17,15 +17,21 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.ellipsoids import Ellipsoids, Kind, count_parameters, draw_samples, widen
-from learning.decoding.gaussians import Single, Target, compute_phases
-from learning.decoding.growth import grow
-from learning.decoding.levenberg import Fitted
-from learning.decoding.problem import Vector
-from learning.decoding.pruning import compute_drop_costs, fit_weights
-from learning.decoding.reaching import find_far_place
-from learning.decoding.shaping import Shaped, evaluate_shaped, project, refine_shaped
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import (
+    Ellipsoids,
+    Kind,
+    count_parameters,
+    draw_samples,
+    widen,
+)
+from sfumato.learning.decoding.gaussians import Single, Target, compute_phases
+from sfumato.learning.decoding.growth import grow
+from sfumato.learning.decoding.levenberg import Fitted
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.pruning import compute_drop_costs, fit_weights
+from sfumato.learning.decoding.reaching import find_far_place
+from sfumato.learning.decoding.shaping import Shaped, evaluate_shaped, project, refine_shaped
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = [
     "Candidate",

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.gaussians import (
     LARGEST_WEIGHT,
     Atoms,
     Single,
@@ -27,8 +27,8 @@ from learning.decoding.gaussians import (
     compute_residual,
     compute_unit_atoms,
 )
-from learning.decoding.problem import Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["Fitted", "evaluate", "refine"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.gaussians import (
     Atoms,
     Single,
     Target,
@@ -16,9 +16,9 @@ from learning.decoding.gaussians import (
     compute_gaussians,
     compute_phases,
 )
-from learning.decoding.levenberg import Fitted
-from learning.decoding.problem import Vector
-from learning.decoding.weighing import compute_quantile
+from sfumato.learning.decoding.levenberg import Fitted
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.weighing import compute_quantile
 
 __all__ = ["Adds", "Splits", "propose_adds", "propose_splits"]
 

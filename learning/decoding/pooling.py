@@ -12,14 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.ellipsoids import Ellipsoids, draw_samples
-from learning.decoding.gaussians import Target
-from learning.decoding.kmeans import cluster, measure_inertia
-from learning.decoding.ladder import Candidate, compute_chance_cost
-from learning.decoding.posterior import draw_around
-from learning.decoding.problem import Vector
-from learning.decoding.pruning import compute_drop_costs
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, draw_samples
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.kmeans import cluster, measure_inertia
+from sfumato.learning.decoding.ladder import Candidate, compute_chance_cost
+from sfumato.learning.decoding.posterior import draw_around
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.pruning import compute_drop_costs
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = [
     "Clusters",

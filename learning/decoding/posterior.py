@@ -8,11 +8,11 @@ sketch does not determine within the atom's own size, so that no draw runs away.
 
 import numpy as np
 
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.gaussians import Target
-from learning.decoding.ladder import Candidate, compute_white_variance
-from learning.decoding.problem import Vector
-from learning.decoding.shaping import form_equations
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.ladder import Candidate, compute_white_variance
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.shaping import form_equations
 
 __all__ = ["draw_around"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["Box", "DecodingProblem", "Vector", "freeze"]
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.descent import fit_nonnegative
-from learning.decoding.gaussians import Atoms, Single, Target, compute_unit_atoms
-from learning.decoding.levenberg import Fitted, evaluate
-from learning.decoding.problem import Vector
+from sfumato.learning.decoding.descent import fit_nonnegative
+from sfumato.learning.decoding.gaussians import Atoms, Single, Target, compute_unit_atoms
+from sfumato.learning.decoding.levenberg import Fitted, evaluate
+from sfumato.learning.decoding.problem import Vector
 
 __all__ = ["Merges", "compute_drop_costs", "propose_merges", "prune"]
 

@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.ellipsoids import Ellipsoids, compute_rows
-from learning.decoding.gaussians import Target
-from learning.decoding.problem import Vector
-from learning.decoding.shaping import Shaped
-from learning.decoding.weighing import compute_quantile
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, compute_rows
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.shaping import Shaped
+from sfumato.learning.decoding.weighing import compute_quantile
 
 Waves = NDArray[np.complex64]
 

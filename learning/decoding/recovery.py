@@ -9,19 +9,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from learning.decoding.answer import assemble_pooled_solution
-from learning.decoding.cautions import choose_counts, compute_caution
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.choosing import choose_n_clusters
-from learning.decoding.ensemble import fit_clusters
-from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
-from learning.decoding.ladder import climb
-from learning.decoding.pooling import choose_members, pool_clusters
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.responses import respond
-from learning.decoding.settings import check_count, check_flag
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.answer import assemble_pooled_solution
+from sfumato.learning.decoding.cautions import choose_counts, compute_caution
+from sfumato.learning.decoding.choice import ClusterChoice
+from sfumato.learning.decoding.choosing import choose_n_clusters
+from sfumato.learning.decoding.ensemble import fit_clusters
+from sfumato.learning.decoding.gaussians import measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.ladder import climb
+from sfumato.learning.decoding.pooling import choose_members, pool_clusters
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.responses import respond
+from sfumato.learning.decoding.settings import check_count, check_flag
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["MixtureDecoder"]
 

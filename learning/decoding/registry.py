@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from learning.decoding.clompr import ClOmpr
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.solver import Solver
-from shared.errors import DecodingError
+from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.solver import Solver
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["build_solver", "create_solver", "default_solver", "solver_factories"]
 

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.pooling import Clusters, Member
-from learning.decoding.problem import Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.pooling import Clusters, Member
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = ["Responses", "choose_evenly", "measure_spreads", "respond"]
 

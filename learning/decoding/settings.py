@@ -1,6 +1,6 @@
 """Checks of solvers' settings; every error names the setting."""
 
-from shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError
 
 __all__ = ["check_count", "check_flag", "check_fraction"]
 

@@ -1,6 +1,6 @@
 """Descent of ellipsoids: centres, covariances and weights together, by Levenberg-Marquardt.
 
-As in `learning.decoding.levenberg`. With nv the noise variance, the objective is
+As in `sfumato.learning.decoding.levenberg`. With nv the noise variance, the objective is
 
     f = |r|^2 + nv / (2 tau^2) sum (L_ki - mean_i L_ki)^2 + nv / (2 tau_n^2) sum n_kij^2,  L = 2 l,
 
@@ -16,16 +16,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows
+from sfumato.learning.decoding.gaussians import (
     LARGEST_WEIGHT,
     Atoms,
     Single,
     Target,
     compute_jacobian,
 )
-from learning.decoding.problem import Vector
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.problem import Vector
+from sfumato.learning.decoding.solver import Monitor
 
 __all__ = [
     "Projection",

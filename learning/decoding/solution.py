@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learning.decoding.bars import Bars
-from learning.decoding.choice import Caution, ClusterChoice
-from learning.decoding.densities import Posterior
-from learning.decoding.density import GaussianMixture
-from learning.decoding.diagnosis import (
+from sfumato.learning.decoding.bars import Bars
+from sfumato.learning.decoding.choice import Caution, ClusterChoice
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.diagnosis import (
     Diagnosis,
     compute_agreement,
     compute_noise_floor,
     diagnose,
     is_at_noise_floor,
 )
-from learning.decoding.evidence import Evidence
-from learning.decoding.judging import judge_without_evidence
-from learning.decoding.problem import DecodingProblem, Vector
-from learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.judging import judge_without_evidence
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.verdict import Verdict
 
 __all__ = ["Fit", "Solution", "assemble_solution"]
 

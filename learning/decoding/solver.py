@@ -5,9 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.solution import Solution
-from shared.errors import DecodingCancelledError
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.errors import DecodingCancelledError
 
 __all__ = ["Monitor", "Solver"]
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import DecodingProblem, Vector, freeze
+from sfumato.learning.decoding.problem import DecodingProblem, Vector, freeze
 
 __all__ = [
     "WeightedProblem",

@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.totals import Totals
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
 
 SomeTotals = TypeVar("SomeTotals", bound=Totals)
 _CLEAR = 4.0

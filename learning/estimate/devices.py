@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.sizes import SizeMoments
-from shared.plan import SketchPlan
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.plan import SketchPlan
 
 _LARGEST_DILUTION = 0.5
 """With fewer than about two sketches in a block, signal and difference look alike."""

@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import HistogramStatistic
-from shared.core.logarithm import expand
-from shared.errors import DecodingError
+from sfumato.shared.core import HistogramStatistic
+from sfumato.shared.core.logarithm import expand
+from sfumato.shared.errors import DecodingError
 
 Floats = NDArray[np.float64]
 

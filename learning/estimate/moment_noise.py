@@ -3,7 +3,7 @@
 With n complete records, C = (sum of u u') / n - m m' carries a symmetric noise matrix N:
 
 * an entry off the diagonal has standard deviation t = sd / (7 n), one on it s = sd / (w n), with
-  the diagonal weight w of :class:`shared.core.statistics.moments.MomentsStatistic`;
+  the diagonal weight w of :class:`sfumato.shared.core.statistics.moments.MomentsStatistic`;
 * the mean has an error e of standard deviation r = sd / (7 q n) in each dimension, and m m' adds
   ``-(m e' + e m' + e e')``, whose expectation -r^2 I is taken back;
 * an error of n by a share f adds ``f (m m' - C)``.

@@ -4,8 +4,8 @@ A record is a vector u of integer steps, in a ball whose radius is public. The s
 records of u and of ``u_i u_j`` are released with noise of a variance that is known exactly. This
 module turns them into an answer; it is post-processing and costs no privacy.
 
-The law of the noise on the covariance, :mod:`learning.estimate.moment_noise`, gives how far an
-eigenvalue is lifted by noise, how far a direction is turned, and how wide each band is.
+The law of the noise on the covariance, :mod:`sfumato.learning.estimate.moment_noise`, gives how far
+an eigenvalue is lifted by noise, how far a direction is turned, and how wide each band is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.moment_noise import (
+from sfumato.learning.estimate.moment_noise import (
     NoiseLaw,
     expect_errors,
     expect_turns,
     find_gaps,
     remove_lift,
 )
-from shared.core.quantise import STEPS
-from shared.core.statistics.moments import WEIGHT, MomentsStatistic
-from shared.errors import DecodingError
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.statistics.moments import WEIGHT, MomentsStatistic
+from sfumato.shared.errors import DecodingError
 
 Floats = NDArray[np.float64]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.problem import DecodingProblem
-from learning.estimate.counts import count_records
-from learning.estimate.devices import find_difference
-from learning.estimate.search_box import Stated, make_search_box
-from learning.estimate.totals import Totals
-from learning.estimate.utility import form_sketch, measure_noise
-from learning.estimate.weighting import Weights
-from shared.plan import SketchPlan
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.devices import find_difference
+from sfumato.learning.estimate.search_box import Stated, make_search_box
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import form_sketch, measure_noise
+from sfumato.learning.estimate.weighting import Weights
+from sfumato.shared.plan import SketchPlan
 
 
 def pose_problem(
@@ -34,11 +34,13 @@ def pose_problem(
     totals, weights
         The sums, with the estimated number of records where it is secret; and their weights.
     signal_energy
-        ``|z|^2`` under these weights, see :func:`learning.estimate.utility.estimate_utility`.
+        ``|z|^2`` under these weights, see
+        :func:`sfumato.learning.estimate.utility.estimate_utility`.
     n_clusters
         k.
     search_box
-        See :func:`learning.estimate.search_box.check_search_box`; None stands for the plan's box.
+        See :func:`sfumato.learning.estimate.search_box.check_search_box`; None stands for the
+        plan's box.
     is_exact
         Whether no noise was added to the sums.
 

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.histogram import BAND_LEVEL, Floats, QuantileBands
-from shared.core.logarithm import expand
-from shared.errors import DecodingError
-from shared.privacy import CircularLaw
+from sfumato.learning.estimate.histogram import BAND_LEVEL, Floats, QuantileBands
+from sfumato.shared.core.logarithm import expand
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.privacy import CircularLaw
 
 _CYCLES: Final = 20
 """Accelerated cycles of EM, three steps each: more follow the noise."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from learning.decoding.problem import Box
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from sfumato.learning.decoding.problem import Box
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
 
 Stated = Mapping[str, Sequence[float]]
 """Lower and upper bound by name of dimension."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.limbs import add_limbs, join_limbs, split_limbs, subtract_limbs
+from sfumato.learning.estimate.limbs import add_limbs, join_limbs, split_limbs, subtract_limbs
 
 N_MOMENTS = 5
 """The sums over sketches of 1, n, n^2, n^3, and of the squared features."""
@@ -26,7 +26,8 @@ class SizeMoments:
     Parameters
     ----------
     limbs
-        Shape ``(2, 5, B)``, int64: the limbs of :func:`learning.estimate.limbs.split_limbs`.
+        Shape ``(2, 5, B)``, int64: the limbs of
+        :func:`sfumato.learning.estimate.limbs.split_limbs`.
     """
 
     limbs: NDArray[np.int64]

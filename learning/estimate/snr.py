@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import Mechanism
+from sfumato.shared.core import AMPLITUDE
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import Mechanism
 
 Floats = NDArray[np.float64]
 DEFAULT_SIGNAL_ENERGY = 0.35
-"""``|z|^2`` of ten clusters under a wide law; ``learning.planning.signal`` expects it of others."""
+"""``|z|^2`` of ten clusters under a wide law; ``planning/signal.py`` expects it of others."""
 DEVICE_VARIANCE = 0.3
 """Mean of ``|z_device - z|^2`` to assume where devices hold different kinds of records.
 
@@ -88,7 +88,7 @@ def predict_mechanism_snr(
         B, the features of the plan over those of a sketch.
     device_variance
         D: ``DEVICE_VARIANCE``, or 0 where all sketches have records of the same kinds. The server
-        estimates it from the sketches (:mod:`learning.estimate.devices`).
+        estimates it from the sketches (:mod:`sfumato.learning.estimate.devices`).
 
     Returns
     -------

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.counts import RecordCount, count_records
-from learning.estimate.histogram import BinNoise, Marginal, read_marginals
-from learning.estimate.moments import PrincipalComponents, estimate_components
-from learning.estimate.reports import ReportedMarginal
-from learning.estimate.totals import Totals
-from shared.core import MomentsStatistic
-from shared.errors import DecodingError, WrongStatisticError
-from shared.plan import HistogramPart, MomentsPart, SketchPlan
-from shared.privacy import CircularLaw
-from shared.privacy.mechanisms.bins import BinReports
+from sfumato.learning.estimate.counts import RecordCount, count_records
+from sfumato.learning.estimate.histogram import BinNoise, Marginal, read_marginals
+from sfumato.learning.estimate.moments import PrincipalComponents, estimate_components
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared.core import MomentsStatistic
+from sfumato.shared.errors import DecodingError, WrongStatisticError
+from sfumato.shared.plan import HistogramPart, MomentsPart, SketchPlan
+from sfumato.shared.privacy import CircularLaw
+from sfumato.shared.privacy.mechanisms.bins import BinReports
 
 _GAUSSIAN = "discrete-gaussian"
 

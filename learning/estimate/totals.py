@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.limbs import add_limbs, subtract_limbs
-from learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.limbs import add_limbs, subtract_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
 
 
 @dataclass(frozen=True, kw_only=True)

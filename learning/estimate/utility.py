@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.counts import RecordCount, count_records, put_count
-from learning.estimate.devices import estimate_difference
-from learning.estimate.limbs import join_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.snr import estimate_signal_energy, predict_snr
-from learning.estimate.totals import Totals
-from learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
-from shared.plan import SketchPlan
+from sfumato.learning.estimate.counts import RecordCount, count_records, put_count
+from sfumato.learning.estimate.devices import estimate_difference
+from sfumato.learning.estimate.limbs import join_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
+from sfumato.shared.plan import SketchPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +121,8 @@ def form_sketch(
     Parameters
     ----------
     sums, size_sums
-        Shapes ``(D,)`` and ``(2, D)``, as in :class:`~learning.estimate.totals.Totals`; noised
-        counts at the end are ignored.
+        Shapes ``(D,)`` and ``(2, D)``, as in :class:`~sfumato.learning.estimate.totals.Totals`;
+        noised counts at the end are ignored.
     """
     n_features = 2 * plan.n_frequencies
     return weights.average(

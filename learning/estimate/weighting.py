@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.sizes import SizeMoments
-from shared.errors import PrivacyError
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.errors import PrivacyError
 
 Floats = NDArray[np.float64]
 WEIGHTINGS = ("size", "noise-optimal")

@@ -15,9 +15,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.normal import bound_gaussian_delta
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.normal import bound_gaussian_delta
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 LEAST_DELTA: Final = Fraction(1, 10**8)
 """Smaller ones would drown in the rounding of a composition."""

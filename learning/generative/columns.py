@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.weighted_points import project_on_simplex
-from learning.estimate.histogram import Marginal
-from learning.estimate.reports import ReportedMarginal
-from learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
-from learning.estimate.totals import Totals
-from learning.generative.margins import blend
-from shared.core.logarithm import compress, expand
-from shared.plan import SketchPlan
+from sfumato.learning.clustering.weighted_points import project_on_simplex
+from sfumato.learning.estimate.histogram import Marginal
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.generative.margins import blend
+from sfumato.shared.core.logarithm import compress, expand
+from sfumato.shared.plan import SketchPlan
 
 Floats = NDArray[np.float64]
 _FEW_INSIDE = 20

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.weighted_points import project_on_simplex
-from learning.estimate.histogram import Marginal
+from sfumato.learning.clustering.weighted_points import project_on_simplex
+from sfumato.learning.estimate.histogram import Marginal
 
 Floats = NDArray[np.float64]
 _SEED: Final = 0

@@ -10,8 +10,9 @@ in all dimensions instead, and :func:`fit_parts` makes Gaussians of their answer
 columns: d of them have d (d + 3) / 2 noisy sums a sketch.
 
 A record is a vector u of integer steps in a ball of radius R about an origin, as
-:class:`shared.core.statistics.MomentsStatistic` has it. The basis is rounded to integers, so that a
-record's place on it is exact in double precision: no record's bytes change how another is rounded.
+:class:`sfumato.shared.core.statistics.MomentsStatistic` has it. The basis is rounded to integers,
+so that a record's place on it is exact in double precision: no record's bytes change how another is
+rounded.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Answer, Curator, Round, divide_by_shares
-from learning.estimate.moments import PrincipalComponents
-from shared.core.engines import default_engine
-from shared.core.quantise import Quantiser
-from shared.core.statistics import MomentsStatistic
-from shared.core.statistics.moments import MOMENT_STEPS
-from shared.errors import ConfigError
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from sfumato.learning.clustering.methods.contract import Answer, Curator, Round, divide_by_shares
+from sfumato.learning.estimate.moments import PrincipalComponents
+from sfumato.shared.core.engines import default_engine
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.statistics import MomentsStatistic
+from sfumato.shared.core.statistics.moments import MOMENT_STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

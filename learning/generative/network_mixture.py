@@ -17,24 +17,24 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.accounting import RATE_UNIT, Training, compute_mu
-from learning.generative.networks.clipping import NORM, Clipping
-from learning.generative.networks.fixed_point import AHEAD, MOST_FEATURES
-from learning.generative.networks.network import Network
-from learning.generative.networks.rbm import BoltzmannMachine
-from learning.generative.networks.training import (
+from sfumato.learning.generative.accounting import RATE_UNIT, Training, compute_mu
+from sfumato.learning.generative.networks.clipping import NORM, Clipping
+from sfumato.learning.generative.networks.fixed_point import AHEAD, MOST_FEATURES
+from sfumato.learning.generative.networks.network import Network
+from sfumato.learning.generative.networks.rbm import BoltzmannMachine
+from sfumato.learning.generative.networks.training import (
     TrainingRule,
     count_weights,
     make_noise,
     split,
     train,
 )
-from learning.generative.networks.vae import VariationalAutoencoder
-from learning.generative.partition import KernelPartition, assign
-from shared.core.quantise import STEPS, Quantiser
-from shared.errors import ConfigError
-from shared.privacy.samplers import RandomSource
-from shared.privacy.wide_gaussian import WideGaussian
+from sfumato.learning.generative.networks.vae import VariationalAutoencoder
+from sfumato.learning.generative.partition import KernelPartition, assign
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.features import AMPLITUDE, PHASES, feature_table
-from shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
-from shared.core.quantise import Quantiser
-from shared.errors import ConfigError
+from sfumato.shared.core.features import AMPLITUDE, PHASES, feature_table
+from sfumato.shared.core.frequencies import FrequencyMatrix, RadiusLaw, draw_frequencies
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

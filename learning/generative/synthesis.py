@@ -16,15 +16,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.bars import TRUSTED
-from learning.decoding.densities import Posterior
-from learning.decoding.verdict import UNUSABLE
-from learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
-from learning.generative.table_errors import TableErrors, measure_spread
-from shared.errors import DecodingError
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.wire.bodies.results import DimensionBody, PromiseBody
-from shared.wire.bodies.synthesis import (
+from sfumato.learning.decoding.bars import TRUSTED
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.verdict import UNUSABLE
+from sfumato.learning.generative.columns import Column, LevelColumn, NumberColumn, match_columns
+from sfumato.learning.generative.table_errors import TableErrors, measure_spread
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.wire.bodies.results import DimensionBody, PromiseBody
+from sfumato.shared.wire.bodies.synthesis import (
     MOST_SYNTHETIC,
     CorrelationErrorBody,
     RangeErrorBody,

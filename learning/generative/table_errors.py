@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.answers.densities import (
+from sfumato.learning.answers.densities import (
     Interval,
     compute_all_quantiles,
     compute_blur,
@@ -26,12 +26,12 @@ from learning.answers.densities import (
     pool,
     spread_points,
 )
-from learning.decoding.bars import LAWS, choose_word
-from learning.decoding.densities import Posterior
-from learning.generative.columns import NumberColumn, match_columns
-from shared.core.logarithm import compress
-from shared.plan import SketchPlan
-from shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody
+from sfumato.learning.decoding.bars import LAWS, choose_word
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.generative.columns import NumberColumn, match_columns
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody
 
 Floats = NDArray[np.float64]
 _N_BOXES: Final = 40

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from learning.insight.comparing import N_DRAWS, SMALLEST_SHIFT
-from learning.insight.covariance import Floats
-from learning.insight.tails import NullDraws, SmallestDraws, find_discoveries
-from learning.insight.timeline import Timeline
-from shared.errors import DecodingError
+from sfumato.learning.insight.comparing import N_DRAWS, SMALLEST_SHIFT
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.tails import NullDraws, SmallestDraws, find_discoveries
+from sfumato.learning.insight.timeline import Timeline
+from sfumato.shared.errors import DecodingError
 
 __all__ = [
     "ChangePoint",

@@ -12,19 +12,19 @@ from typing import Final, Literal
 
 import numpy as np
 
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_errors
-from learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
-from learning.insight.shared_law import PairLaw, PairStatistics
-from learning.insight.statistics import (
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.null_law import draw_errors
+from sfumato.learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
+from sfumato.learning.insight.shared_law import PairLaw, PairStatistics
+from sfumato.learning.insight.statistics import (
     Statistics,
     compute_sigma,
     describe_doubt,
     trusts_directions,
 )
-from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm
-from shared.errors import DecodingError
+from sfumato.learning.insight.tails import NullDraws, SmallestDraws, adjust_holm
+from sfumato.shared.errors import DecodingError
 
 __all__ = [
     "LEVEL",
@@ -119,7 +119,7 @@ class Comparison:
     p
         Probability of a difference like this where nothing has changed: of the smallest of the
         three p-values, by the same draws; or ``p_all`` where the others cannot be trusted, see
-        :func:`learning.insight.statistics.trusts_directions`.
+        :func:`sfumato.learning.insight.statistics.trusts_directions`.
     p_all, p_moved, p_single
         P-values of the omnibus statistic, of the directed one, and of the surest single change.
     changes
@@ -211,7 +211,7 @@ class NullLaw:
         Draws of all changes over their standard errors, as magnitudes.
     is_directed
         Whether p-values rest on the directed statistics too, see
-        :func:`learning.insight.statistics.trusts_directions`.
+        :func:`sfumato.learning.insight.statistics.trusts_directions`.
     """
 
     statistics: Statistics
@@ -287,7 +287,7 @@ def compare(
     n_draws
         B.
     most_exact
-        See :func:`learning.insight.selection.average`.
+        See :func:`sfumato.learning.insight.selection.average`.
 
     Raises
     ------

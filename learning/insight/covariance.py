@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.density import GaussianMixture
-from shared.errors import DecodingError
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.shared.errors import DecodingError
 
 __all__ = [
     "MOST_FREQUENCIES",

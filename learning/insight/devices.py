@@ -1,9 +1,9 @@
 """Examination of devices: each against all others, with lamps for content, silence and peers.
 
 A device's mean features are compared with those of the rest of the sketches by the tests of
-:mod:`learning.insight.comparing`. The null law depends on numbers of records and sketches alone, so
-that thousands of devices share the draws of few laws. A lamp is a reason to look, never a verdict:
-honest devices hold different records.
+:mod:`sfumato.learning.insight.comparing`. The null law depends on numbers of records and sketches
+alone, so that thousands of devices share the draws of few laws. A lamp is a reason to look, never a
+verdict: honest devices hold different records.
 """
 
 from __future__ import annotations
@@ -15,16 +15,22 @@ from typing import Final
 
 import numpy as np
 
-from learning.estimate.totals import Totals
-from learning.insight.comparing import SATURATED, measure_size
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.pairs import fit_model
-from learning.insight.selection import Errors, Selection, SelectionMean, average, require_supported
-from learning.insight.shared_law import PairLaw, SharedDraws
-from learning.insight.statistics import describe_doubt
-from shared.errors import DecodingCancelledError, DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.comparing import SATURATED, measure_size
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.pairs import fit_model
+from sfumato.learning.insight.selection import (
+    Errors,
+    Selection,
+    SelectionMean,
+    average,
+    require_supported,
+)
+from sfumato.learning.insight.shared_law import PairLaw, SharedDraws
+from sfumato.learning.insight.statistics import describe_doubt
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = [
     "DEVICE_LEVEL",

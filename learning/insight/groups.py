@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from learning.estimate.totals import Totals
-from learning.insight.comparing import (
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.comparing import (
     N_DRAWS,
     SATURATED,
     Change,
@@ -19,14 +19,14 @@ from learning.insight.comparing import (
     describe_p,
     require_disjoint,
 )
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.pairs import fit_model
-from learning.insight.selection import Selection, average
-from learning.insight.shared_law import SharedDraws
-from learning.insight.tails import adjust_holm
-from shared.errors import DecodingCancelledError, DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.pairs import fit_model
+from sfumato.learning.insight.selection import Selection, average
+from sfumato.learning.insight.shared_law import SharedDraws
+from sfumato.learning.insight.tails import adjust_holm
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = [
     "MOST_GROUPS",

@@ -12,17 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from learning.decoding.answer import describe_density
-from learning.decoding.density import GaussianMixture
-from learning.decoding.ellipsoids import Ellipsoids, widen
-from learning.decoding.ensemble import fit_clusters
-from learning.decoding.gaussians import measure_in_wavelengths, prepare_target
-from learning.decoding.ladder import climb, leaves_only_noise
-from learning.decoding.levenberg import Fitted
-from learning.decoding.pooling import choose_members
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.solver import Monitor
-from learning.insight.covariance import (
+from sfumato.learning.decoding.answer import describe_density
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, widen
+from sfumato.learning.decoding.ensemble import fit_clusters
+from sfumato.learning.decoding.gaussians import measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.ladder import climb, leaves_only_noise
+from sfumato.learning.decoding.levenberg import Fitted
+from sfumato.learning.decoding.pooling import choose_members
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.insight.covariance import (
     Complexes,
     Density,
     Floats,
@@ -31,9 +31,9 @@ from learning.insight.covariance import (
     pool_densities,
     stack,
 )
-from learning.insight.selection import require_supported
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.insight.selection import require_supported
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = ["Explanation", "StudyModel", "explain"]
 

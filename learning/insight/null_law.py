@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.selection import Errors
-from shared.plan import SketchPlan
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import Errors
+from sfumato.shared.plan import SketchPlan
 
 __all__ = ["draw_errors", "draw_noise", "draw_sampling", "draw_unit_noise"]
 

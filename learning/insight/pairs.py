@@ -7,24 +7,24 @@ from typing import Final
 
 import numpy as np
 
-from learning.decoding.problem import DecodingProblem
-from learning.estimate.counts import count_records, put_count
-from learning.estimate.posing import pose_problem
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.comparing import (
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.estimate.counts import count_records, put_count
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.comparing import (
     LEVEL,
     SMALLEST_SHIFT,
     Comparison,
     compare,
     require_disjoint,
 )
-from learning.insight.covariance import MOST_FREQUENCIES, too_many_frequencies
-from learning.insight.model import StudyModel, explain
-from learning.insight.selection import Selection, require_supported
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.insight.covariance import MOST_FREQUENCIES, too_many_frequencies
+from sfumato.learning.insight.model import StudyModel, explain
+from sfumato.learning.insight.selection import Selection, require_supported
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = ["compare_selections", "fit_model", "pose_pooled"]
 

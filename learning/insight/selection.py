@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.estimate.counts import RecordCount, count_records, put_count
-from learning.estimate.devices import find_difference
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility, form_sketch
-from learning.estimate.weighting import SIZE_WEIGHTS, Weights
-from learning.insight.covariance import Floats, stack
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.estimate.counts import RecordCount, count_records, put_count
+from sfumato.learning.estimate.devices import find_difference
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility, form_sketch
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights
+from sfumato.learning.insight.covariance import Floats, stack
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = ["MOST_EXACT", "Errors", "Selection", "SelectionMean", "average", "require_supported"]
 

@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_sampling, draw_unit_noise
-from learning.insight.selection import Errors, SelectionMean
-from learning.insight.statistics import PRIOR, RIDGE, trusts_directions
-from learning.insight.tails import NullDraws, SmallestDraws
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.null_law import draw_sampling, draw_unit_noise
+from sfumato.learning.insight.selection import Errors, SelectionMean
+from sfumato.learning.insight.statistics import PRIOR, RIDGE, trusts_directions
+from sfumato.learning.insight.tails import NullDraws, SmallestDraws
 
 __all__ = ["PairLaw", "PairStatistics", "SharedDraws"]
 
@@ -220,7 +220,7 @@ class PairLaw:
         Draws of the coordinates whose squares add up to T_moved: shape ``(n_draws, p)``.
     is_directed
         Whether p-values rest on the directed statistics too, see
-        :func:`learning.insight.statistics.trusts_directions`.
+        :func:`sfumato.learning.insight.statistics.trusts_directions`.
     """
 
     statistics: PairStatistics

@@ -24,9 +24,9 @@ from typing import Final
 
 import numpy as np
 
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.selection import Errors
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import Errors
 
 __all__ = ["PRIOR", "RIDGE", "Statistics", "compute_sigma", "describe_doubt", "trusts_directions"]
 

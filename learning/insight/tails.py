@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.insight.covariance import Floats
+from sfumato.learning.insight.covariance import Floats
 
 __all__ = ["NullDraws", "SmallestDraws", "adjust_holm", "find_discoveries"]
 

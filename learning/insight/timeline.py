@@ -3,8 +3,8 @@
 In the p = k (d + 2) coordinates ``J Sw^-1 s``, in a basis in which T_moved is a weighted sum of
 squares, a window is p numbers, and a simulated year is cheap. The simulated years have the radii of
 K-norm noise. Where the directed statistics cannot be trusted, see
-:func:`learning.insight.statistics.trusts_directions`, the coordinates are all features, and the
-statistic is T_all.
+:func:`sfumato.learning.insight.statistics.trusts_directions`, the coordinates are all features, and
+the statistic is T_all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 
 import numpy as np
 
-from learning.insight.comparing import N_DRAWS, require_disjoint, require_filled
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_unit_noise
-from learning.insight.selection import Errors, Selection, SelectionMean, average
-from learning.insight.statistics import PRIOR, Statistics, compute_sigma, trusts_directions
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.insight.comparing import N_DRAWS, require_disjoint, require_filled
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.null_law import draw_unit_noise
+from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
+from sfumato.learning.insight.statistics import PRIOR, Statistics, compute_sigma, trusts_directions
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = ["Contrasts", "Timeline", "follow"]
 
@@ -369,7 +369,8 @@ def follow(model: StudyModel, selections: Sequence[Selection]) -> Timeline:
     Raises
     ------
     WrongStatisticError, DecodingError
-        As in :func:`learning.insight.comparing.compare`; or there are fewer than two windows.
+        As in :func:`sfumato.learning.insight.comparing.compare`; or there are fewer than two
+        windows.
     """
     for i, selection in enumerate(selections):
         require_filled(selection)

@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from learning.estimate.counts import count_records
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.changes import (
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.changes import (
     ChangePoint,
     Reading,
     compute_levels,
@@ -28,16 +28,16 @@ from learning.insight.changes import (
     measure_usual_change,
     watch,
 )
-from learning.insight.comparing import SMALLEST_SHIFT, Comparison, compare
-from learning.insight.covariance import Floats
-from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_unit_noise
-from learning.insight.pairs import fit_model
-from learning.insight.selection import Errors, Selection, SelectionMean, average
-from learning.insight.statistics import Statistics, compute_sigma, describe_doubt
-from learning.insight.timeline import Contrasts, Timeline
-from shared.errors import DecodingCancelledError, DecodingError
-from shared.plan import SketchPlan
+from sfumato.learning.insight.comparing import SMALLEST_SHIFT, Comparison, compare
+from sfumato.learning.insight.covariance import Floats
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.null_law import draw_unit_noise
+from sfumato.learning.insight.pairs import fit_model
+from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
+from sfumato.learning.insight.statistics import Statistics, compute_sigma, describe_doubt
+from sfumato.learning.insight.timeline import Contrasts, Timeline
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
+from sfumato.shared.plan import SketchPlan
 
 __all__ = [
     "MOST_WINDOWS",
@@ -54,7 +54,8 @@ MOST_WINDOWS: Final = 400
 _LEAST_WINDOWS: Final = 2
 _PRIOR: Final = 3.0
 """Standard deviation of a change before a window is seen, in units of the parameters: so wide that
-estimates are hardly shrunk. The test has a narrow one, see :mod:`learning.insight.statistics`."""
+estimates are hardly shrunk. The test has a narrow one, see
+:mod:`sfumato.learning.insight.statistics`."""
 _LARGEST_ERROR: Final = 1.0
 """Of a parameter, in its unit; beyond it noise hides the parameter."""
 _ENERGY_DRAWS: Final = 2000

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from learning.estimate.snr import compute_dilution, predict_mechanism_snr, predict_snr
-from learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law
-from learning.planning.outline import StudyOutline
-from learning.planning.quality import QualityBand, predict_relative_sse
-from learning.planning.signal import expect_signal_energy
-from shared.core import AMPLITUDE, RadiusLaw
-from shared.errors import PrivacyError
-from shared.plan.spec import MOST_SKETCHES
-from shared.privacy import (
+from sfumato.learning.estimate.snr import compute_dilution, predict_mechanism_snr, predict_snr
+from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.quality import QualityBand, predict_relative_sse
+from sfumato.learning.planning.signal import expect_signal_energy
+from sfumato.shared.core import AMPLITUDE, RadiusLaw
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan.spec import MOST_SKETCHES
+from sfumato.shared.privacy import (
     FourierShape,
     Mechanism,
     PrivacyTarget,
@@ -28,9 +28,9 @@ from shared.privacy import (
     compute_count_variance,
     get_mechanism,
 )
-from shared.privacy.mechanisms.phase import PHASE_REPORT
-from shared.sharing.masks import BLIND_BYTES
-from shared.sharing.ring import Ring
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
+from sfumato.shared.sharing.masks import BLIND_BYTES
+from sfumato.shared.sharing.ring import Ring
 
 SPLIT_MECHANISM = "discrete-knorm"
 """The one noise that is best in small sketches: the Gaussian gains nothing, Laplace is worse."""
@@ -225,7 +225,7 @@ def predict_mechanism(
     mechanism
         Of one sketch.
     n_frequencies, n_blocks, alpha, count_variance
-        m, and as :func:`learning.estimate.snr.predict_mechanism_snr` takes them.
+        m, and as :func:`sfumato.learning.estimate.snr.predict_mechanism_snr` takes them.
     law
         The law of a plan; None for the one that suits the noise.
     """
@@ -372,7 +372,7 @@ def _list_divisors(number: int) -> tuple[int, ...]:
 def choose_candidate(
     candidates: Sequence[Candidate], target_sse: float, *, bytes_are_scarce: bool = False
 ) -> Candidate:
-    """Choose among one or more candidates as :func:`learning.planning.planner.advise` does."""
+    """Choose among one or more candidates as :func:`.planner.advise` does."""
     reaching = [candidate for candidate in candidates if candidate.band.reaches(target_sse)]
     if not reaching:
         return min(

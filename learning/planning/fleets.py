@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from learning.planning.candidates import SPLIT_MECHANISM, Candidate, choose_candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import Advice, advise
-from shared.errors import PrivacyError
+from sfumato.learning.planning.candidates import SPLIT_MECHANISM, Candidate, choose_candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import Advice, advise
+from sfumato.shared.errors import PrivacyError
 
 FLEET_SIZES: Final = tuple(10**power for power in range(7))
 """Numbers of sketches that the records are divided into."""
@@ -48,7 +48,7 @@ def forecast_fleets(
     outline
         The study; its own number of sketches does not matter.
     epsilon, delta, target_sse
-        As :func:`learning.planning.planner.advise` takes them, which chooses.
+        As :func:`sfumato.learning.planning.planner.advise` takes them, which chooses.
     """
     forecasts = []
     for size in FLEET_SIZES:

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from learning.clustering.cells import CellNoise, choose_cells_for_noise
-from learning.planning.outline import StudyOutline
-from learning.planning.signal import SEPARATION
-from shared.core.statistics.grid import MOST_CELLS, MOST_GRID_DIMENSIONS
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import Mechanism
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.learning.clustering.cells import CellNoise, choose_cells_for_noise
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.signal import SEPARATION
+from sfumato.shared.core.statistics.grid import MOST_CELLS, MOST_GRID_DIMENSIONS
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import Mechanism
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 
 HALF_WIDTH_IN_SPREADS: Final = 4.0
 """Half width of the box over the standard deviation of a column, unless the caller knows it."""
@@ -116,7 +116,7 @@ def predict_grid(
     half_width_in_spreads
         B: half width of the box over the standard deviation of a column. Clusters are expected to
         have the deviation ``1 / sqrt(1 + (1.5 k^(1/d))^2)`` of a column's, as in
-        :func:`learning.planning.signal.expect_signal_energy`.
+        :func:`sfumato.learning.planning.signal.expect_signal_energy`.
     cells
         The grid; None for that of :func:`choose_cells_for_noise`.
 
@@ -199,8 +199,8 @@ def is_grid_better(
 
     It is where there is one noised sum, of at most three dimensions, in a box of half width up to
     8 spreads of a column, and ``n epsilon' < 30 k^1.5 d``, with epsilon' as in
-    :func:`learning.clustering.cells.choose_cells`: the sketch then misses clusters. Above that both
-    are as good as k-means on the records, and the sketch does not depend on the box.
+    :func:`sfumato.learning.clustering.cells.choose_cells`: the sketch then misses clusters. Above
+    that both are as good as k-means on the records, and the sketch does not depend on the box.
 
     Measured by ``python -m benchmarks.grids`` (median relative SSE of 5 seeds, grid / sketch, L =
     1): d = 2 and k = 10 1.15 / 6.47 at n epsilon = 1e3 and 1.02 / 1.12 at 3e3; d = 3 and k = 10

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from learning.planning.signal import expect_signal_energy
-from shared.core import RadiusLaw
+from sfumato.learning.planning.signal import expect_signal_energy
+from sfumato.shared.core import RadiusLaw
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Relative SSE of private methods; see :mod:`learning.planning.methods`.
+"""Relative SSE of private methods; see :mod:`sfumato.learning.planning.methods`.
 
 Written by ``python -m benchmarks.choosing ROWS --write FILE``. A row is: whether the spread inside
 a cluster is known; d; n epsilon / k under replace-one; and the median SSE over that of k-means, by

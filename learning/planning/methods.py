@@ -1,8 +1,8 @@
 """Which private k-means to use, by public numbers alone.
 
 The records of many devices can be clustered by sketches only: they add up. For records in one place
-the choice follows :mod:`learning.planning.method_table`, which holds the relative SSE of each
-method by d and ``n epsilon / k``, as measured by ``python -m benchmarks.methods``.
+the choice follows :mod:`sfumato.learning.planning.method_table`, which holds the relative SSE of
+each method by d and ``n epsilon / k``, as measured by ``python -m benchmarks.methods``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from learning.clustering.methods.contract import Method, Task
-from learning.clustering.methods.registry import METHODS
-from learning.planning.method_table import COLUMNS, ROWS
-from shared.errors import SketchError
+from sfumato.learning.clustering.methods.contract import Method, Task
+from sfumato.learning.clustering.methods.registry import METHODS
+from sfumato.learning.planning.method_table import COLUMNS, ROWS
+from sfumato.shared.errors import SketchError
 
 __all__ = ["Holding", "MethodChoice", "Row", "choose_method", "choose_name", "find_row"]
 

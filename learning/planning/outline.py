@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from learning.calibration.calibration import share_spread
-from learning.estimate.snr import DEVICE_VARIANCE
-from shared.errors import PrivacyError
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.learning.calibration.calibration import share_spread
+from sfumato.learning.estimate.snr import DEVICE_VARIANCE
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 FEATURES_PER_PARAMETER = (2, 3, 5, 7, 10)
 """Candidates for m / (k d): below 2 there are too few equations, above 10 no gain was measured."""

@@ -13,11 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from learning.planning.candidates import Candidate, predict_mechanism, require_carried
-from learning.planning.outline import StudyOutline
-from shared.errors import PrivacyError
-from shared.privacy import choose_law
-from shared.privacy.mechanisms.phase import PHASE_REPORT, PhaseReports
+from sfumato.learning.planning.candidates import Candidate, predict_mechanism, require_carried
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import choose_law
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT, PhaseReports
 
 MOST_REPORTS: Final = 8
 """The most features of a record that are tried; each has epsilon / r."""
@@ -36,8 +36,8 @@ def predict_phase_reports(
 ) -> Candidate:
     """Predict the quality of phase reports: the SNR is ``|z|^2 r L / (m (E - |z|^2))``.
 
-    E is the energy of a report at ``epsilon / r`` (:class:`~shared.privacy.CircularLaw`), and L the
-    number of sketches. Where m / r does not divide L, the noise is slightly larger.
+    E is the energy of a report at ``epsilon / r`` (:class:`~sfumato.shared.privacy.CircularLaw`),
+    and L the number of sketches. Where m / r does not divide L, the noise is slightly larger.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Planner: mechanism and number of frequencies of a study, before any data exist.
 
 Every figure is predicted: the noise by ``calibrate_mechanism``, the quality by the band of
-``learning.planning.quality``. Inputs and outputs are exact rationals.
+``sfumato.learning.planning.quality``. Inputs and outputs are exact rationals.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from learning.planning.candidates import (
+from sfumato.learning.planning.candidates import (
     SPLIT_MECHANISM,
     Candidate,
     choose_candidate,
     predict_candidate,
     predict_splits,
 )
-from learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from learning.planning.phases import list_phase_reports
-from learning.planning.quality import ClusterRange, find_cluster_range
-from shared.errors import PrivacyError
-from shared.privacy import MECHANISMS
-from shared.privacy.mechanism import require_epsilon
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
+from sfumato.learning.planning.phases import list_phase_reports
+from sfumato.learning.planning.quality import ClusterRange, find_cluster_range
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.privacy.mechanism import require_epsilon
 
 # The search covers epsilons of three digits from 1e-6 to 100; a wider range has no use.
 _LEAST_EXPONENT, _LARGEST_EXPONENT = -6, 2

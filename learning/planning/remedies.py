@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import can_reach, find_smallest_epsilon
-from shared.errors import PrivacyError
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import can_reach, find_smallest_epsilon
+from sfumato.shared.errors import PrivacyError
 
 _MOST_DOUBLINGS = 60
 """Factors up to 2^60 are tried: more records than any study has."""
@@ -53,7 +53,7 @@ def find_remedies(
     outline
         A study that does not reach the target.
     epsilon, delta, target_sse
-        As :func:`learning.planning.planner.advise` takes them.
+        As :func:`sfumato.learning.planning.planner.advise` takes them.
     """
 
     def reaches(study: StudyOutline) -> bool:

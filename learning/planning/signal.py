@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Quantiser, RadiusLaw, draw_frequencies
-from shared.core.seeds import SEED_BYTES
+from sfumato.shared.core import Quantiser, RadiusLaw, draw_frequencies
+from sfumato.shared.core.seeds import SEED_BYTES
 
 SEPARATION: Final = 1.5
 """Standard deviation of cluster centres in scales, for k = 1; it grows as ``k^(1/d)``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from learning.planning.candidates import Candidate
-from learning.planning.outline import StudyOutline
-from shared.core import RadiusLaw
-from shared.plan.spec import MOST_SKETCHES
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.plan.spec import MOST_SKETCHES
 
 __all__ = ["list_decided", "list_law", "list_sizes"]
 

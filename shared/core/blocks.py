@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.seeds import WordStream, draw_bytes
-from shared.errors import PlanError
+from sfumato.shared.core.seeds import WordStream, draw_bytes
+from sfumato.shared.errors import PlanError
 
 _OFFSET_BYTES = 8
 

@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.logarithm import Floats, compress, expand
-from shared.core.masks import split_at_blocks
-from shared.core.records import Columns, Records, require_records
-from shared.errors import PlanError
+from sfumato.shared.core.logarithm import Floats, compress, expand
+from sfumato.shared.core.masks import split_at_blocks
+from sfumato.shared.core.records import Columns, Records, require_records
+from sfumato.shared.errors import PlanError
 
 Column = NDArray[np.floating]
 PerDimension = Floats | Sequence[float | None]

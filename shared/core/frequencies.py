@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.logarithm import Floats, compute_log
-from shared.core.quantise import STEPS, Quantiser
-from shared.core.seeds import WordStream
-from shared.errors import PlanError
+from sfumato.shared.core.logarithm import Floats, compute_log
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.seeds import WordStream
+from sfumato.shared.errors import PlanError
 
 RADIUS_KINDS = ("adapted", "folded-gaussian", "gaussian")
 _TWO_PI = 6.283185307179586

@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.seeds import draw_bytes
-from shared.errors import PlanError
+from sfumato.shared.core.seeds import draw_bytes
+from sfumato.shared.errors import PlanError
 
 BLOCK_RECORDS = 1 << 16
 """Records that share one permutation. Fixed by format version 1."""

@@ -8,11 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TypeVar
 
-from shared.core.engines import SketchEngine
-from shared.core.records import Records
-from shared.core.sketch import SketchAccumulator
-from shared.core.statistics import Statistic
-from shared.errors import ConfigError
+from sfumato.shared.core.engines import SketchEngine
+from sfumato.shared.core.records import Records
+from sfumato.shared.core.sketch import SketchAccumulator
+from sfumato.shared.core.statistics import Statistic
+from sfumato.shared.errors import ConfigError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

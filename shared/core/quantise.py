@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shared.core.records import require_records
-from shared.errors import PlanError
+from sfumato.shared.core.records import require_records
+from sfumato.shared.errors import PlanError
 
 STEPS = 32767
 """Quantisation steps from the centre of the box to its edge."""

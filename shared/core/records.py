@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import RecordError
+from sfumato.shared.errors import RecordError
 
 _TYPES = (np.dtype(np.float64), np.dtype(np.float32))
 

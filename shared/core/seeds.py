@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PlanError
+from sfumato.shared.errors import PlanError
 
 DOMAIN = b"sfumato/v1/"
 SEED_BYTES = 32

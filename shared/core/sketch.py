@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.engines import SketchEngine, default_engine
-from shared.core.records import Records
-from shared.core.statistics import Statistic
-from shared.errors import RecordError
+from sfumato.shared.core.engines import SketchEngine, default_engine
+from sfumato.shared.core.records import Records
+from sfumato.shared.core.statistics import Statistic
+from sfumato.shared.errors import RecordError
 
 
 def count_most_records(statistic: Statistic) -> int:

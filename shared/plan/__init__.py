@@ -4,13 +4,13 @@ Every package may import it. A plan is the only way to get frequencies, sensitiv
 mechanism, so a device computes what the digest in each of its sketches promises.
 """
 
-from shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
-from shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
-from shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
-from shared.plan.endorsing import compute_endorsed, endorse
-from shared.plan.events import make_event
-from shared.plan.model import SketchPlan
-from shared.plan.parts import (
+from sfumato.shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
+from sfumato.shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
+from sfumato.shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
+from sfumato.shared.plan.endorsing import compute_endorsed, endorse
+from sfumato.shared.plan.events import make_event
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.parts import (
     Helper,
     Label,
     LateRule,
@@ -19,8 +19,8 @@ from shared.plan.parts import (
     SumRelease,
     WindowRule,
 )
-from shared.plan.spec import PlanSpec, create_plan, plan_from_spec
-from shared.plan.statement import (
+from sfumato.shared.plan.spec import PlanSpec, create_plan, plan_from_spec
+from sfumato.shared.plan.statement import (
     PrivacyStatement,
     describe_helper,
     describe_release,
@@ -29,7 +29,7 @@ from shared.plan.statement import (
     find_cautions,
     make_statement,
 )
-from shared.plan.statistics import FourierPart, GridPart, HistogramPart, MomentsPart
+from sfumato.shared.plan.statistics import FourierPart, GridPart, HistogramPart, MomentsPart
 
 __all__ = [
     "Axis",

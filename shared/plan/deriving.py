@@ -6,20 +6,20 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from operator import attrgetter
 
-from shared.errors import PlanError, PlanMismatchError
-from shared.plan.model import SketchPlan
-from shared.plan.parts import PhaseRelease, Release, StatedSensitivity
-from shared.plan.rules import require_valid
-from shared.plan.statistics import AnyStatisticPart, HistogramPart
-from shared.privacy import (
+from sfumato.shared.errors import PlanError, PlanMismatchError
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.parts import PhaseRelease, Release, StatedSensitivity
+from sfumato.shared.plan.rules import require_valid
+from sfumato.shared.plan.statistics import AnyStatisticPart, HistogramPart
+from sfumato.shared.privacy import (
     CircularLaw,
     calibrate_mechanism,
     choose_law,
     compute_count_scale,
     get_mechanism,
 )
-from shared.privacy.circle import choose_bin_law
-from shared.sharing.ring import Ring
+from sfumato.shared.privacy.circle import choose_bin_law
+from sfumato.shared.sharing.ring import Ring
 
 _MOMENT_BITS = 126
 """Bits of the sums of cubes of sizes and of squares of features: two limbs of 63."""

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     Columns,
     DimensionEncoding,
     FrequencyMatrix,
@@ -19,9 +19,9 @@ from shared.core import (
     RecordEncoder,
     draw_frequencies,
 )
-from shared.core.text import PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
-from shared.errors import PlanError
-from shared.structure import declared, member
+from sfumato.shared.core.text import PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
+from sfumato.shared.errors import PlanError
+from sfumato.shared.structure import declared, member
 
 MOST_LEVELS = 256
 MOST_ONE_HOT = 16

@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
-from shared.cbor import encode_deterministic
-from shared.plan.model import SketchPlan
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.plan.model import SketchPlan
 
 UNKNOWN = "unknown"
 """Stands for None, so that unknown values are explicit."""

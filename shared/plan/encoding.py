@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.cbor import decode_deterministic
-from shared.errors import PlanError, UnsupportedVersionError
-from shared.plan.deriving import verify
-from shared.plan.documents import UNKNOWN, encode_plan
-from shared.plan.endorsing import require_endorsed
-from shared.plan.model import SketchPlan
-from shared.plan.rules import FORMAT_VERSION
-from shared.structure import structure
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.errors import PlanError, UnsupportedVersionError
+from sfumato.shared.plan.deriving import verify
+from sfumato.shared.plan.documents import UNKNOWN, encode_plan
+from sfumato.shared.plan.endorsing import require_endorsed
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.rules import FORMAT_VERSION
+from sfumato.shared.structure import structure
 
 
 def decode_plan(data: bytes) -> SketchPlan:

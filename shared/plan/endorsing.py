@@ -9,11 +9,11 @@ from dataclasses import replace
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from shared.cbor import encode_deterministic
-from shared.errors import PlanError
-from shared.plan.documents import encode_plan
-from shared.plan.model import SketchPlan
-from shared.plan.parts import Helper
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import PlanError
+from sfumato.shared.plan.documents import encode_plan
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.parts import Helper
 
 _DOMAIN = "sfumato/v1/sum/endorsement"
 _UNSIGNED = bytes(64)

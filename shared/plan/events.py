@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.plan.documents import compute_plan_digest
-from shared.plan.model import SketchPlan
-from shared.privacy import PrivacyEvent
+from sfumato.shared.plan.documents import compute_plan_digest
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.privacy import PrivacyEvent
 
 
 def make_event(
@@ -17,7 +17,7 @@ def make_event(
     Parameters
     ----------
     stream, sequence, study
-        As in :class:`shared.privacy.PrivacyEvent`.
+        As in :class:`sfumato.shared.privacy.PrivacyEvent`.
     """
     release = plan.release
     return PrivacyEvent(

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
-from shared.errors import PlanError, WrongStatisticError
-from shared.plan.dimensions import Axis, Dimension, RecordSpace
-from shared.plan.parts import (
+from sfumato.shared.core import FrequencyBlocks, FrequencyMatrix, Quantiser, RadiusLaw, Statistic
+from sfumato.shared.errors import PlanError, WrongStatisticError
+from sfumato.shared.plan.dimensions import Axis, Dimension, RecordSpace
+from sfumato.shared.plan.parts import (
     Helper,
     Label,
     LateRule,
@@ -21,18 +21,18 @@ from shared.plan.parts import (
     SumRelease,
     WindowRule,
 )
-from shared.plan.rules import FORMAT_VERSION, RING_BITS
-from shared.plan.statistics import AnyStatisticPart, FourierPart, HistogramPart
-from shared.privacy import (
+from sfumato.shared.plan.rules import FORMAT_VERSION, RING_BITS
+from sfumato.shared.plan.statistics import AnyStatisticPart, FourierPart, HistogramPart
+from sfumato.shared.privacy import (
     Mechanism,
     PrivacyTarget,
     calibrate_mechanism,
     compute_count_variance,
 )
-from shared.privacy.mechanisms.bins import BinCircle, BinReports
-from shared.privacy.mechanisms.phase import PhaseReports
-from shared.privacy.plausibility import bound_squared_norm, compute_influence
-from shared.sharing.ring import Ring
+from sfumato.shared.privacy.mechanisms.bins import BinCircle, BinReports
+from sfumato.shared.privacy.mechanisms.phase import PhaseReports
+from sfumato.shared.privacy.plausibility import bound_squared_norm, compute_influence
+from sfumato.shared.sharing.ring import Ring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class SketchPlan:
     """A study's computation and promise; immutable, identified by the digest of its encoding.
 
     Create one with :func:`create_plan`, which derives the dependent fields;
-    :func:`shared.plan.deriving.verify` checks those of a plan from elsewhere.
+    :func:`sfumato.shared.plan.deriving.verify` checks those of a plan from elsewhere.
 
     Parameters
     ----------

@@ -13,12 +13,12 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.features import PHASES
-from shared.errors import UnsupportedVersionError
-from shared.privacy import CircularLaw
-from shared.privacy.mechanisms.phase import PHASE_REPORT
-from shared.privacy.samplers import UNIT_BITS
-from shared.structure import Tagged, declared, member
+from sfumato.shared.core.features import PHASES
+from sfumato.shared.errors import UnsupportedVersionError
+from sfumato.shared.privacy import CircularLaw
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
+from sfumato.shared.privacy.samplers import UNIT_BITS
+from sfumato.shared.structure import Tagged, declared, member
 
 ReleaseName = Literal["local.v1", "phase.v1", "sum.v1"]
 NeighbouringName = Literal["replace-one", "add-remove-one"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from shared.plan.dimensions import require, require_plain
-from shared.plan.parts import MOST_LATE_S, Helper, SumRelease
-from shared.plan.statistics import HistogramPart
-from shared.sharing.seals import is_usable_key
+from sfumato.shared.plan.dimensions import require, require_plain
+from sfumato.shared.plan.parts import MOST_LATE_S, Helper, SumRelease
+from sfumato.shared.plan.statistics import HistogramPart
+from sfumato.shared.sharing.seals import is_usable_key
 
 if TYPE_CHECKING:
-    from shared.plan.model import SketchPlan
+    from sfumato.shared.plan.model import SketchPlan
 
 FORMAT_VERSION = 1
 RING_BITS = 64

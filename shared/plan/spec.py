@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from shared.core import RadiusLaw
-from shared.core.seeds import SEED_BYTES
-from shared.core.statistics.moments import MOMENT_STEPS
-from shared.errors import PlanError
-from shared.plan.deriving import derive
-from shared.plan.dimensions import Dimension
-from shared.plan.documents import UNKNOWN
-from shared.plan.model import SketchPlan
-from shared.plan.parts import (
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.core.statistics.moments import MOMENT_STEPS
+from sfumato.shared.errors import PlanError
+from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.dimensions import Dimension
+from sfumato.shared.plan.documents import UNKNOWN
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.parts import (
     AnyRelease,
     Label,
     LateRule,
@@ -27,17 +27,17 @@ from shared.plan.parts import (
     SumRelease,
     WindowRule,
 )
-from shared.plan.rules import require_valid
-from shared.plan.statistics import (
+from sfumato.shared.plan.rules import require_valid
+from sfumato.shared.plan.statistics import (
     AnyStatisticPart,
     FourierPart,
     GridPart,
     HistogramPart,
     MomentsPart,
 )
-from shared.privacy import MECHANISMS
-from shared.privacy.mechanisms.phase import PHASE_REPORT
-from shared.structure import Rule, declared, member, structure
+from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
+from sfumato.shared.structure import Rule, declared, member, structure
 
 MOST_SKETCHES = 1 << 20
 """Default ``most_sketches``."""

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from shared.plan.dimensions import Dimension
-from shared.plan.model import SketchPlan
-from shared.plan.parts import SumRelease
-from shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
-from shared.privacy.limits import find_level_cautions
+from sfumato.shared.plan.dimensions import Dimension
+from sfumato.shared.plan.model import SketchPlan
+from sfumato.shared.plan.parts import SumRelease
+from sfumato.shared.privacy.group import USUAL_GROUPS, GroupLoss, compute_group_loss, format_upper
+from sfumato.shared.privacy.limits import find_level_cautions
 
 SEVERAL_WINDOWS = 10
 """Windows of one person, shown next to one window."""
@@ -61,7 +61,7 @@ class PrivacyStatement:
     times
         See :func:`describe_times`.
     unit
-        ``record`` or ``device``, see :class:`~shared.plan.parts.LocalRelease`.
+        ``record`` or ``device``, see :class:`~sfumato.shared.plan.parts.LocalRelease`.
     people
         Losses of people with several records; the first has one record in one window.
     max_records_per_person

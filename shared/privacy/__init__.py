@@ -1,11 +1,11 @@
 """Exact privacy: sensitivities by enumeration, noise by integer sampling, costs by rule.
 
-Pure: numpy and ``shared.core`` only. Randomness comes in as an argument: ``shared.system``
-supplies the operating system's, ``shared.privacy.testing`` a seeded one, which nothing that
-releases may import.
+Pure: numpy and ``sfumato.shared.core`` only. Randomness comes in as an argument:
+``sfumato.shared.system`` supplies the operating system's, ``sfumato.shared.privacy.testing`` a
+seeded one, which nothing that releases may import.
 """
 
-from shared.privacy.accounting import (
+from sfumato.shared.privacy.accounting import (
     Budget,
     PrivacyEvent,
     PrivacyLoss,
@@ -15,27 +15,27 @@ from shared.privacy.accounting import (
     compute_per_record_loss,
     require_within_budget,
 )
-from shared.privacy.calibration import (
+from sfumato.shared.privacy.calibration import (
     calibrate_mechanism,
     compute_count_scale,
     compute_count_variance,
 )
-from shared.privacy.circle import CircularLaw, certify_odds, choose_law
-from shared.privacy.mechanism import Mechanism, PrivacyGuarantee
-from shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.origins import ANY_TIME, Origin, OriginIndex, TimeSpan
-from shared.privacy.samplers import RandomSource
-from shared.privacy.sensitivity import (
+from sfumato.shared.privacy.circle import CircularLaw, certify_odds, choose_law
+from sfumato.shared.privacy.mechanism import Mechanism, PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms import MECHANISMS, MechanismKind, get_mechanism
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.origins import ANY_TIME, Origin, OriginIndex, TimeSpan
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.sensitivity import (
     NEIGHBOURINGS,
     Sensitivity,
     compute_sensitivity,
     measure_sensitivity,
 )
-from shared.privacy.shapes import FourierShape, MeasuredShape, SumShape
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.privacy.shapes import FourierShape, MeasuredShape, SumShape
+from sfumato.shared.privacy.target import PrivacyTarget
 
 __all__ = [
     "ANY_TIME",

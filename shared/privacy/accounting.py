@@ -5,7 +5,8 @@ depends on no other record. Records in different windows of one stream are disjo
 of one plan compose in parallel. Sequential composition applies to streams that may read the same
 records (under one study or several), to different plans over one stream, and to the releases of two
 copies of one device. For a person with records in many windows, everything composes in sequence.
-Origins (``shared.privacy.origins``), never names, decide which streams may read the same records.
+Origins (``sfumato.shared.privacy.origins``), never names, decide which streams may read the same
+records.
 
 Releases under one relation bound the loss under that relation. Releases under both bound it under
 replace-one alone, for the number of records is public then. A replaced record is one that goes and
@@ -20,8 +21,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from shared.errors import BudgetExceededError
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.errors import BudgetExceededError
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 Reader = tuple[bytes, str]
 """A study, and the name of one of its streams on this device."""

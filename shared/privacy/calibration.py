@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import Mechanism
-from shared.privacy.mechanisms import MECHANISMS, get_mechanism
-from shared.privacy.mechanisms.kind import MechanismKind
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import Mechanism
+from sfumato.shared.privacy.mechanisms import MECHANISMS, get_mechanism
+from sfumato.shared.privacy.mechanisms.kind import MechanismKind
+from sfumato.shared.privacy.target import PrivacyTarget
 
 
 def compute_count_variance(target: PrivacyTarget, mechanism: Mechanism) -> float:

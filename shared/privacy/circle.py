@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 
-from shared.core.features import PHASES
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import require_epsilon
-from shared.privacy.samplers import UNIT_BITS, RandomSource, draw_below_wide
+from sfumato.shared.core.features import PHASES
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import require_epsilon
+from sfumato.shared.privacy.samplers import UNIT_BITS, RandomSource, draw_below_wide
 
 LEAST_EPSILON = Fraction(1, 1000)
 """The least of one report: ten million reports at it say as much as one phase without noise."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.errors import PrivacyError
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import require_epsilon
-from shared.privacy.samplers import UNIT
-from shared.privacy.sensitivity import NEIGHBOURINGS
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import require_epsilon
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.sensitivity import NEIGHBOURINGS
 
 Floats = NDArray[np.float64]
 

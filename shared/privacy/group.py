@@ -12,8 +12,8 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from shared.errors import PrivacyError
-from shared.privacy.accounting import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.accounting import (
     PrivacyEvent,
     compose,
     express_in_one_relation,
@@ -21,7 +21,7 @@ from shared.privacy.accounting import (
     scale_to_group,
     sum_losses,
 )
-from shared.privacy.mechanism import Mechanism
+from sfumato.shared.privacy.mechanism import Mechanism
 
 USUAL_GROUPS = (1, 2, 5, 20)
 """Numbers of records of one person to show where the plan states no maximum."""

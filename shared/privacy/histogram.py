@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.samplers import RandomSource
 
 
 @dataclass(frozen=True, kw_only=True)

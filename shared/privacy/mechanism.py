@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.samplers import RandomSource
 
 
 @dataclass(frozen=True, kw_only=True)

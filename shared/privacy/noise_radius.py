@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shared.privacy.samplers import EXPONENT_BITS, UNIT, RandomSource, draw_exponent
+from sfumato.shared.privacy.samplers import EXPONENT_BITS, UNIT, RandomSource, draw_exponent
 
 TAIL = 64 * math.log(2.0)
 """Bounds on noise fail with probability below exp of minus this, 2^-64."""

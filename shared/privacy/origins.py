@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.errors import ConfigError
-from shared.privacy.accounting import Reader
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.accounting import Reader
 
 ANY_TIME = ""
 """Times of an origin whose records may have any time, or none."""

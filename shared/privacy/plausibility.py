@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from shared.privacy.mechanism import Mechanism, NoiseTail
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.privacy.mechanism import Mechanism, NoiseTail
+from sfumato.shared.privacy.target import PrivacyTarget
 
 HONEST_BITS = 40
 """An honest release exceeds the bound with probability below two to minus this."""

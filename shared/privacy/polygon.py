@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 Facet = tuple[int, int, int]
 

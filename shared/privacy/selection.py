@@ -1,8 +1,8 @@
 """Private choice: exponential choice by levels, and permute-and-flip, exactly sampled on integers.
 
 Both choose an option whose integer score is high. Exponential choice has the law that the
-accounting of repeated choice (``shared.privacy.cover``) needs, and draws from any number of options
-of equal score at once. Permute-and-flip loses less on a single choice among listed options
+accounting of repeated choice (``sfumato.shared.privacy.cover``) needs, and draws from any number of
+options of equal score at once. Permute-and-flip loses less on a single choice among listed options
 (McKenna and Sheldon 2020). ``proofs.md``, section 15, proves both.
 """
 
@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
-from shared.privacy.samplers import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from sfumato.shared.privacy.samplers import (
     UNIT,
     RandomSource,
     draw_below_wide,

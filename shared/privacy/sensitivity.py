@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.statistics.interface import NEIGHBOURINGS, require_neighbouring
-from shared.errors import PrivacyError
+from sfumato.shared.core.statistics.interface import NEIGHBOURINGS, require_neighbouring
+from sfumato.shared.errors import PrivacyError
 
 __all__ = [
     "NEIGHBOURINGS",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from shared.core import AMPLITUDE, feature_table
-from shared.core.statistics.interface import require_neighbouring
-from shared.privacy.polygon import GON24, compute_norm_sensitivity
-from shared.privacy.sensitivity import (
+from sfumato.shared.core import AMPLITUDE, feature_table
+from sfumato.shared.core.statistics.interface import require_neighbouring
+from sfumato.shared.privacy.polygon import GON24, compute_norm_sensitivity
+from sfumato.shared.privacy.sensitivity import (
     MeasuredStatistic,
     Sensitivity,
     compute_sensitivity,

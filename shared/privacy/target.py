@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shared.privacy.sensitivity import Sensitivity
-from shared.privacy.shapes import SumShape
+from sfumato.shared.privacy.sensitivity import Sensitivity
+from sfumato.shared.privacy.shapes import SumShape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class PrivacyTarget:
     Parameters
     ----------
     mechanism
-        A name in :data:`shared.privacy.mechanisms.MECHANISMS`.
+        A name in :data:`sfumato.shared.privacy.mechanisms.MECHANISMS`.
     shape
         What one record can change in a sum.
     epsilon, delta

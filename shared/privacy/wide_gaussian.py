@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.privacy.mechanisms.gaussian import make_large_sigma_error
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.mechanisms.gaussian import make_large_sigma_error
+from sfumato.shared.privacy.samplers import RandomSource
 
 WIDTH: Final = 256
 """Scale of the narrow Gaussian that a table holds."""

@@ -11,10 +11,10 @@ bytes, the header and the schema, never on another record. A record that cannot 
 place, with NaN for each value that cannot be read.
 """
 
-from shared.reading.files import WatchedFile, naming, open_regular
-from shared.reading.interface import LineParser, RowFile, make_parser, open_rows
-from shared.reading.lines import BOM, MAX_LINE_BYTES, Block, LineCutter
-from shared.reading.records import Fields, RecordTable, TimeField, join_tables
+from sfumato.shared.reading.files import WatchedFile, naming, open_regular
+from sfumato.shared.reading.interface import LineParser, RowFile, make_parser, open_rows
+from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block, LineCutter
+from sfumato.shared.reading.records import Fields, RecordTable, TimeField, join_tables
 
 __all__ = [
     "BOM",

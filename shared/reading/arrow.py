@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns
-from shared.errors import ConfigError, RecordError
-from shared.reading.records import (
+from sfumato.shared.core import Columns
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.reading.records import (
     PER_SECOND,
     Fields,
     RecordTable,

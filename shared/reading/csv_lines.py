@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shared.core import Columns, Records
-from shared.errors import RecordError
-from shared.reading.arrow import find_arrow_levels, find_pyarrow
-from shared.reading.intact import split_intact
-from shared.reading.lines import BOM, MAX_LINE_BYTES, Block
-from shared.reading.records import (
+from sfumato.shared.core import Columns, Records
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading.arrow import find_arrow_levels, find_pyarrow
+from sfumato.shared.reading.intact import split_intact
+from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block
+from sfumato.shared.reading.records import (
     Fields,
     RecordTable,
     join_records,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from shared.errors import RecordError
+from sfumato.shared.errors import RecordError
 
 
 @contextmanager

@@ -34,7 +34,8 @@ def split_intact(text: str, delimiter: str, *, is_cut: bool) -> list[str]:
     Returns
     -------
     list of str
-        Where nothing is damaged or cut, the fields that ``shared.core.text.split_line`` gives.
+        Where nothing is damaged or cut, the fields that ``sfumato.shared.core.text.split_line``
+        gives.
     """
     fields: list[str] = []
     start = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from shared.core import Records
-from shared.core.masks import BLOCK_RECORDS
-from shared.reading.files import WatchedFile
-from shared.reading.lines import Block
-from shared.reading.records import Fields, RecordTable
+from sfumato.shared.core import Records
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.reading.files import WatchedFile
+from sfumato.shared.reading.lines import Block
+from sfumato.shared.reading.records import Fields, RecordTable
 
 
 class LineParser(Protocol):
@@ -89,12 +89,12 @@ def make_parser(
     """Return a new parser of one file of ``csv``, or of JSON lines; see ``CsvParser``."""
     # Only what is used is imported: a device is small.
     if form == "csv":
-        from shared.reading.csv_lines import CsvParser  # noqa: PLC0415
+        from sfumato.shared.reading.csv_lines import CsvParser  # noqa: PLC0415
 
         return CsvParser(
             fields, encoding=encoding, delimiter=delimiter, header=header, use_arrow=use_arrow
         )
-    from shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
+    from sfumato.shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
 
     return JsonLinesParser(fields, encoding=encoding)
 
@@ -110,10 +110,10 @@ def open_rows(form: str, file: WatchedFile, fields: Fields) -> RowFile:
         The file is of another format, or cut short; or a column is missing or holds no numbers.
     """
     if form == "npy":
-        from shared.reading.npy import NpyRows  # noqa: PLC0415
+        from sfumato.shared.reading.npy import NpyRows  # noqa: PLC0415
 
         return NpyRows(file, fields)
-    from shared.reading.parquet import ParquetRows  # noqa: PLC0415
+    from sfumato.shared.reading.parquet import ParquetRows  # noqa: PLC0415
 
     return ParquetRows(file, fields)
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from shared.core import Records
-from shared.errors import RecordError
-from shared.reading.intact import SCAN_ERRORS, find_intact
-from shared.reading.lines import MAX_LINE_BYTES, Block
-from shared.reading.records import NAN, Fields, RecordTable
+from sfumato.shared.core import Records
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading.intact import SCAN_ERRORS, find_intact
+from sfumato.shared.reading.lines import MAX_LINE_BYTES, Block
+from sfumato.shared.reading.records import NAN, Fields, RecordTable
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs
 _SPACE = " \t\r\n"

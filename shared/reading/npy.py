@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import RecordError
-from shared.reading.files import WatchedFile, naming
-from shared.reading.interface import choose_rows
-from shared.reading.records import (
+from sfumato.shared.core import Columns
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading.files import WatchedFile, naming
+from sfumato.shared.reading.interface import choose_rows
+from sfumato.shared.reading.records import (
     NAN,
     PER_SECOND,
     Fields,

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import RecordError
-from shared.reading.arrow import ArrowColumns, require_pyarrow
-from shared.reading.files import WatchedFile
-from shared.reading.interface import choose_rows
-from shared.reading.records import Fields, RecordTable
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading.arrow import ArrowColumns, require_pyarrow
+from sfumato.shared.reading.files import WatchedFile
+from sfumato.shared.reading.interface import choose_rows
+from sfumato.shared.reading.records import Fields, RecordTable
 
 _BUFFER_BYTES = 1 << 20
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import Columns, Records
-from shared.errors import RecordError
+from sfumato.shared.core import Columns, Records
+from sfumato.shared.errors import RecordError
 
 NAN = math.nan
 EARLIEST, LATEST = -62135596800.0, 253402300800.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.cbor import encode_deterministic
-from shared.sharing.ring import Ring, Words
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.sharing.ring import Ring, Words
 
 _BATCH_DOMAIN = b"sfumato/v1/sum/batch"
 _MEMBERS_DOMAIN = b"sfumato/v1/sum/members"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import MalformedMessageError
-from shared.sharing.ring import Ring, Words
+from sfumato.shared.errors import MalformedMessageError
+from sfumato.shared.sharing.ring import Ring, Words
 
 SEED_BYTES = 32
 BLIND_BYTES = 32

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import MalformedMessageError, WireError
+from sfumato.shared.errors import MalformedMessageError, WireError
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8)
 SPARE_BITS = 5

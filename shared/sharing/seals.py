@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from shared.errors import SealError
-from shared.sharing.masks import SEED_BYTES
+from sfumato.shared.errors import SealError
+from sfumato.shared.sharing.masks import SEED_BYTES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hpke import Suite

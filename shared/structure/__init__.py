@@ -10,15 +10,15 @@ gives each key its meaning for the reference pages and OpenAPI.
 >>> structure(Polling, {"poll_s": 0}, "source")
 Traceback (most recent call last):
 ...
-shared.errors.ConfigError: source.poll_s: must be a number greater than zero. Write seconds, such \
-as 10
+sfumato.shared.errors.ConfigError: source.poll_s: must be a number greater than zero. Write \
+seconds, such as 10
 >>> structure(Polling, {"polls": 1}, "source")
 Traceback (most recent call last):
 ...
-shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s?
+sfumato.shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s?
 """
 
-from shared.structure.declaring import (
+from sfumato.shared.structure.declaring import (
     Rule,
     Seconds,
     Short,
@@ -28,7 +28,7 @@ from shared.structure.declaring import (
     member,
     read_hints,
 )
-from shared.structure.reading import read_exact, read_toml, structure
+from sfumato.shared.structure.reading import read_exact, read_toml, structure
 
 __all__ = [
     "Rule",

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from shared.errors import ConfigError, SketchError
-from shared.structure.declaring import Rule, Short, Tagged, Text, read_hints
+from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.structure.declaring import Rule, Short, Tagged, Text, read_hints
 
 T = TypeVar("T")
 

@@ -4,13 +4,13 @@ Importable by every package. ``README.md`` beside this file describes the protoc
 write it in another language, ``sketch.cddl`` and ``enrolment.cddl`` the bytes.
 """
 
-from shared.wire.answers import AnswerReader, read_problem, read_retry_after
-from shared.wire.enrolment import (
+from sfumato.shared.wire.answers import AnswerReader, read_problem, read_retry_after
+from sfumato.shared.wire.enrolment import (
     encode_proof_input,
     encode_rotation_input,
     verify_proof,
 )
-from shared.wire.enrolment_code import (
+from sfumato.shared.wire.enrolment_code import (
     CODE_PREFIX,
     EnrolmentCode,
     decode_enrolment_code,
@@ -18,14 +18,14 @@ from shared.wire.enrolment_code import (
     is_enrolment_code,
     make_page_address,
 )
-from shared.wire.http_signature import (
+from sfumato.shared.wire.http_signature import (
     CLOCK_LEEWAY_S,
     RequestSignature,
     parse_request_signature,
     sign_request,
     verify_request,
 )
-from shared.wire.identities import (
+from sfumato.shared.wire.identities import (
     API_KEY,
     compute_study_id,
     device_id_of,
@@ -33,7 +33,7 @@ from shared.wire.identities import (
     is_api_key,
     require_public_key,
 )
-from shared.wire.message import (
+from sfumato.shared.wire.message import (
     SKETCH_MEDIA_TYPE,
     STREAM_NAME_RULE,
     SketchHeader,
@@ -46,8 +46,8 @@ from shared.wire.message import (
     is_stream_name,
     verify_header,
 )
-from shared.wire.payload import PayloadForm, decode_payload, encode_payload
-from shared.wire.problems import (
+from sfumato.shared.wire.payload import PayloadForm, decode_payload, encode_payload
+from sfumato.shared.wire.problems import (
     PROBLEM_MEDIA_TYPE,
     DeviceAction,
     Problem,
@@ -57,7 +57,7 @@ from shared.wire.problems import (
     problem_type_of,
     problem_types,
 )
-from shared.wire.published import (
+from sfumato.shared.wire.published import (
     RESULT_MEDIA_TYPE,
     UNUSABLE,
     PublishedResult,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from shared.errors import ConfigError, TransportError
-from shared.structure import structure
+from sfumato.shared.errors import ConfigError, TransportError
+from sfumato.shared.structure import structure
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ import cbor2
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import SignatureError
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import SignatureError
 
 COSE_SIGN1_TAG = 18
 _EDDSA = -8

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from shared.cbor import encode_deterministic
-from shared.errors import SignatureError
-from shared.wire.identities import require_public_key
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import SignatureError
+from sfumato.shared.wire.identities import require_public_key
 
 _DOMAIN = "sfumato/v1/enrolment"
 _ROTATION_DOMAIN = "sfumato/v1/rotation"

@@ -14,8 +14,8 @@ import base64
 import zlib
 from dataclasses import dataclass
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError, UnsupportedVersionError
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError, UnsupportedVersionError
 
 CODE_PREFIX = "SFUMATO:"
 MAX_CODE_LENGTH = 2000

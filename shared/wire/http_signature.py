@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from shared.errors import SignatureError
+from sfumato.shared.errors import SignatureError
 
 CLOCK_LEEWAY_S = 300
 """Most seconds by which the clocks of device and server may differ."""

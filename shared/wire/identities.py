@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError
-from shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
 
 API_KEY = re.compile(r"sfk_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 """The form of an API key; its group is the key's public identity."""

@@ -14,12 +14,12 @@ from typing import Any
 
 import cbor2
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.core.text import PLAIN_TEXT_RULE, is_plain
-from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
-from shared.sharing.masks import MaskContext
-from shared.sharing.seals import BOX_BYTES, compute_context
-from shared.wire.cose import (
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.core.text import PLAIN_TEXT_RULE, is_plain
+from sfumato.shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError
+from sfumato.shared.sharing.masks import MaskContext
+from sfumato.shared.sharing.seals import BOX_BYTES, compute_context
+from sfumato.shared.wire.cose import (
     encode_protected,
     encode_signature_input,
     has_protected,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import feature_table
-from shared.errors import MalformedMessageError, WireError
-from shared.plan import SketchPlan
-from shared.privacy.mechanisms.bins import BinCircle
-from shared.privacy.mechanisms.phase import find_phases
-from shared.sharing.masks import BLIND_BYTES
+from sfumato.shared.core import feature_table
+from sfumato.shared.errors import MalformedMessageError, WireError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.mechanisms.bins import BinCircle
+from sfumato.shared.privacy.mechanisms.phase import find_phases
+from sfumato.shared.sharing.masks import BLIND_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from shared import errors
-from shared.structure import member
-from shared.wire.bodies.declaring import body
+from sfumato.shared import errors
+from sfumato.shared.structure import member
+from sfumato.shared.wire.bodies.declaring import body
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.core.text import PLAIN_TEXT_RULE, is_plain
-from shared.errors import MalformedMessageError, UnsupportedVersionError
-from shared.wire.cose import (
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.core.text import PLAIN_TEXT_RULE, is_plain
+from sfumato.shared.errors import MalformedMessageError, UnsupportedVersionError
+from sfumato.shared.wire.cose import (
     encode_protected,
     encode_signature_input,
     has_protected,

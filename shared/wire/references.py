@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from shared.errors import ConfigError, NotFoundError
+from sfumato.shared.errors import ConfigError, NotFoundError
 
 LEAST_DIGITS = 6
 """Fewest first digits that may stand for an id."""

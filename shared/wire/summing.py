@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError, SignatureError
-from shared.sharing.batches import BatchKey
-from shared.wire.cose import (
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError, SignatureError
+from sfumato.shared.sharing.batches import BatchKey
+from sfumato.shared.wire.cose import (
     encode_protected,
     encode_signature_input,
     has_protected,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
-from shared.privacy.testing import SeededSource
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
 
 N_SLOTS, N_RECORDS = 6, 1500

@@ -14,8 +14,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from shared.core import SketchAccumulator
-from shared.plan import (
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import (
     Dimension,
     Label,
     PlanSpec,
@@ -25,8 +25,8 @@ from shared.plan import (
     create_plan,
     plan_to_json,
 )
-from shared.privacy.testing import SeededSource
-from shared.wire import (
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import (
     SKETCH_MEDIA_TYPE,
     PayloadForm,
     SketchHeader,

@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 
 from tests.forking import Forked
 
-SERVE = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+SERVE = (
+    "import sys; from sfumato.shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+)
 
 
 def start(

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from aggregator.app import create_app
-from aggregator.services import Services
-from aggregator.settings import Settings
-from aggregator.storage import Store
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Desk
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.records import SystemClock
-from aggregator.services import Services
-from aggregator.services.alarms.events import Event
-from aggregator.services.alarms.outbox import queue_events
-from aggregator.settings import Settings
-from aggregator.storage import Store
-from shared.plan import plan_to_json
+from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.alarms.events import Event
+from sfumato.aggregator.services.alarms.outbox import queue_events
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.api.test_alarms import SECRET, receiving
 from tests.aggregator.databases import find_address, open_kind
 from tests.aggregator.fleet import make_plan
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.anyio
 
 KILLED = """
 import sys
-from aggregator.services.alarms.webhooks import Sender
+from sfumato.aggregator.services.alarms.webhooks import Sender
 
 async def hang(*arguments, **named):
     import os, signal
     os.kill(os.getpid(), signal.SIGKILL)
 
 Sender.send = hang
-from shared.command import main
+from sfumato.shared.command import main
 sys.exit(main(["serve", *sys.argv[1:]]))
 """
 """A server that is killed when it has leased a message and is about to send it."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.app import create_app
-from aggregator.settings import Settings
-from aggregator.storage import Store, migrate_database
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store, migrate_database
 from tests.aggregator.databases import POSTGRES, find_address, open_postgres
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.settings import normalise_database_url
-from aggregator.storage import Layout, open_store
-from shared.command import main
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import Layout, open_store
+from sfumato.shared.command import main
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start
 

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from sqlalchemy import text
 
-from aggregator.logs import configure_logging
+from sfumato.aggregator.logs import configure_logging
 from tests.aggregator.databases import open_kind
 from tests.aggregator.serving import open_server
 

@@ -16,14 +16,14 @@ from hypothesis.errors import FlakyFailure, FlakyStrategyDefinition
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import delete, insert, select, update
 
-from aggregator.job_records import JobRecord
-from aggregator.records import ExcludedSketches, RetiredKeyRecord, Selection, SketchRecord
-from aggregator.services.sketches.storing import Upload, UploadWriter
-from aggregator.storage import Transaction
-from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
-from aggregator.storage.sums.cells import Cell
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.leaving import Removal
+from sfumato.aggregator.job_records import JobRecord
+from sfumato.aggregator.records import ExcludedSketches, RetiredKeyRecord, Selection, SketchRecord
+from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter
+from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
+from sfumato.aggregator.storage.sums.cells import Cell
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.leaving import Removal
 from tests.aggregator.databases import open_postgres
 from tests.aggregator.machine.batches import BatchRules
 from tests.aggregator.machine.decodes import DecodeRules

@@ -12,16 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from analyst.plots import COLOURS, save_figure
-from analyst.results.analyses import (
+from sfumato.analyst.plots import COLOURS, save_figure
+from sfumato.analyst.results.analyses import (
     AnalysisResult,
     Comparison,
     DeviceHealth,
     Groups,
     Timeline,
 )
-from shared.structure import structure
-from shared.wire.bodies.analyses import (
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.analyses import (
     ComparisonBody,
     DevicesBody,
     GroupsBody,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared import command
+from sfumato.shared import command
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 

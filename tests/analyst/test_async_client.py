@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from analyst import AsyncClient
-from analyst.client.asynchronous.connection import AsyncConnection
-from analyst.client.asynchronous.decodes import AsyncDecode
-from shared.errors import ConfigError
+from sfumato.analyst import AsyncClient
+from sfumato.analyst.client.asynchronous.connection import AsyncConnection
+from sfumato.analyst.client.asynchronous.decodes import AsyncDecode
+from sfumato.shared.errors import ConfigError
 from tests.analyst.test_client import DONE, ID, RESULT, RUNNING, answer_origin
 
 pytestmark = pytest.mark.anyio

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from analyst.cli.decodes import _describe
-from analyst.cli.options import show
-from shared import command
-from shared.plan import compute_plan_digest, plan_from_json
+from sfumato.analyst.cli.decodes import _describe
+from sfumato.analyst.cli.options import show
+from sfumato.shared import command
+from sfumato.shared.plan import compute_plan_digest, plan_from_json
 from tests.analyst.results.made import make_result
 
 KEY = f"sfk_{16 * '0'}_{43 * 'a'}"

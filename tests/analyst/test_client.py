@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from analyst import Client
-from analyst.client import Decode
-from analyst.client.synchronous.connection import Connection
-from analyst.questions import make_questions
-from shared.errors import (
+from sfumato.analyst import Client
+from sfumato.analyst.client import Decode
+from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.questions import make_questions
+from sfumato.shared.errors import (
     ConfigError,
     DecodingError,
     NotFoundError,
@@ -20,13 +20,13 @@ from shared.errors import (
     SketchError,
     TransportError,
 )
-from shared.plan import plan_to_json
-from shared.structure import structure
-from shared.wire import problem_document
-from shared.wire.bodies.advice import PlannedDimension
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.devices import PlanBody
-from shared.wire.bodies.results import DecodeBody, ResultBody, SnapshotBody
+from sfumato.shared.plan import plan_to_json
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import problem_document
+from sfumato.shared.wire.bodies.advice import PlannedDimension
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.devices import PlanBody
+from sfumato.shared.wire.bodies.results import DecodeBody, ResultBody, SnapshotBody
 from tests.aggregator.fleet import make_plan
 
 ID = "d0" * 32

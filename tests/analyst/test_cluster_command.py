@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learning.clustering.methods.release import ClusterRelease
-from shared import command
-from shared.ledger import OwnersLedger
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.shared import command
+from sfumato.shared.ledger import OwnersLedger
 
 MEANS = np.array([[20.0, 5.0], [-10.0, 30.0]])
 BOUNDS = ("--bounds", "temp=-40:60", "--bounds", "wind=0:100")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst.sketching.sources import _are_apart
-from shared import command
-from shared.wire.bodies.results import SelectionBody
+from sfumato.analyst.sketching.sources import _are_apart
+from sfumato.shared import command
+from sfumato.shared.wire.bodies.results import SelectionBody
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 

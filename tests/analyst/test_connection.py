@@ -4,9 +4,9 @@ from email.utils import formatdate
 import httpx
 import pytest
 
-from analyst.client.synchronous.connection import Connection
-from shared.errors import OverloadedError, TransportError
-from shared.wire import problem_document
+from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.shared.errors import OverloadedError, TransportError
+from sfumato.shared.wire import problem_document
 
 BUSY = problem_document(OverloadedError("holds too many requests", field="server"))
 AWAY = problem_document(TransportError("the database does not answer"))

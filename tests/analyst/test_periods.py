@@ -5,12 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.periods import describe_slots, find_slots, make_selection, read_period
-from shared.errors import ConfigError
-from shared.plan.parts import WindowRule
+from sfumato.analyst.periods import describe_slots, find_slots, make_selection, read_period
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan.parts import WindowRule
 
 ORIGIN = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp())
 DAILY = WindowRule(kind="time", origin=ORIGIN, length_s=86400)

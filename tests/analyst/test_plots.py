@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst import DecodeResult
-from analyst.estimators import PrivatePCA
-from analyst.plots import plot_centroids, plot_components, save_figure
+from sfumato.analyst import DecodeResult
+from sfumato.analyst.estimators import PrivatePCA
+from sfumato.analyst.plots import plot_centroids, plot_components, save_figure
 from tests.analyst.results import made
 
 

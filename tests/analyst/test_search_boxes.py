@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analyst.cli.search_boxes import describe_search_box, read_search_box
-from analyst.client import Client
-from shared.errors import ConfigError
+from sfumato.analyst.cli.search_boxes import describe_search_box, read_search_box
+from sfumato.analyst.client import Client
+from sfumato.shared.errors import ConfigError
 
 ID = "ab" * 32
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared import command
+from sfumato.shared import command
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 

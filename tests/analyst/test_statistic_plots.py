@@ -4,12 +4,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.plots import plot_moments
-from analyst.statistic_plots import _Scale, plot_calibration, plot_drift, plot_histogram
-from learning.calibration.drift import compare
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.statistics import (
+from sfumato.analyst.plots import plot_moments
+from sfumato.analyst.statistic_plots import _Scale, plot_calibration, plot_drift, plot_histogram
+from sfumato.learning.calibration.drift import compare
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.statistics import (
     BarBody,
     ColumnBody,
     HistogramBody,

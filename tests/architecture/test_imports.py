@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "shared",
-    "learning",
-    "device_agent",
-    "aggregator",
-    "analyst",
-    "simulator",
-    "deploy",
-    "benchmarks",
-)
+ROOMS = ("shared", "learning", "device_agent", "aggregator", "analyst", "helper", "simulator")
 MATHEMATICS = ("shared/core", "shared/privacy", "learning")
 OUTSIDE = ("json", "logging", "os", "random", "time", "fastapi")
 WITHOUT_SQL = ("api", "ui", "services", "records", "settings", "storage/sums")
@@ -41,9 +32,9 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copied_tree(tmp_path: Path) -> Path:
     shutil.copy(ROOT / ".importlinter", tmp_path)
-    for package in PACKAGES:
+    for folder in ("sfumato", *ROOMS, "deploy", "benchmarks"):
         ignored = shutil.ignore_patterns("__pycache__", "data", "results")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored, symlinks=True)
     return tmp_path
 
 
@@ -54,26 +45,28 @@ def test_imports_go_one_way() -> None:
 
 def test_packages_that_import_their_siblings_are_caught(copied_tree: Path) -> None:
     plants = {
-        "device_agent/settings/agent_settings.py": "aggregator",
+        "device_agent/settings/agent_settings.py": "sfumato.aggregator",
         "analyst/client/asynchronous/client.py": "benchmarks",
         "deploy/demo/cluster.py": "benchmarks",
-        "learning/__init__.py": "analyst",
-        "shared/errors.py": "device_agent",
+        "learning/__init__.py": "sfumato.analyst",
+        "shared/errors.py": "sfumato.device_agent",
     }
     for module, package in plants.items():
         plant(copied_tree / module, f"import {package}")
-    told = assert_broken(copied_tree, "never import each other")
+    told = assert_broken(copied_tree, "never import each other", "Benchmarks lie over the demo")
     for module, package in plants.items():
         assert f"{name(module)} -> {package} " in told
 
 
 def test_modules_in_no_layer_are_caught(copied_tree: Path) -> None:
-    packages = ("shared", "learning", "device_agent", "aggregator", "analyst", "simulator")
-    for package in packages:
-        plant(copied_tree / package / "astray.py", "")
-    told = assert_broken(copied_tree, *(f"Inside {package}" for package in packages))
-    for package in packages:
-        assert f"{package}.astray" in told
+    for room in ("sfumato", *ROOMS):
+        plant(copied_tree / room / "astray.py", "")
+    told = assert_broken(
+        copied_tree, "never import each other", *(f"Inside {room}" for room in ROOMS)
+    )
+    for room in ROOMS:
+        assert f"{room}.astray" in told
+    assert "sfumato.astray" in told
 
 
 def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> None:
@@ -88,17 +81,17 @@ def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> No
 
 def test_libraries_where_they_do_not_belong_are_caught(copied_tree: Path) -> None:
     plant(copied_tree / "shared/errors.py", "import typer")
-    plant(copied_tree / "device_agent/sources/units.py", "import learning")
-    plant(copied_tree / "device_agent/sources/units.py", "import shared.privacy.testing")
+    plant(copied_tree / "device_agent/sources/units.py", "import sfumato.learning")
+    plant(copied_tree / "device_agent/sources/units.py", "import sfumato.shared.privacy.testing")
     for part in WITHOUT_SQL:
         plant(copied_tree / f"aggregator/{part}.py", "import sqlalchemy.orm")
     told = assert_broken(
         copied_tree, "no large one", "know the database library", "noise from a seed"
     )
-    assert "shared.errors -> typer " in told
-    assert "device_agent.sources.units -> learning " in told
+    assert "sfumato.shared.errors -> typer " in told
+    assert "sfumato.device_agent.sources.units -> sfumato.learning " in told
     for part in WITHOUT_SQL:
-        assert f"aggregator.{name(part)} -> sqlalchemy" in told
+        assert f"sfumato.aggregator.{name(part)} -> sqlalchemy" in told
 
 
 def plant(module: Path, line: str) -> None:
@@ -110,7 +103,8 @@ def plant(module: Path, line: str) -> None:
 
 def name(module: str) -> str:
     """Name a module as Python does."""
-    return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    named = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"sfumato.{named}" if named.startswith(ROOMS) else named
 
 
 def assert_broken(tree: Path, *contracts: str) -> str:

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from analyst import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
 from docs.generator.client import SOURCE, TARGET, render_modules
+from sfumato.analyst import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
 
 
 def test_the_client_without_coroutines_is_the_one_with_them_line_by_line() -> None:

@@ -1,6 +1,8 @@
+import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -9,16 +11,19 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from shared.core.engines import list_engines
-from shared.core.engines.source_digest import compute_source_digest
+import sfumato
+from sfumato.shared.core.engines import list_engines
+from sfumato.shared.core.engines.source_digest import compute_source_digest
+from tests.bare_names import ROOMS
+from tests.device_agent.daemons import wait_until
+from tests.ports import hold_port, port_of
+from tests.system.test_tutorial import read_blocks
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shared", "device_agent", "aggregator", "analyst", "simulator")
-
 
 SOURCES = (".c", ".h")
 """What a compiler turns into the kernel; it does not ship in a wheel."""
-KERNEL = "shared/core/engines/_native.abi3.so"
+KERNEL = "sfumato/shared/core/engines/_native.abi3.so"
 MAX_KERNEL_BYTES = 150_000
 
 
@@ -28,9 +33,9 @@ def copy_tree(tree: Path) -> Path:
         if path.is_file() and not path.name.startswith("."):
             shutil.copy(path, tree)
     # What must not ship is there to be shipped by mistake.
-    for package in (*PACKAGES, "benchmarks", "tests"):
+    for folder in ("sfumato", *ROOMS, "benchmarks", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        shutil.copytree(ROOT / package, tree / package, ignore=ignored)
+        shutil.copytree(ROOT / folder, tree / folder, ignore=ignored, symlinks=True)
     return tree
 
 
@@ -58,20 +63,21 @@ def wheel_files(wheel: Path) -> set[str]:
         return {name for name in archive.namelist() if not name.endswith("/")}
 
 
-def test_each_file_of_the_wheel_is_ours(wheel_files: set[str]) -> None:
+def test_the_wheel_takes_one_name(wheel_files: set[str]) -> None:
     version = metadata.version("sfumato")
-    allowed = {*PACKAGES, f"sfumato-{version}.dist-info"}
-    assert {name for name in wheel_files if PurePosixPath(name).parts[0] not in allowed} == set()
+    taken = {PurePosixPath(name).parts[0] for name in wheel_files}
+    assert taken == {"sfumato", f"sfumato-{version}.dist-info"}
 
 
-def test_each_file_of_the_packages_is_in_the_wheel(wheel_files: set[str]) -> None:
+def test_each_file_of_the_rooms_is_in_the_wheel(wheel_files: set[str]) -> None:
     present = {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
+        f"sfumato/{path.relative_to(ROOT).as_posix()}"
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in SOURCES
     }
-    assert present - wheel_files == set()
+    present |= {"sfumato/__init__.py", "sfumato/py.typed"}
+    assert {name for name in wheel_files if name.startswith("sfumato/")} >= present
 
 
 @pytest.mark.skipif(len(list_engines()) == 1, reason="the kernel cannot be compiled here")
@@ -106,7 +112,7 @@ def test_nothing_of_an_earlier_build_gets_into_a_wheel(tmp_path: Path) -> None:
     os.utime(header, (0, 1_500_000_000))
     second = build_wheel(tree)
     with zipfile.ZipFile(second) as archive:
-        assert "shared/core/removed_later.py" not in archive.namelist()
+        assert "sfumato/shared/core/removed_later.py" not in archive.namelist()
     if len(list_engines()) > 1:
         assert read_digest(second) == compute_source_digest(native)
     # Without a compiler it is built all the same, and the kernel from before is not in it.
@@ -116,7 +122,7 @@ def test_nothing_of_an_earlier_build_gets_into_a_wheel(tmp_path: Path) -> None:
     assert read_digest(third) is None
     with zipfile.ZipFile(third) as archive:
         names = archive.namelist()
-    assert "shared/core/engines/numpy_engine.py" in names
+    assert "sfumato/shared/core/engines/numpy_engine.py" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
@@ -126,35 +132,152 @@ def test_the_kernel_is_small(wheel: Path) -> None:
     assert sum(entry.file_size for entry in compiled) < MAX_KERNEL_BYTES
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_each_package_says_that_it_is_typed(package: str, wheel_files: set[str]) -> None:
-    assert f"{package}/py.typed" in wheel_files
-
-
 def test_the_licence_is_in_the_wheel(wheel_files: set[str]) -> None:
     assert any(PurePosixPath(name).name == "LICENSE" for name in wheel_files)
 
 
-def find_foreign_providers() -> dict[str, set[str]]:
-    """Find installed distributions, other than ours, that take one of our import names."""
-    providers = metadata.packages_distributions()
-    return {
-        package: foreign
-        for package in PACKAGES
-        if (foreign := set(providers.get(package, ())) - {"sfumato"})
-    }
+# ---- an installed wheel ----
 
 
-def test_no_other_installed_distribution_takes_our_names() -> None:
-    assert find_foreign_providers() == {}
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of the wheel and the libraries, where others have taken our rooms' names."""
+    place = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    python = place / "bin/python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*command, "--no-deps", "--no-index", str(wheel)], check=True)
+    (site,) = place.glob("lib/python*/site-packages")
+    # A folder named in a .pth gives its modules, not what its own .pth files name: this checkout.
+    libraries = Path(str(metadata.distribution("numpy").locate_file(""))).resolve()
+    (site / "libraries.pth").write_text(f"{libraries}\n")
+    # As the distribution `shared` of the public index does.
+    plant_rooms(site)
+    return place
 
 
-def test_a_distribution_that_takes_one_of_our_names_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def plant_rooms(folder: Path) -> None:
+    """Write packages of our rooms' names that fail where they are imported."""
+    for room in ROOMS:
+        (folder / room).mkdir()
+        (folder / room / "__init__.py").write_text(f"raise ImportError('the {room} of another')\n")
+
+
+def test_an_installed_wheel_does_what_the_readme_says_beside_a_folder_named_shared(
+    installed: Path, tmp_path: Path
 ) -> None:
-    information = tmp_path / "intruder-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: intruder\nVersion: 1.0\n")
-    (information / "top_level.txt").write_text("shared\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert find_foreign_providers() == {"shared": {"intruder"}}
+    plant_rooms(tmp_path)
+    shutil.copytree(ROOT / "deploy/demo", tmp_path / "deploy/demo")
+    (tmp_path / ".venv").symlink_to(installed)
+    held = hold_port()
+    port = str(port_of(held))
+    sections = [block for blocks in read_blocks(ROOT / "README.md").values() for block in blocks]
+    (_, serve), *others = [block for block in sections if "make demo" not in block[1]]
+    script = "".join(
+        text if kind == "sh" else f"python - <<'END'\n{text}END\n" for kind, text in others
+    )
+    script += "python - <<'END'\n" + ESTIMATE + "END\n"
+    environment = os.environ | {
+        "PATH": f"{installed / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "SFUMATO_PORT": port,
+        "SFUMATO_URL": f"http://127.0.0.1:{port}",
+    }
+    environment.pop("PYTHONPATH", None)
+    server = subprocess.Popen(
+        ["sh", "-euc", serve.replace("sfumato serve", "exec sfumato serve")],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with sfumato.Client(environment["SFUMATO_URL"]) as client:
+            wait_until(lambda: client.is_ready() or server.poll() is not None)
+        done = subprocess.run(
+            ["sh", "-euc", script.replace("http://127.0.0.1:8750", environment["SFUMATO_URL"])],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+        held.close()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("(3, 2)\n"), done.stdout
+
+
+ESTIMATE = """\
+import sys
+import numpy as np
+import sfumato
+assert "site-packages" in sfumato.__file__
+X = np.random.default_rng(0).normal(size=(2000, 2))
+fitted = sfumato.GridKMeans(3, epsilon="1", bounds=(-5, 5)).fit(X)
+assert not {"shared", "learning", "analyst", "simulator"} & sys.modules.keys()
+print(fitted.cluster_centers_.shape)
+"""
+
+
+def test_every_documented_import_passes_a_strict_check_against_the_installed_wheel(
+    installed: Path, tmp_path: Path
+) -> None:
+    lines = set()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("analyst/**/*.py")]:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\s*(?:>>> )?(from sfumato(?:\.errors)? import [\w, ]+)$", line):
+                lines.add(found[1])
+    assert len(lines) > 15
+    names = sorted(sfumato.__all__)
+    lines |= {f"from sfumato import {name} as {name}" for name in names}
+    used = "".join(f"reveal_type(sfumato.{name})\n" for name in names)
+    script = tmp_path / "documented.py"
+    script.write_text("import sfumato\n" + "\n".join(sorted(lines)) + "\n" + used)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"),
+            *("--cache-dir", tmp_path / "cache", "--python-executable", installed / "bin/python"),
+            script,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("Revealed type is") == len(names)
+    assert 'Revealed type is "Any"' not in done.stdout
+
+
+# ---- the public face ----
+
+
+def test_the_public_names_are_the_same_to_interpreter_and_checker() -> None:
+    tree = ast.parse((ROOT / "sfumato/__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and len(node.body) > 1)
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    homes = {
+        str(node.module).removeprefix("sfumato."): " ".join(each.name for each in node.names)
+        for node in imports
+    }
+    assert homes == sfumato._HOMES
+    assert all(each.asname == each.name for node in imports for each in node.names)
+
+
+def test_importing_sfumato_loads_no_room_and_no_library() -> None:
+    program = (
+        "import sys; before = {*sys.modules}; import sfumato; print(*{*sys.modules} - before);"
+        "sfumato.Client; assert 'Client' in dir(sfumato);"
+        "print(getattr(sfumato, 'Clients', 'none such'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded, missing = done.stdout.splitlines()
+    rooms = {
+        name for name in loaded.split() if name.partition(".")[0] not in sys.stdlib_module_names
+    }
+    assert rooms == {"sfumato"}
+    assert "asyncio" not in loaded
+    assert missing == "none such"

@@ -10,7 +10,7 @@ from benchmarks.bars import KINDS, BarTrial, Errors, describe, fit, format_table
 from benchmarks.datasets import Mixture
 from benchmarks.honest_trials import Situation
 from benchmarks.shapes import Shape
-from learning.decoding.bars import DEVIATIONS, LAWS, BarLaw
+from sfumato.learning.decoding.bars import DEVIATIONS, LAWS, BarLaw
 
 SEEDS = range(4)
 

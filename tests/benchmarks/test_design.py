@@ -6,7 +6,7 @@ import pytest
 from benchmarks.datasets import Dataset
 from benchmarks.design import choose_design
 from benchmarks.sketches import Noise
-from learning.planning.laws import LAW_CHOICES
+from sfumato.learning.planning.laws import LAW_CHOICES
 
 DATASET = Dataset(
     name="sizes alone count",

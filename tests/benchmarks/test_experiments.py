@@ -10,7 +10,7 @@ from benchmarks.datasets import RealData
 from benchmarks.experiments import Options, leave_out_missing, read_options, select_cases
 from benchmarks.laws import format_law, parse_law
 from benchmarks.trials import Case
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 
 CASES = (
     Case(name="noiseless a", source=TEN, quick_runs=3),

@@ -17,8 +17,8 @@ from benchmarks.insight import (
 )
 from benchmarks.insight_studies import Setting, Workshop
 from benchmarks.progress import show_progress
-from learning.insight.covariance import stack
-from learning.insight.selection import average
+from sfumato.learning.insight.covariance import stack
+from sfumato.learning.insight.selection import average
 
 SETTING = Setting(
     name="small",

@@ -1,9 +1,9 @@
 import pytest
 
 from benchmarks.laws import format_law, parse_law
-from learning.planning.laws import LAW_CHOICES
-from shared.core import RadiusLaw
-from shared.errors import SketchError
+from sfumato.learning.planning.laws import LAW_CHOICES
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.errors import SketchError
 
 
 @pytest.mark.parametrize(

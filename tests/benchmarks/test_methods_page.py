@@ -48,7 +48,7 @@ def test_every_table_has_its_rows() -> None:
 
 
 def test_every_class_that_can_be_used_has_a_row_of_a_contender() -> None:
-    from analyst import estimators
+    from sfumato.analyst import estimators
 
     classes = {name for name in estimators.__all__ if name.endswith("KMeans")}
     assert {re.split(r"[.(]", method.name)[0] for method in METHODS} == classes

@@ -8,7 +8,7 @@ from benchmarks import real_sets
 from benchmarks.honest_trials import run_trial
 from benchmarks.honesty_page import write_page
 from benchmarks.tables import Table
-from learning.decoding import verdict
+from sfumato.learning.decoding import verdict
 
 
 def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache: Path) -> None:

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.datasets import Dataset, Mixture
 from benchmarks.reference import compute_sse, describe_clusters, find_reference

@@ -1,7 +1,7 @@
 import numpy as np
 
 from benchmarks.reported_pilots import COLUMNS, measure, plan_phones, report
-from learning.calibration.strength import LEAST_REPORTED
+from sfumato.learning.calibration.strength import LEAST_REPORTED
 
 
 def test_devices_report_as_planned_and_strong_cases_are_not_refused() -> None:

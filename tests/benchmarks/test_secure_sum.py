@@ -19,7 +19,7 @@ from benchmarks.secure_sum_servers import (
     open_helper,
 )
 from deploy.demo.fleet import FleetReport
-from shared.wire import encode_payload
+from sfumato.shared.wire import encode_payload
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from aggregator.records import SystemClock
-from aggregator.services import Services
-from aggregator.storage import Store
-from aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
 from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import BenchDatabase, open_database
@@ -17,6 +13,10 @@ from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.processes import running_servers
 from benchmarks.service.snapshots import draw_selections, measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
+from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 
 pytestmark = pytest.mark.usefixtures("forked")
 

@@ -16,7 +16,7 @@ from benchmarks.synthesis_items import ItemSet, clip_items, draw_queries, share_
 from benchmarks.synthesis_page import write_page
 from benchmarks.synthesis_pictures import draw_synthesis
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 
 
 def test_boxes_have_as_many_columns_as_asked_for_and_lie_within_the_records() -> None:

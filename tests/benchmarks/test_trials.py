@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Mixture
 from benchmarks.sketches import Noise, Sketcher
 from benchmarks.trials import Case, Trial, run_trial, summarise
-from learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.problem import DecodingProblem
 
 SOURCE = Mixture(n_dimensions=2, n_clusters=3, n_records=500)
 CASE = Case(name="tiny", source=SOURCE, features=5)

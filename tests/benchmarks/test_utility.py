@@ -6,8 +6,8 @@ from benchmarks.figures import draw_utility, find_rule_budget
 from benchmarks.rows import Row
 from benchmarks.trials import Trial
 from benchmarks.utility import _compare, list_points
-from learning.estimate.snr import predict_snr
-from learning.planning.quality import predict_quality, predict_relative_sse
+from sfumato.learning.estimate.snr import predict_snr
+from sfumato.learning.planning.quality import predict_quality, predict_relative_sse
 
 
 def trial(relative_sse: float, snr: float) -> Trial:

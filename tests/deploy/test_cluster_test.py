@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deploy.cluster_test.engine import ClusterError, choose_engine, run
 from deploy.cluster_test.relay import Element, Relay
 from deploy.cluster_test.studies import SLOT_S, Records, make_draft, make_local_plan
-from shared.core import SketchAccumulator
-from shared.plan import SumRelease
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SumRelease
 
 
 def test_records_lie_in_their_slots_and_their_sum_is_that_of_all_windows() -> None:

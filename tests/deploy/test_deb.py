@@ -26,10 +26,10 @@ from deploy.packages.deb import (
 )
 from deploy.packages.steps import ROOT, BuildError
 from deploy.packages.wheels import TARGETS
-from device_agent.settings.agent_settings import load_settings
-from device_agent.settings.relay_settings import load_relay_settings
-from shared import __version__
-from shared.errors import ConfigError
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.device_agent.settings.relay_settings import load_relay_settings
+from sfumato.shared import __version__
+from sfumato.shared.errors import ConfigError
 
 AMD64 = next(target for target in TARGETS if target.machine == "x86_64")
 BOOKWORM = DEBIANS["bookworm"]
@@ -111,7 +111,7 @@ def test_the_same_files_are_the_same_package_whenever_and_by_whomever(tmp_path: 
         before = os.umask(umask)
         try:
             root = tmp_path / name
-            for path in (PROGRAM / "shared/__init__.py", Path("usr/bin", NAME)):
+            for path in (PROGRAM / "sfumato/__init__.py", Path("usr/bin", NAME)):
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text("text\n")
             (root / "usr/bin" / NAME).chmod(0o755)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.cli.sample import SAMPLE
-from device_agent.settings.agent_settings import load_settings
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from sfumato.device_agent.cli.sample import SAMPLE
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "install-agent.sh"

@@ -19,6 +19,6 @@ def test_an_import_inside_a_function_that_cannot_be_is_named(
     (package / "broken.py").write_text("import json\n1 / 0\n")
     (package / "__main__.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setattr(load_all, "FOLDER", tmp_path)
-    monkeypatch.setattr(load_all, "NAMES", ("learning_apart",))
+    monkeypatch.setattr(load_all, "NAME", "learning_apart")
     monkeypatch.syspath_prepend(tmp_path)
     assert list(load_all.list_missing()) == ["learning_apart.broken", "no_such_module.inner"]

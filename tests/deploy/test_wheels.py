@@ -31,7 +31,7 @@ def test_what_is_built_is_the_commit_and_not_what_lies_beside_it(tmp_path: Path)
 def test_a_wheel_without_the_kernel_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "sfumato-0.1.0-cp311-abi3-manylinux_2_17_aarch64.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("shared/__init__.py", "")
+        archive.writestr("sfumato/__init__.py", "")
     with pytest.raises(BuildError, match="the kernel was not compiled"):
         require_portable(wheel, TARGETS[0])
 

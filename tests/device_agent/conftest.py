@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from device_agent.agent.joining import digest_reading
-from device_agent.cli import main
-from device_agent.settings.agent_settings import load_settings
-from device_agent.store.joined import Joined, save_joined
-from device_agent.store.key import key_folder
-from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.device_agent.agent.joining import digest_reading
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.device_agent.store.joined import Joined, save_joined
+from sfumato.device_agent.store.key import key_folder
+from sfumato.shared.plan import (
+    Dimension,
+    LogTransform,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
 from tests.device_agent.serving import TOKEN, Server, running
 
 HOUR = 3600

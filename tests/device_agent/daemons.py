@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.forking import Forked
 
-COMMAND = [sys.executable, "-m", "device_agent.cli"]
+COMMAND = [sys.executable, "-m", "sfumato.device_agent.cli"]
 
 _daemons: list[tuple[subprocess.Popen[str], Path]] = []
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from device_agent.agent.enrol import enrol_device
-from device_agent.agent.once import OnceReport, run_once
-from device_agent.settings.agent_settings import Settings, load_settings
-from device_agent.store.key import key_folder
+from sfumato.device_agent.agent.enrol import enrol_device
+from sfumato.device_agent.agent.once import OnceReport, run_once
+from sfumato.device_agent.settings.agent_settings import Settings, load_settings
+from sfumato.device_agent.store.key import key_folder
 from tests.device_agent.serving import TOKEN, Server
 
 HOUR = 3600

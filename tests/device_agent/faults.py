@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.store import database, disk, journal, key
+from sfumato.device_agent.store import database, disk, journal, key
 
 _WRITES = ("BEGIN", "COMMIT", "INSERT", "UPDATE", "DELETE", "PRAGMA WAL_CHECKPOINT")
 _FILE_CALLS = ("write", "fsync", "ftruncate", "truncate", "replace")

@@ -20,10 +20,10 @@ from typing import Protocol
 _PROGRAM = """
 import json, os, re, signal, sqlite3, sys
 import httpx, numpy
-from device_agent.agent import once
-from device_agent.relay import run
-from device_agent.cli import main
-from device_agent.sources import file_source
+from sfumato.device_agent.agent import once
+from sfumato.device_agent.relay import run
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.sources import file_source
 
 WRITES = {"BEGIN", "INSERT", "UPDATE", "DELETE", "COMMIT", "--"}
 NAME = re.compile(r"(?:-- )?\\w+(?: OR \\w+)?(?: INTO| FROM)?(?: \\w+)?")

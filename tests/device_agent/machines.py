@@ -14,13 +14,13 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from device_agent.agent.maintenance import lift_suspension
-from device_agent.agent.once import OnceReport
-from device_agent.store.journal import read_journal
-from shared.core import SketchAccumulator
-from shared.errors import BudgetExceededError, DuplicateUploadError, SketchError
-from shared.plan import WindowRule
-from shared.wire import PayloadForm, decode_message, problem_types
+from sfumato.device_agent.agent.maintenance import lift_suspension
+from sfumato.device_agent.agent.once import OnceReport
+from sfumato.device_agent.store.journal import read_journal
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import BudgetExceededError, DuplicateUploadError, SketchError
+from sfumato.shared.plan import WindowRule
+from sfumato.shared.wire import PayloadForm, decode_message, problem_types
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from shared.core import SketchAccumulator
-from shared.plan import WindowRule
-from shared.wire import PayloadForm, SketchMessage, decode_message
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import WindowRule
+from sfumato.shared.wire import PayloadForm, SketchMessage, decode_message
 from tests.device_agent.conftest import make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR

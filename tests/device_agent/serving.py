@@ -11,7 +11,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from shared.errors import (
+from sfumato.shared.errors import (
     AccessError,
     DuplicateUploadError,
     MalformedMessageError,
@@ -22,8 +22,8 @@ from shared.errors import (
     StudyClosedError,
     StudyWithdrawnError,
 )
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
-from shared.wire import (
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
+from sfumato.shared.wire import (
     PROBLEM_MEDIA_TYPE,
     RequestSignature,
     SketchMessage,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.exchange import clocks
-from device_agent.agent.exchange.comparing import COPIED
-from shared.errors import AccessError, NotFoundError, StudyClosedError
+from sfumato.device_agent.agent.exchange import clocks
+from sfumato.device_agent.agent.exchange.comparing import COPIED
+from sfumato.shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN, Server

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent.reading import windows as reading
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, WindowRule
-from shared.wire import SketchMessage, decode_payload
+from sfumato.device_agent.agent.reading import windows as reading
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import Server, running
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.reading import release
-from device_agent.cli import main
-from shared.core.engines import default_engine
+from sfumato.device_agent.agent.reading import release
+from sfumato.device_agent.cli import main
+from sfumato.shared.core.engines import default_engine
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.serving import TOKEN
 
-COMMAND = [sys.executable, "-m", "device_agent.cli"]
+COMMAND = [sys.executable, "-m", "sfumato.device_agent.cli"]
 SECRET = "7.654321"
 
 
@@ -43,7 +43,7 @@ def test_wrong_arguments_are_one_line(
 
 def test_help_and_reports_load_neither_network_nor_server_libraries(enrolled: Agent) -> None:
     program = (
-        "import sys; from device_agent.cli import main; main(sys.argv[1:]);"
+        "import sys; from sfumato.device_agent.cli import main; main(sys.argv[1:]);"
         "print([m for m in ('httpx', 'ssl', 'fastapi', 'scipy') if m in sys.modules],"
         "file=sys.stderr)"
     )

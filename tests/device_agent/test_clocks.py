@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.exchange import clocks
-from device_agent.agent.exchange.clocks import ServerClock
-from device_agent.agent.exchange.polling import draw_pause
-from device_agent.store.database import create_database
-from device_agent.windows import Clocks, describe_difference
+from sfumato.device_agent.agent.exchange import clocks
+from sfumato.device_agent.agent.exchange.clocks import ServerClock
+from sfumato.device_agent.agent.exchange.polling import draw_pause
+from sfumato.device_agent.store.database import create_database
+from sfumato.device_agent.windows import Clocks, describe_difference
 
 START = 1_700_000_000.0
 

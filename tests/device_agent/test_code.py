@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
-from device_agent.cli.sample import SAMPLE
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from sfumato.device_agent.cli.sample import SAMPLE
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.device_agent.conftest import Agent
 from tests.device_agent.serving import TOKEN
 

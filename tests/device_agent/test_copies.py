@@ -16,8 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, seed, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
@@ -26,14 +25,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from device_agent.agent.enrol import enrol_device
-from device_agent.agent.exchange import comparing, sender
-from device_agent.agent.exchange.polling import Poller
-from device_agent.agent.maintenance import lift_suspension
-from device_agent.agent.once import OnceReport, run_once
-from device_agent.settings.agent_settings import Settings, load_settings
-from shared.errors import LedgerError, SketchError
-from shared.wire import SketchMessage, decode_message
+from sfumato.device_agent.agent.enrol import enrol_device
+from sfumato.device_agent.agent.exchange import comparing, sender
+from sfumato.device_agent.agent.exchange.polling import Poller
+from sfumato.device_agent.agent.maintenance import lift_suspension
+from sfumato.device_agent.agent.once import OnceReport, run_once
+from sfumato.device_agent.settings.agent_settings import Settings, load_settings
+from sfumato.shared.errors import LedgerError, SketchError
+from sfumato.shared.wire import SketchMessage, decode_message
 from tests.device_agent.conftest import BASE, HOUR, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server

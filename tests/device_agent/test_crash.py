@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, WindowRule
-from shared.wire import PayloadForm, SketchMessage, decode_payload
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import PayloadForm, SketchMessage, decode_payload
 from tests.device_agent.conftest import HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.killing import Victim, victim_in
 from tests.device_agent.serving import Server, running

@@ -4,15 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.sources import KnownPosition, RecordBatch, open_source
-from device_agent.sources.file_source import FileSettings
-from device_agent.sources.line_file import BATCH_RECORDS
-from device_agent.sources.settings import StreamSettings
-from shared.core import SketchAccumulator
-from shared.plan import WindowRule
+from sfumato.device_agent.sources import KnownPosition, RecordBatch, open_source
+from sfumato.device_agent.sources.file_source import FileSettings
+from sfumato.device_agent.sources.line_file import BATCH_RECORDS
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.serving import Server, running
 from tests.device_agent.sources.streams import make_dimensions

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent.exchange import clocks
-from shared.plan import Dimension, WindowRule
-from shared.wire import PayloadForm
+from sfumato.device_agent.agent.exchange import clocks
+from sfumato.shared.plan import Dimension, WindowRule
+from sfumato.shared.wire import PayloadForm
 from tests.device_agent.conftest import HOUR, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import running

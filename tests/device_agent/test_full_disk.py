@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import DuplicateUploadError
+from sfumato.shared.errors import DuplicateUploadError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN

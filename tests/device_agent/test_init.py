@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from device_agent.store import schema
-from shared.errors import TransportError
-from shared.plan import Label, LocalRelease, compute_plan_digest, encode_plan
+from sfumato.device_agent.store import schema
+from sfumato.shared.errors import TransportError
+from sfumato.shared.plan import Label, LocalRelease, compute_plan_digest, encode_plan
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent.dry_run import Sampler
-from device_agent.agent.dry_run_limits import find_problems
-from device_agent.agent.joining import digest_reading
-from device_agent.cli.dry_run import show_dry_run
-from device_agent.settings.owner_tables import CheckTable
-from device_agent.sources import Position, RecordBatch, open_source
-from device_agent.sources.shown_rows import RowKeeper
-from shared.plan import Dimension, WindowRule
-from shared.plan.dimensions import LogTransform
+from sfumato.device_agent.agent.dry_run import Sampler
+from sfumato.device_agent.agent.dry_run_limits import find_problems
+from sfumato.device_agent.agent.joining import digest_reading
+from sfumato.device_agent.cli.dry_run import show_dry_run
+from sfumato.device_agent.settings.owner_tables import CheckTable
+from sfumato.device_agent.sources import Position, RecordBatch, open_source
+from sfumato.device_agent.sources.shown_rows import RowKeeper
+from sfumato.shared.plan import Dimension, WindowRule
+from sfumato.shared.plan.dimensions import LogTransform
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.sources.streams import make_stream

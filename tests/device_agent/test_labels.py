@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from device_agent.agent.clusters import Labeller, find_far_limit
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.wire import (
+from sfumato.device_agent.agent.clusters import Labeller, find_far_limit
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.wire import (
     PublishedResult,
     compute_key_id,
     encode_endorsement_input,
@@ -267,7 +266,15 @@ def test_a_stream_is_followed_from_its_beginning(agent: Agent) -> None:
     agent.init()
     pull(agent)
     agent.records.write_text("time,x,y\n1700000000,-5,-5\n")
-    command = [sys.executable, "-m", "device_agent.cli", "cluster", "--follow", "meter", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "sfumato.device_agent.cli",
+        "cluster",
+        "--follow",
+        "meter",
+        "--json",
+    ]
     with subprocess.Popen(
         [*command, "--config", str(agent.config)], stdout=subprocess.PIPE, text=True
     ) as process:

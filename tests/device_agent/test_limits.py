@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from shared.plan import SketchPlan
-from shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import ImplausibleSketchError
-from shared.wire import decode_message
+from sfumato.shared.errors import ImplausibleSketchError
+from sfumato.shared.wire import decode_message
 from tests.device_agent.conftest import Agent
 from tests.device_agent.serving import TOKEN
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agent.agent.reading.release import make_message
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy.testing import SeededSource
-from shared.sharing.batches import add_noise_to_masks, open_total
-from shared.sharing.masks import expand_mask, read_masked
-from shared.sharing.seals import open_seal
-from shared.system import SystemSource
-from shared.wire import PayloadForm, decode_message
+from sfumato.device_agent.agent.reading.release import make_message
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.sharing.batches import add_noise_to_masks, open_total
+from sfumato.shared.sharing.masks import expand_mask, read_masked
+from sfumato.shared.sharing.seals import open_seal
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import PayloadForm, decode_message
 from tests.device_agent.conftest import Agent
 from tests.device_agent.serving import TOKEN, running
 from tests.shared.sharing.samples import HELPER, KEY, make_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.plan import WindowRule
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server, running

@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.store.disk import lock_folder
-from shared.core import SketchAccumulator
-from shared.errors import ImplausibleSketchError, StudyClosedError, TooEarlyError, TransportError
-from shared.plan import WindowRule
-from shared.wire import PayloadForm
+from sfumato.device_agent.store.disk import lock_folder
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import (
+    ImplausibleSketchError,
+    StudyClosedError,
+    TooEarlyError,
+    TransportError,
+)
+from sfumato.shared.plan import WindowRule
+from sfumato.shared.wire import PayloadForm
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server, running

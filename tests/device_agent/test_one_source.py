@@ -20,7 +20,7 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from shared.privacy import Origin
+from sfumato.shared.privacy import Origin
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.sources.streams import make_stream

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.plan import compute_plan_digest
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from sfumato.shared.plan import compute_plan_digest
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.serving import TOKEN, running
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.store.key import load_digest_key
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, WindowRule
-from shared.wire import decode_message, decode_payload
+from sfumato.device_agent.store.key import load_digest_key
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, WindowRule
+from sfumato.shared.wire import decode_message, decode_payload
 from tests.device_agent.conftest import NUMBERS, make_other_plan, make_plan
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.serving import Server, running

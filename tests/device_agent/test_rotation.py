@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from device_agent.agent.exchange.rotation import rotate_key
-from device_agent.store.key import KEY_NAME, NEXT_KEY_NAME, load_key
-from device_agent.store.key_change import MOST_KEPT
-from shared.errors import AccessError, ConfigError, SketchError, StoreError
-from shared.plan import SketchPlan, WindowRule
-from shared.wire import decode_message
+from sfumato.device_agent.agent.exchange.rotation import rotate_key
+from sfumato.device_agent.store.key import KEY_NAME, NEXT_KEY_NAME, load_key
+from sfumato.device_agent.store.key_change import MOST_KEPT
+from sfumato.shared.errors import AccessError, ConfigError, SketchError, StoreError
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import decode_message
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.driver import BASE, HOUR, Driver

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.agent.monitoring import LOG
-from shared.errors import AccessError, DuplicateUploadError
-from shared.plan import WindowRule
+from sfumato.device_agent.agent.monitoring import LOG
+from sfumato.shared.errors import AccessError, DuplicateUploadError
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import accept, daemon, query, stop, wait_until
 from tests.device_agent.serving import Server, running

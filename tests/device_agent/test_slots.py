@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent.exchange import clocks
-from device_agent.agent.reading import slots
-from device_agent.agent.reading.windows import open_stream_source
-from device_agent.sources import RecordBatch, RecordSource
-from shared.errors import RecordError
-from shared.plan import SketchPlan, WindowRule
-from shared.wire import SketchMessage, decode_payload
+from sfumato.device_agent.agent.exchange import clocks
+from sfumato.device_agent.agent.reading import slots
+from sfumato.device_agent.agent.reading.windows import open_stream_source
+from sfumato.device_agent.sources import RecordBatch, RecordSource
+from sfumato.shared.errors import RecordError
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import Agent, make_plan
 from tests.device_agent.serving import Server, running
 

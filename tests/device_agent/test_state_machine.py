@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from device_agent.agent import device
-from device_agent.agent.exchange import sender
-from device_agent.server.messages import UploadOutcome
-from device_agent.server.transport import ServerClient
-from device_agent.store import streams
-from device_agent.store.journal import Journal
-from device_agent.store.outbox import offer_sketch
+from sfumato.device_agent.agent import device
+from sfumato.device_agent.agent.exchange import sender
+from sfumato.device_agent.server.messages import UploadOutcome
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store import streams
+from sfumato.device_agent.store.journal import Journal
+from sfumato.device_agent.store.outbox import offer_sketch
 from tests.device_agent import machines
 from tests.device_agent.faults import injecting
 from tests.device_agent.machines import Agents

@@ -6,20 +6,20 @@ from importlib.metadata import EntryPoint, EntryPoints
 import numpy as np
 import pytest
 
-from device_agent.agent.device import Device, open_device
-from device_agent.agent.reading.windows import make_statistic
-from device_agent.agent.reading.worker import StreamWorker
-from device_agent.settings.agent_settings import load_settings
-from device_agent.sources import (
+from sfumato.device_agent.agent.device import Device, open_device
+from sfumato.device_agent.agent.reading.windows import make_statistic
+from sfumato.device_agent.agent.reading.worker import StreamWorker
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.device_agent.sources import (
     Guarantee,
     Position,
     RecordBatch,
     RecordSource,
 )
-from device_agent.store.positions import load_positions
-from device_agent.store.streams import load_stream
-from device_agent.windows import Clocks
-from shared.core import SketchAccumulator
+from sfumato.device_agent.store.positions import load_positions
+from sfumato.device_agent.store.streams import load_stream
+from sfumato.device_agent.windows import Clocks
+from sfumato.shared.core import SketchAccumulator
 from tests.device_agent.conftest import Agent
 
 SECRET = "7.125"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from device_agent.cli import main
-from device_agent.store.database import open_database
-from device_agent.store.outbox import KEEP_SENT_S, purge_sent
-from shared.plan import WindowRule
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.store.database import open_database
+from sfumato.device_agent.store.outbox import KEEP_SENT_S, purge_sent
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN, Server, running

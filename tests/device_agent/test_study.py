@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.plan import WindowRule
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import Server, running

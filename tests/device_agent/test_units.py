@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from device_agent.agent.reading import release as releasing
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
-from shared.privacy.mechanisms.phase import find_phases
-from shared.wire import PayloadForm, SketchMessage
+from sfumato.device_agent.agent.reading import release as releasing
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.mechanisms.phase import find_phases
+from sfumato.shared.wire import PayloadForm, SketchMessage
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import Server, running
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from shared.plan import WindowRule
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.driver import BASE, HOUR, Driver
 from tests.device_agent.serving import Server, running

@@ -10,9 +10,9 @@ from typing import Any
 import cbor2
 from pydantic import TypeAdapter, ValidationError
 
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, PlanError, PrivacyError, WireError
-from shared.plan import (
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError, PlanError, PrivacyError, WireError
+from sfumato.shared.plan import (
     Dimension,
     LogTransform,
     decode_plan,
@@ -20,10 +20,10 @@ from shared.plan import (
     plan_from_json,
     plan_to_json,
 )
-from shared.structure import structure
-from shared.wire import decode_header, decode_message, device_id_of
-from shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
-from shared.wire.bodies.studies import ExclusionRequest, RevocationRequest, TokenRequest
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import decode_header, decode_message, device_id_of
+from sfumato.shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
+from sfumato.shared.wire.bodies.studies import ExclusionRequest, RevocationRequest, TokenRequest
 from tests.aggregator.fleet import Device, make_plan
 from tests.shared.wire.samples import PUBLIC_KEY, make_message
 

@@ -15,21 +15,21 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from helper.accepting import Plans
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.keys import KeyFolder
-from helper.tables import open_database
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy import RandomSource
-from shared.sharing.batches import BatchKey, choose_part, compute_members, compute_report
-from shared.sharing.masks import mask_sum, read_masked
-from shared.sharing.ring import Words
-from shared.sharing.seals import seal_seed
-from shared.system import SystemSource
-from shared.wire import PayloadForm, SketchHeader
-from shared.wire.message import encode_header
-from shared.wire.summing import CommitRequest, ReportsRequest
+from sfumato.helper.accepting import Plans
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import open_database
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.batches import BatchKey, choose_part, compute_members, compute_report
+from sfumato.shared.sharing.masks import mask_sum, read_masked
+from sfumato.shared.sharing.ring import Words
+from sfumato.shared.sharing.seals import seal_seed
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import PayloadForm, SketchHeader
+from sfumato.shared.wire.message import encode_header
+from sfumato.shared.wire.summing import CommitRequest, ReportsRequest
 from tests.shared.sharing.samples import make_draft
 
 POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.errors import (
+from sfumato.shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
     BatchTooSmallError,
@@ -18,9 +18,9 @@ from shared.errors import (
     PlanNotAcceptedError,
     SignatureError,
 )
-from shared.sharing.batches import open_total
-from shared.wire.message import encode_header
-from shared.wire.summing import ReportsRequest, SumAnswer
+from sfumato.shared.sharing.batches import open_total
+from sfumato.shared.wire.message import encode_header
+from sfumato.shared.wire.summing import ReportsRequest, SumAnswer
 from tests.helper.conftest import HOUR, ORIGIN, Report, World
 from tests.shared.sharing.samples import make_draft
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helper.journal import Entry, Journal
-from shared.errors import ConfigError, HelperRestoredError, NotFoundError
+from sfumato.helper.journal import Entry, Journal
+from sfumato.shared.errors import ConfigError, HelperRestoredError, NotFoundError
 from tests.helper.conftest import HOUR, ORIGIN, World
 
 ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32, "1000000"))
@@ -140,8 +140,8 @@ def test_a_line_that_does_not_fit_the_disk_is_no_line(tmp_path: Path) -> None:
     script = f"""
 import resource
 from pathlib import Path
-from helper.journal import Entry, Journal
-from shared.errors import DiskError
+from sfumato.helper.journal import Entry, Journal
+from sfumato.shared.errors import DiskError
 path = Path({str(path)!r})
 journal = Journal.open(path)
 journal.append(Entry(kind="restored", values=("1",)))
@@ -204,7 +204,7 @@ def test_one_process_at_a_time_writes_a_journal(tmp_path: Path) -> None:
     Journal.open(path).append(ENTRY)
     script = f"""
 from pathlib import Path
-from helper.journal import Journal
+from sfumato.helper.journal import Journal
 Journal.open(Path({str(path)!r}), is_alone=True)
 print("locked", flush=True)
 input()

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from helper.app import create_app, hash_key
-from helper.tables import leader_keys, write
-from shared.errors import ConfigError, NotFoundError
-from shared.plan import compute_plan_digest
-from shared.privacy import RandomSource
-from shared.sharing.batches import compute_members, compute_report
-from shared.sharing.masks import expand_mask
-from shared.system import SystemSource
-from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
+from sfumato.helper.app import create_app, hash_key
+from sfumato.helper.tables import leader_keys, write
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.plan import compute_plan_digest
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.batches import compute_members, compute_report
+from sfumato.shared.sharing.masks import expand_mask
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import make_draft
 
@@ -44,7 +44,7 @@ def test_noise_is_drawn_before_any_mask_is_expanded(
         notes.append("mask")
         return expand_mask(*arguments, **options)
 
-    monkeypatch.setattr("helper.batches.expand_mask", note)
+    monkeypatch.setattr("sfumato.helper.batches.expand_mask", note)
     world = World(folder=tmp_path, address=str(tmp_path / "helper.db"), source=WatchedSource(notes))
     reports = world.reports(3)
     world.check(reports)

@@ -18,17 +18,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from helper.keys import KeyFolder
-from shared.cbor import decode_deterministic
-from shared.command import main
-from shared.plan import compute_plan_digest, plan_from_json, plan_to_json
-from shared.sharing.batches import compute_members, compute_report
-from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, SumAnswer
+from sfumato.helper.keys import KeyFolder
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.command import main
+from sfumato.shared.plan import compute_plan_digest, plan_from_json, plan_to_json
+from sfumato.shared.sharing.batches import compute_members, compute_report
+from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, SumAnswer
 from tests.forking import Forked
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import SPEC, make_draft
 
-PROGRAM = "import sys; from shared.command import main; sys.exit(main(['helper', *sys.argv[1:]]))"
+PROGRAM = (
+    "import sys; from sfumato.shared.command import main; sys.exit(main(['helper', *sys.argv[1:]]))"
+)
 CBOR = {"Content-Type": SUM_MEDIA_TYPE}
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from tests.aggregator.ui.browser import MISSING as NO_BROWSER
-from tests.aggregator.ui.browser import PROGRAM
+from sfumato.analyst import Client
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM
 from tests.clients.js.devices import (
     LENGTH,
     REACT_NATIVE,

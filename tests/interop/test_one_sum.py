@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.plan import SketchPlan
-from shared.wire import PayloadForm, decode_message, decode_payload
-from tests.aggregator.ui.browser import MISSING as NO_BROWSER
-from tests.aggregator.ui.browser import PROGRAM
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import PayloadForm, decode_message, decode_payload
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM
 from tests.clients.c.building import HAS_ARM, IN_CI, NO_ARM, ON_ARM
 from tests.clients.c.conftest import Compile
 from tests.clients.c.test_real_server import OK, Device, build_device

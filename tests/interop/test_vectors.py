@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.aggregator.ui.browser import MISSING as NO_BROWSER
-from tests.aggregator.ui.browser import PROGRAM
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM
 from tests.clients.js.node import ENVIRONMENT, MISSING, NO_TOOLS, NODE, TOOLS
 from tests.clients.js.tabs import Browser
 from tests.interop.matrix import FAMILIES_OF_JAVASCRIPT

@@ -1,10 +1,9 @@
 import cbor2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text() | st.binary(),

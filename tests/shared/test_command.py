@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shared import command
-from shared.core.engines import (
+from sfumato.shared import command
+from sfumato.shared.core.engines import (
     ENGINE_VARIABLE,
     choose_engine,
     describe_engine,
@@ -19,8 +19,8 @@ Contribute = Callable[..., None]
 
 GOOD_MODULE = '''
 import typer
-from shared.command import SETTINGS
-from shared.errors import ConfigError, DiskError
+from sfumato.shared.command import SETTINGS
+from sfumato.shared.errors import ConfigError, DiskError
 
 greet = typer.Typer(**SETTINGS)
 silent = typer.Typer(**SETTINGS)
@@ -276,7 +276,7 @@ def test_the_packages_contribute_their_commands() -> None:
 def test_the_command_brings_no_other_package_with_it() -> None:
     siblings = ("device_agent", "aggregator", "analyst", "typer", "httpx", "numpy")
     program = (
-        "import sys; import shared.command; "
+        "import sys; import sfumato.shared.command; "
         f"sys.exit(', '.join(name for name in {siblings!r} if name in sys.modules))"
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)

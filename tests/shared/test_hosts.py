@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.hosts import is_loopback
+from sfumato.shared.hosts import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.1", "127.8.9.10", "::1"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import BudgetExceededError, ConfigError, LedgerError, StoreError
-from shared.ledger import OwnersLedger, Reservation
-from shared.privacy import Budget, Origin, PrivacyEvent
+from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError, StoreError
+from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
 
 BUDGET = Budget(per_record=Fraction(1))
 FILE = Origin(kind="path", name="/data/records.csv")
@@ -170,9 +170,9 @@ _SPENDER = """
 import sys
 from fractions import Fraction
 from pathlib import Path
-from shared.errors import BudgetExceededError
-from shared.ledger import OwnersLedger, Reservation
-from shared.privacy import Budget, Origin, PrivacyEvent
+from sfumato.shared.errors import BudgetExceededError
+from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
 
 path, name = Path(sys.argv[1]), sys.argv[2]
 ledger, n_reserved = OwnersLedger(path), 0

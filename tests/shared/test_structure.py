@@ -9,9 +9,18 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from shared import structure as module
-from shared.errors import ConfigError
-from shared.structure import Rule, Seconds, Tagged, Text, declared, member, read_toml, structure
+from sfumato.shared import structure as module
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.structure import (
+    Rule,
+    Seconds,
+    Tagged,
+    Text,
+    declared,
+    member,
+    read_toml,
+    structure,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

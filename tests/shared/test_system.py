@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from shared import system
+from sfumato.shared import system
 
 PROGRAM = """
 import ctypes, sys, threading
-from shared.system import share_one_heap
+from sfumato.shared.system import share_one_heap
 
 if "shared" in sys.argv:
     share_one_heap()

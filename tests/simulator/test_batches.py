@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.plan import SketchPlan
-from shared.privacy.testing import SeededSource
-from simulator.batches import BatchSum, SimulatedHelper, make_local_twin, open_batches
-from simulator.devices import DeviceMaker
-from simulator.fleet import run_fleet
-from simulator.records import MixtureRecords
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.simulator.batches import BatchSum, SimulatedHelper, make_local_twin, open_batches
+from sfumato.simulator.devices import DeviceMaker
+from sfumato.simulator.fleet import run_fleet
+from sfumato.simulator.records import MixtureRecords
 from tests.shared.sharing.samples import make_draft
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.command import main
-from shared.plan import Dimension, plan_to_json
+from sfumato.shared.command import main
+from sfumato.shared.plan import Dimension, plan_to_json
 from tests.device_agent.conftest import make_plan
 from tests.shared.sharing.samples import make_draft
 from tests.simulator.test_fleet import BINS, PHASES, PLANS

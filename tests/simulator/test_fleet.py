@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, WindowRule
-from shared.wire import PayloadForm, SketchHeader, decode_message
-from simulator import fleet
-from simulator.devices import DeviceMaker
-from simulator.fleet import run_fleet, run_part
-from simulator.records import MixtureRecords
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, WindowRule
+from sfumato.shared.wire import PayloadForm, SketchHeader, decode_message
+from sfumato.simulator import fleet
+from sfumato.simulator.devices import DeviceMaker
+from sfumato.simulator.fleet import run_fleet, run_part
+from sfumato.simulator.records import MixtureRecords
 from tests.device_agent.conftest import HOUR, Agent, make_plan
 from tests.device_agent.serving import running
 

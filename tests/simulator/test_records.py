@@ -3,11 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import ConfigError, RecordError
-from simulator.records import FileRecords, MixtureRecords
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.simulator.records import FileRecords, MixtureRecords
 from tests.device_agent.conftest import make_plan
 
 PLAN = make_plan()

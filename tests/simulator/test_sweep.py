@@ -10,14 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.errors import PrivacyError
-from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.plan.deriving import verify
-from simulator.devices import DeviceMaker
-from simulator.fleet import run_fleet
-from simulator.records import FileRecords, MixtureRecords
-from simulator.report import describe_sweep, sweep_to_json
-from simulator.sweep import AXES, FACTORS, run_sweep, vary_plan
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan import (
+    Dimension,
+    LogTransform,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from sfumato.shared.plan.deriving import verify
+from sfumato.simulator.devices import DeviceMaker
+from sfumato.simulator.fleet import run_fleet
+from sfumato.simulator.records import FileRecords, MixtureRecords
+from sfumato.simulator.report import describe_sweep, sweep_to_json
+from sfumato.simulator.sweep import AXES, FACTORS, run_sweep, vary_plan
 from tests.device_agent.conftest import make_plan
 from tests.simulator.test_cli import simulate, write_plan
 from tests.simulator.test_fleet import LOUD, PLANS, records_of

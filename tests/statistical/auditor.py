@@ -20,10 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from shared.core import FourierStatistic, FrequencyMatrix, Quantiser, SketchAccumulator, Statistic
-from shared.core.quantise import STEPS
-from shared.privacy import RandomSource
-from shared.privacy.polygon import GON24
+from sfumato.shared.core import (
+    FourierStatistic,
+    FrequencyMatrix,
+    Quantiser,
+    SketchAccumulator,
+    Statistic,
+)
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.privacy.polygon import GON24
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

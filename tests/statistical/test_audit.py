@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from device_agent.agent.reading.release import _draw_payload
-from shared.core import AMPLITUDE, SketchAccumulator, feature_table
-from shared.core.quantise import STEPS
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import (
+from sfumato.device_agent.agent.reading.release import _draw_payload
+from sfumato.shared.core import AMPLITUDE, SketchAccumulator, feature_table
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy import (
     DiscreteLaplace,
     FourierShape,
     PrivacyTarget,
@@ -29,12 +29,12 @@ from shared.privacy import (
     calibrate_mechanism,
     compute_count_scale,
 )
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
-from shared.privacy.polygon import GON24
-from shared.privacy.samplers import draw_geometric
-from shared.privacy.testing import SeededSource
-from shared.wire.payload import decode_payload, encode_payload
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.samplers import draw_geometric
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire.payload import decode_payload, encode_payload
 from tests.soak import small_and_soak
 from tests.statistical.auditor import (
     MISS,

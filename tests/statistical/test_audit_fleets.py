@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shared.core.quantise import STEPS
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import FourierShape, RandomSource, calibrate_mechanism, choose_law
-from shared.privacy.mechanisms.phase import PhaseReports
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy import FourierShape, RandomSource, calibrate_mechanism, choose_law
+from sfumato.shared.privacy.mechanisms.phase import PhaseReports
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.statistical.auditor import (
     Finding,
     Floats,

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from device_agent.agent.reading.release import _draw_payload
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import RandomSource
-from shared.privacy.mechanisms.gaussian import draw_gaussian
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.device_agent.agent.reading.release import _draw_payload
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.privacy.mechanisms.gaussian import draw_gaussian
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.statistical import test_gaussian, test_laplace
 from tests.statistical.auditor import Finding, Neighbours, audit_release
 from tests.statistical.test_audit import Noise

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy.mechanisms.gaussian import draw_gaussian
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.mechanisms.gaussian import draw_gaussian
+from sfumato.shared.privacy.testing import SeededSource
 
 N_DRAWS = 60_000
 

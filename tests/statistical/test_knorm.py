@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
-from shared.privacy.polygon import GON24
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.testing import SeededSource
 
 WRONG_SCALES = [Fraction(2, 3), Fraction(3, 2)]
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.core import feature_table
-from shared.privacy import DiscreteLaplace, compute_sensitivity
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
+from sfumato.shared.core import feature_table
+from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
 
 N_DRAWS = 40_000
 WRONG_SCALES = [Fraction(2, 3), Fraction(3, 2)]

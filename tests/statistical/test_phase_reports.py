@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy import RandomSource
-from shared.privacy.circle import CircularLaw, choose_law
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.privacy.circle import CircularLaw, choose_law
 from tests.statistical.auditor import Finding, judge_scores
 
 Integers = NDArray[np.int64]

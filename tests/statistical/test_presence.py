@@ -23,25 +23,24 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from device_agent.agent.device import Device
-from device_agent.agent.joining import digest_reading
-from device_agent.agent.owners_ledger import SharedBudget
-from device_agent.agent.reading import release as releasing
-from device_agent.agent.reading import slots as reading
-from device_agent.sources.file_source import FileSettings
-from device_agent.sources.settings import StreamSettings
-from device_agent.store import schema
-from device_agent.store.database import Connection
-from device_agent.store.joined import Joined, save_joined
-from device_agent.store.key import DeviceKey, key_folder
-from device_agent.store.streams import NewRelease, commit_release, load_slot
-from device_agent.windows import Clocks
-from shared.core.engines import default_engine
-from shared.core.quantise import STEPS
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy import Budget
-from shared.privacy.testing import SeededSource
-from shared.wire import SketchHeader, decode_message, decode_payload, encode_payload
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.agent.joining import digest_reading
+from sfumato.device_agent.agent.owners_ledger import SharedBudget
+from sfumato.device_agent.agent.reading import release as releasing, slots as reading
+from sfumato.device_agent.sources.file_source import FileSettings
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store import schema
+from sfumato.device_agent.store.database import Connection
+from sfumato.device_agent.store.joined import Joined, save_joined
+from sfumato.device_agent.store.key import DeviceKey, key_folder
+from sfumato.device_agent.store.streams import NewRelease, commit_release, load_slot
+from sfumato.device_agent.windows import Clocks
+from sfumato.shared.core.engines import default_engine
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy import Budget
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import SketchHeader, decode_message, decode_payload, encode_payload
 from tests.statistical.auditor import ATTACKS, Finding, Neighbours, judge_scores
 from tests.statistical.test_audit import DELTA, EPSILON, MECHANISMS, make_neighbours
 

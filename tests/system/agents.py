@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from device_agent.cli import main
+from sfumato.device_agent.cli import main
 from tests.commands import run_inside
 
 CONFIG = """\

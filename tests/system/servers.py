@@ -13,13 +13,15 @@ from pathlib import Path
 import httpx
 
 from deploy.demo.cluster import BIN, Aggregator, find_port
-from shared import command
+from sfumato.shared import command
 from tests.commands import run_inside
 from tests.device_agent.daemons import wait_until
 from tests.forking import Forked
 from tests.ports import hold_port, port_of
 
-_PROGRAM = "import sys; from shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+_PROGRAM = (
+    "import sys; from sfumato.shared.command import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+)
 _PAUSE_S = 0.1
 
 

@@ -20,18 +20,18 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import helper.batches
-from aggregator.services import Services
-from aggregator.services.batches.helper import HelperClient
-from aggregator.settings import Settings
-from aggregator.storage import Store, open_store
-from helper import tables
-from helper.app import _Routes, create_app
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.serving import open_helper
-from shared.errors import HelperError, HelperRestoredError, SketchError
-from shared.wire.summing import SumAnswer
+import sfumato.helper.batches
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store, open_store
+from sfumato.helper import tables
+from sfumato.helper.app import _Routes, create_app
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.serving import open_helper
+from sfumato.shared.errors import HelperError, HelperRestoredError, SketchError
+from sfumato.shared.wire.summing import SumAnswer
 
 
 class Places:
@@ -139,7 +139,7 @@ def serve(order: dict[str, Any], places: Places) -> None:
         append(self, entry)
         places.pass_by("after the journal")
 
-    setattr(helper.batches, "write", written)  # noqa: B010 - it is imported there
+    setattr(sfumato.helper.batches, "write", written)  # noqa: B010 - it is imported there
     Journal.append = appended  # type: ignore[method-assign]
     for name in ("read_reports", "commit", "acknowledge"):
         setattr(_Routes, name, _pass_by_answer(getattr(_Routes, name), places, name))

@@ -11,9 +11,9 @@ import anyio
 import httpx
 import pytest
 
-from analyst import AsyncClient, Client
-from shared import command
-from shared.errors import ConfigError, DecodingError
+from sfumato.analyst import AsyncClient, Client
+from sfumato.shared import command
+from sfumato.shared.errors import ConfigError, DecodingError
 from tests.aggregator.changing import N_SLOTS, fill
 from tests.aggregator.fleet import SLOT, Desk, Device
 from tests.analyst.planning.commands import words_of

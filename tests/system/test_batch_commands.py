@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from shared.command import main
+from sfumato.shared.command import main
 from tests.aggregator.batches.conftest import open_pair
 from tests.aggregator.databases import find_address
 from tests.aggregator.processes import read_announcement, start

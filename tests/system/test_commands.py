@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from analyst import Client, DecodeResult
-from shared import command
-from shared.plan import plan_from_spec
-from shared.wire import decode_enrolment_code
+from sfumato.analyst import Client, DecodeResult
+from sfumato.shared import command
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.wire import decode_enrolment_code
 from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst import Client
-from shared.plan import plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared.plan import plan_from_spec
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 from tests.system.test_restore import append_records, read_sums, sum_sent

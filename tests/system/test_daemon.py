@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from analyst import Client
-from shared.plan import plan_from_spec
-from shared.wire import decode_message
-from shared.wire.bodies.studies import SketchBody
+from sfumato.analyst import Client
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.wire import decode_message
+from sfumato.shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.soak import small_and_soak
 from tests.system.agents import Agent, make_agent

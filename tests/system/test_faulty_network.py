@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from device_agent.agent.enrol import enrol_device
-from device_agent.agent.once import run_once
-from device_agent.server import http_connection
-from device_agent.settings.agent_settings import Settings, load_settings
-from shared.plan import plan_from_spec
-from shared.wire.bodies.studies import SketchBody
+from sfumato.analyst import Client
+from sfumato.device_agent.agent.enrol import enrol_device
+from sfumato.device_agent.agent.once import run_once
+from sfumato.device_agent.server import http_connection
+from sfumato.device_agent.settings.agent_settings import Settings, load_settings
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import CONFIG
 from tests.system.proxy import FAULTS, FaultyProxy

@@ -18,11 +18,11 @@ import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
-from analyst import Client
 from deploy.demo import cluster
 from deploy.demo.cluster import BIN, Aggregator, enrol_device, finish_agent, start_agent
-from shared import command
-from shared.plan import plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared import command
+from sfumato.shared.plan import plan_from_spec
 from tests.analyst.planning.commands import words_of
 from tests.forking import forking_in
 from tests.system.servers import start_server

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyst import Client
-from analyst.estimators import MomentMixture
-from analyst.planning.files import read_plan
-from analyst.sketching.sources import find_snapshot
-from shared import command
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
-from shared.privacy.testing import SeededSource
+from sfumato.analyst import Client
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.sketching.sources import find_snapshot
+from sfumato.shared import command
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.analyst.sketching.samples import seed_sketches
 from tests.system.servers import start_server

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.errors import ConfigError
-from shared.plan import plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import plan_from_spec
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 from tests.system.test_whole_path import CENTRES, SPEC

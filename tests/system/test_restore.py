@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared import command
-from shared.plan import plan_from_spec
-from shared.wire import decode_message, decode_payload
-from shared.wire.bodies.results import SnapshotBody
+from sfumato.analyst import Client
+from sfumato.shared import command
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.wire import decode_message, decode_payload
+from sfumato.shared.wire.bodies.results import SnapshotBody
 from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server

@@ -10,16 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from device_agent.agent.exchange.rotation import rotate_key
-from device_agent.server.http_connection import NoAnswerError
-from device_agent.server.messages import KeyOffer
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import load_settings
-from shared.plan import plan_from_spec
-from shared.wire import SKETCH_MEDIA_TYPE
-from shared.wire.bodies.studies import SketchBody
+from sfumato.analyst import Client
+from sfumato.device_agent.agent.exchange.rotation import rotate_key
+from sfumato.device_agent.server.http_connection import NoAnswerError
+from sfumato.device_agent.server.messages import KeyOffer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.shared.wire.bodies.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server

@@ -29,10 +29,10 @@ import numpy as np
 import pytest
 from sqlalchemy import make_url
 
-from aggregator.batch_records import BatchRecord
-from aggregator.records import Selection
-from aggregator.storage import Layout, Store, open_store
-from helper.tables import open_database
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout, Store, open_store
+from sfumato.helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
 from tests.aggregator.batches.simulation.servers import copy_database, put_back
 from tests.aggregator.databases import create_postgres, drop_postgres, find_address

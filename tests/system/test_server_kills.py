@@ -17,13 +17,13 @@ import pytest
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from aggregator.records import Selection, SystemClock
-from aggregator.services import Services
-from aggregator.storage import Layout, open_store
-from aggregator.storage.models import Decode, Sketch
-from shared.core import feature_table
-from shared.plan import SketchPlan
-from shared.wire import PayloadForm
+from sfumato.aggregator.records import Selection, SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage import Layout, open_store
+from sfumato.aggregator.storage.models import Decode, Sketch
+from sfumato.shared.core import feature_table
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import PayloadForm
 from tests.aggregator.databases import find_address, open_kind
 from tests.aggregator.fleet import SKETCH, SLOT, Desk, Device, make_plan
 from tests.device_agent.daemons import wait_until

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyst import Client, Decode
 from deploy.demo import cluster
 from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
-from shared import command
-from shared.errors import DecodingError
+from sfumato.analyst import Client, Decode
+from sfumato.shared import command
+from sfumato.shared.errors import DecodingError
 from tests.forking import forking_in
 from tests.system.servers import start_server
 from tests.system.test_tutorial import ROOT, read_blocks

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import BIN
+from sfumato.analyst import Client
 from tests.device_agent.daemons import wait_until
 from tests.forking import put_programs
 from tests.ports import hold_port, port_of

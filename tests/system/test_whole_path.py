@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import BIN, Aggregator
-from shared.errors import DecodingError, NotFoundError
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.analyst import Client
+from sfumato.shared.errors import DecodingError, NotFoundError
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 
@@ -216,7 +217,13 @@ def test_the_demo_ends_with_one_json_line_and_a_picture_and_shows_the_seasons(
     script = Path(__file__).parents[2] / "deploy" / "demo" / "run_demo.py"
     picture = tmp_path / "weather.png"
     command = [sys.executable, str(script), "--json", "--keep", "--picture", str(picture)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    # Every process of the demo fails if it loads a room by its bare name, from the checkout.
+    (tmp_path / "sitecustomize.py").write_text(
+        "from tests.bare_names import refuse_bare_names\nrefuse_bare_names()\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(script.parents[2])])
+    environment = os.environ | {"PYTHONPATH": path}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout is not None
         line = running.stdout.readline()
         running.send_signal(signal.SIGINT)

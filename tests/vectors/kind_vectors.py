@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shared.core import (
+from sfumato.shared.core import (
     DimensionEncoding,
     FourierStatistic,
     GridStatistic,
@@ -24,9 +24,9 @@ from shared.core import (
     Statistic,
     draw_frequencies,
 )
-from shared.core.engines import SketchEngine
-from shared.core.logarithm import compress
-from shared.core.seeds import WordStream
+from sfumato.shared.core.engines import SketchEngine
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.core.seeds import WordStream
 
 SEED = hashlib.sha256(b"sfumato test vectors, version 1").digest()
 N_RECORDS = 100

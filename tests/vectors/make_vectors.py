@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shared.core import (
+from sfumato.shared.core import (
     FourierStatistic,
     FrequencyBlocks,
     MaskSchedule,
@@ -26,8 +26,8 @@ from shared.core import (
     draw_frequencies,
     feature_table,
 )
-from shared.core.masks import BLOCK_RECORDS
-from shared.privacy.circle import CircularLaw, choose_bin_law, choose_law
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.privacy.circle import CircularLaw, choose_bin_law, choose_law
 from tests.vectors.kind_vectors import make_kind_vectors
 from tests.vectors.noise_vectors import make_noise_vectors
 from tests.vectors.result_vectors import make_result_vectors

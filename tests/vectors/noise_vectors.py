@@ -1,8 +1,8 @@
 """Vectors of exact sampling: bytes of a generator to exponential variates, radii and offsets.
 
 How a port spends the bytes of its generator is its own affair: the law alone is the promise. These
-vectors serve ports that draw an exponential variate as ``shared.privacy.samplers`` does, from 59
-words in order.
+vectors serve ports that draw an exponential variate as ``sfumato.shared.privacy.samplers`` does,
+from 59 words in order.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.samplers import EXPONENT_BITS, _bits, draw_exponent
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.samplers import EXPONENT_BITS, _bits, draw_exponent
 
 _SEED = b"sfumato noise vectors, version 1"
 _DRAWS = 6

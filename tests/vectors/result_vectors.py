@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from device_agent.agent.clusters import Labeller
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan
-from shared.wire import (
+from sfumato.device_agent.agent.clusters import Labeller
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, encode_plan
+from sfumato.shared.wire import (
     PublishedResult,
     compute_key_id,
     compute_study_id,

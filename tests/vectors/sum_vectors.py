@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shared.plan import compute_endorsed, compute_plan_digest, encode_plan
-from shared.sharing.batches import (
+from sfumato.shared.plan import compute_endorsed, compute_plan_digest, encode_plan
+from sfumato.shared.sharing.batches import (
     BatchKey,
     add_noise_to_masks,
     choose_part,
@@ -18,10 +18,10 @@ from shared.sharing.batches import (
     compute_report,
     open_total,
 )
-from shared.sharing.masks import expand_mask, mask_sum, read_masked
-from shared.sharing.ring import Ring
-from shared.wire import PayloadForm, SketchHeader
-from shared.wire.message import encode_header
+from sfumato.shared.sharing.masks import expand_mask, mask_sum, read_masked
+from sfumato.shared.sharing.ring import Ring
+from sfumato.shared.wire import PayloadForm, SketchHeader
+from sfumato.shared.wire.message import encode_header
 from tests.shared.sharing.rfc9180 import seal_by_the_rfc
 from tests.shared.sharing.samples import IDENTITY, KEY, make_plan
 

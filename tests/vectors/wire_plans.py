@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 
 ORIGIN = 1_700_000_000
 _SPEC: dict[str, Any] = {

@@ -17,12 +17,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from shared.cbor import encode_deterministic
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
-from shared.privacy.testing import SeededSource
-from shared.reading.records import read_levels, read_values
-from shared.wire import (
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_to_json
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.reading.records import read_levels, read_values
+from sfumato.shared.wire import (
     SKETCH_MEDIA_TYPE,
     EnrolmentCode,
     PayloadForm,

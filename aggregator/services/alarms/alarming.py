@@ -5,23 +5,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from aggregator.job_records import AlarmRecord, DeliveryRecord
-from aggregator.records import LOCAL_ACTOR, PageKey
-from aggregator.services.alarms.events import Event
-from aggregator.services.alarms.outbox import make_delivery
-from aggregator.services.alarms.webhooks import make_secret, read_secret, require_webhook
-from aggregator.services.audit import write_entry
-from aggregator.services.plans import require_study
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from shared.errors import NotFoundError, StoreError
+from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
+from sfumato.aggregator.records import LOCAL_ACTOR, PageKey
+from sfumato.aggregator.services.alarms.events import Event
+from sfumato.aggregator.services.alarms.outbox import make_delivery
+from sfumato.aggregator.services.alarms.webhooks import make_secret, read_secret, require_webhook
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import NotFoundError, StoreError
 
 _ID_BYTES = 32
 _TEST_BYTES = 8
 
 
 class AlarmService(Service):
-    """Keeps webhooks; :class:`aggregator.services.alarms.delivering.Deliverer` sends to them."""
+    """Keeps webhooks; :class:`.delivering.Deliverer` sends to them."""
 
     async def create(
         self, study_id: bytes, *, url: str, secret: str | None, actor: str = LOCAL_ACTOR

@@ -14,15 +14,15 @@ from typing import Any
 
 import structlog
 
-from aggregator.job_records import AlarmRecord, DeliveryRecord
-from aggregator.logs import describe_cause
-from aggregator.records import LOCAL_ACTOR, wait_for_stop
-from aggregator.services.alarms.webhooks import Attempt, Sender
-from aggregator.services.audit import write_entry
-from aggregator.services.readiness import Readiness
-from aggregator.services.service import Parts, Service
-from aggregator.storage import Transaction
-from shared.errors import TransportError
+from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import LOCAL_ACTOR, wait_for_stop
+from sfumato.aggregator.services.alarms.webhooks import Attempt, Sender
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.readiness import Readiness
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import TransportError
 
 PAUSES_S = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
 """Pauses after the first attempt, the second, and so on, as Standard Webhooks advises."""

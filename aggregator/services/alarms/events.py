@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.job_records import JobRecord, ScheduleRecord
-from aggregator.records import StudyRecord
-from learning.insight.comparing import SATURATED
-from shared.wire.published import VERDICTS
+from sfumato.aggregator.job_records import JobRecord, ScheduleRecord
+from sfumato.aggregator.records import StudyRecord
+from sfumato.learning.insight.comparing import SATURATED
+from sfumato.shared.wire.published import VERDICTS
 
 NEAR_WINDOWS = 2
 """A change point so near to a known one is the same: its place is an estimate."""

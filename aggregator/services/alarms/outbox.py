@@ -6,10 +6,10 @@ import json
 import secrets
 from collections.abc import Iterable
 
-from aggregator.job_records import AlarmRecord, DeliveryRecord
-from aggregator.services.alarms.events import Event
-from aggregator.storage import Transaction
-from shared.wire.bodies.declaring import to_rfc3339
+from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
+from sfumato.aggregator.services.alarms.events import Event
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.wire.bodies.declaring import to_rfc3339
 
 _ID_BYTES = 32
 

@@ -15,22 +15,22 @@ from typing import Any
 
 import structlog
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, ScheduleRecord
-from aggregator.logs import describe_cause
-from aggregator.records import Selection, StudyRecord, wait_for_stop
-from aggregator.services.alarms.events import find_events
-from aggregator.services.alarms.outbox import queue_events
-from aggregator.services.analyses.service import AnalysisService
-from aggregator.services.plans import require_study
-from aggregator.services.readiness import Readiness
-from aggregator.services.results.decodes import DecodeService
-from aggregator.services.results.publishing import PublishingService
-from aggregator.services.service import Parts, Service
-from shared.errors import NotFoundError, SketchError, TransportError
-from shared.plan import WindowRule
-from shared.structure import structure
-from shared.wire import problem_document
-from shared.wire.bodies.analyses import TimelineRequest
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, ScheduleRecord
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import Selection, StudyRecord, wait_for_stop
+from sfumato.aggregator.services.alarms.events import find_events
+from sfumato.aggregator.services.alarms.outbox import queue_events
+from sfumato.aggregator.services.analyses.service import AnalysisService
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.readiness import Readiness
+from sfumato.aggregator.services.results.decodes import DecodeService
+from sfumato.aggregator.services.results.publishing import PublishingService
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.shared.errors import NotFoundError, SketchError, TransportError
+from sfumato.shared.plan import WindowRule
+from sfumato.shared.structure import structure
+from sfumato.shared.wire import problem_document
+from sfumato.shared.wire.bodies.analyses import TimelineRequest
 
 _PERIOD_S = 1.0
 _LEASE_S = 60.0

@@ -6,24 +6,24 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aggregator.job_records import ScheduleKind, ScheduleRecord, ScheduleState
-from aggregator.records import LOCAL_ACTOR, PageKey, Selection
-from aggregator.services.analyses.registry import KINDS
-from aggregator.services.audit import write_entry
-from aggregator.services.plans import require_study
-from aggregator.services.results.decodes import require_solver
-from aggregator.services.results.snapshots import require_suitable
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from learning.clustering.registry import choose_solver
-from shared.errors import ConfigError, DecodingError, NotFoundError
-from shared.plan import SketchPlan
+from sfumato.aggregator.job_records import ScheduleKind, ScheduleRecord, ScheduleState
+from sfumato.aggregator.records import LOCAL_ACTOR, PageKey, Selection
+from sfumato.aggregator.services.analyses.registry import KINDS
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.results.decodes import require_solver
+from sfumato.aggregator.services.results.snapshots import require_suitable
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.learning.clustering.registry import choose_solver
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
+from sfumato.shared.plan import SketchPlan
 
 _ID_BYTES = 32
 
 
 class ScheduleService(Service):
-    """Keeps schedules; :class:`aggregator.services.alarms.running.Scheduler` starts their jobs."""
+    """Keeps schedules; :class:`.running.Scheduler` starts their jobs."""
 
     async def create(
         self,

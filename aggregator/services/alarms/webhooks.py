@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from shared import __version__
-from shared.errors import ConfigError
-from shared.hosts import is_loopback
-from shared.wire import read_retry_after
+from sfumato.shared import __version__
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.wire import read_retry_after
 
 SECRET_PREFIX = "whsec_"
 _SECRET_BYTES = 32

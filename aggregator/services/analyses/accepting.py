@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from aggregator.records import LOCAL_ACTOR
-from aggregator.services.analyses.kind import require_slots
-from aggregator.services.audit import write_entry
-from aggregator.services.plans import require_study
-from aggregator.services.service import Service
-from shared.errors import ConfigError, NotFoundError
-from shared.plan import SketchPlan
+from sfumato.aggregator.records import LOCAL_ACTOR
+from sfumato.aggregator.services.analyses.kind import require_slots
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Service
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.plan import SketchPlan
 
 MOST_ACCEPTED = 400
 """As many as a timeline has windows."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.kind import Inputs, Slots, intersect, name_selection
-from learning.answers.comparisons import describe_comparison
-from learning.insight.comparing import Comparison
-from learning.insight.model import StudyModel
-from learning.insight.pairs import compare_selections
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
+from sfumato.aggregator.records import KeyScope, Selection
+from sfumato.aggregator.services.analyses.kind import Inputs, Slots, intersect, name_selection
+from sfumato.learning.answers.comparisons import describe_comparison
+from sfumato.learning.insight.comparing import Comparison
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.pairs import compare_selections
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
 
 
 class ComparisonKind:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aggregator.records import DeviceSums, KeyScope, Selection
-from aggregator.services.analyses.kind import Inputs, Slots, name_selection
-from learning.answers.comparisons import describe_common
-from learning.insight.devices import DeviceExamination, DeviceReport, examine_devices
-from learning.insight.model import StudyModel
-from learning.insight.selection import Selection as Sketches
-from shared.errors import DecodingError
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import (
+from sfumato.aggregator.records import DeviceSums, KeyScope, Selection
+from sfumato.aggregator.services.analyses.kind import Inputs, Slots, name_selection
+from sfumato.learning.answers.comparisons import describe_common
+from sfumato.learning.insight.devices import DeviceExamination, DeviceReport, examine_devices
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import (
     DeviceHealthBody,
     DevicesBody,
     DevicesRequest,
     LampsBody,
 )
-from shared.wire.bodies.declaring import make_body, maybe_rfc3339
+from sfumato.shared.wire.bodies.declaring import make_body, maybe_rfc3339
 
 _MOST_DEVICES = 5000
 """The worker holds the sums of all of them."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.kind import Inputs, Part, Slots
-from learning.answers.comparisons import describe_change, describe_common
-from learning.insight.groups import GroupComparison, compare_groups
-from learning.insight.model import StudyModel
-from learning.insight.selection import average
-from shared.errors import ConfigError, DecodingError
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import (
+from sfumato.aggregator.records import KeyScope, Selection
+from sfumato.aggregator.services.analyses.kind import Inputs, Part, Slots
+from sfumato.learning.answers.comparisons import describe_change, describe_common
+from sfumato.learning.insight.groups import GroupComparison, compare_groups
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import average
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import (
     GroupsBody,
     GroupsRequest,
     JoinBody,
     PairBody,
     PlaceBody,
 )
-from shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.declaring import make_body
 
 _LEAST_GROUPS = 2
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from aggregator.records import DeviceSums, KeyScope, Selection, SnapshotRecord
-from learning.estimate.totals import Totals
-from learning.insight.pairs import pose_pooled
-from learning.insight.selection import Selection as Sketches
-from shared.errors import ConfigError, DecodingError
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import AnswerBody
+from sfumato.aggregator.records import DeviceSums, KeyScope, Selection, SnapshotRecord
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.pairs import pose_pooled
+from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import AnswerBody
 
 R_contra = TypeVar("R_contra", contravariant=True)
 
@@ -94,7 +94,7 @@ class Inputs:
         Raises
         ------
         WrongStatisticError, DecodingError
-            As :func:`learning.insight.pairs.pose_pooled`.
+            As :func:`sfumato.learning.insight.pairs.pose_pooled`.
         """
         held = [part.totals for part in self.parts if part.totals is not None]
         if not held:

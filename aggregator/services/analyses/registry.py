@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from aggregator.services.analyses.comparison import ComparisonKind
-from aggregator.services.analyses.devices import DevicesKind
-from aggregator.services.analyses.groups import GroupsKind
-from aggregator.services.analyses.kind import Kind
-from aggregator.services.analyses.timeline import TimelineKind
+from sfumato.aggregator.services.analyses.comparison import ComparisonKind
+from sfumato.aggregator.services.analyses.devices import DevicesKind
+from sfumato.aggregator.services.analyses.groups import GroupsKind
+from sfumato.aggregator.services.analyses.kind import Kind
+from sfumato.aggregator.services.analyses.timeline import TimelineKind
 
 KINDS: Final[Mapping[str, Kind[Any]]] = MappingProxyType(
     {

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aggregator.job_records import AnalysisRecord
-from aggregator.records import DeviceSums, PageKey, Selection, StudyRecord
-from aggregator.services.analyses.kind import Inputs, Kind, Part
-from aggregator.services.analyses.registry import KINDS
-from aggregator.services.plans import require_known, require_study
-from aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
-from aggregator.services.service import Parts, Service
-from aggregator.storage import Layout, Transaction
-from shared.cbor import encode_deterministic
-from shared.errors import DecodingError, NotFoundError, StoreError
-from shared.plan import SketchPlan
-from shared.structure import structure
-from shared.wire.bodies.analyses import AnalysisRequest, TimelineRequest
+from sfumato.aggregator.job_records import AnalysisRecord
+from sfumato.aggregator.records import DeviceSums, PageKey, Selection, StudyRecord
+from sfumato.aggregator.services.analyses.kind import Inputs, Kind, Part
+from sfumato.aggregator.services.analyses.registry import KINDS
+from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.analyses import AnalysisRequest, TimelineRequest
 
 _DOMAIN = "sfumato/v1/analysis"
 

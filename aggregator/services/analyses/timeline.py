@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from aggregator.records import KeyScope, Selection
-from aggregator.services.analyses.kind import Inputs, Slots, require_slots
-from learning.answers.comparisons import describe_change, describe_common, describe_widths
-from learning.insight.changes import compute_levels
-from learning.insight.selection import Selection as Sketches
-from learning.insight.windows import (
+from sfumato.aggregator.records import KeyScope, Selection
+from sfumato.aggregator.services.analyses.kind import Inputs, Slots, require_slots
+from sfumato.learning.answers.comparisons import describe_change, describe_common, describe_widths
+from sfumato.learning.insight.changes import compute_levels
+from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.learning.insight.windows import (
     MOST_WINDOWS,
     Change,
     Estimate,
@@ -21,16 +21,16 @@ from learning.insight.windows import (
     follow_windows,
     require_windows,
 )
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
-from shared.wire.bodies.analyses import (
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.analyses import (
     ChangePointBody,
     TimelineBody,
     TimelineRequest,
     WindowBody,
     WindowClusterBody,
 )
-from shared.wire.bodies.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
 
 _YEAR_S = 365.25 * 86_400
 _DAY_S = 86_400

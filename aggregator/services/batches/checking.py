@@ -14,9 +14,9 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from shared.plan import SketchPlan
-from shared.wire import decode_payload
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import decode_payload
 
 LEAST_PARTS = 3
 """Of two parts that differ, nothing says which one is wrong."""

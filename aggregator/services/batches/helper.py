@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from aggregator.settings import Settings
-from shared.cbor import decode_deterministic
-from shared.errors import ConfigError, HelperError, NotFoundError, SketchError
-from shared.hosts import is_loopback
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.sharing.batches import BatchKey
-from shared.wire import PROBLEM_MEDIA_TYPE
-from shared.wire.problems import error_from_problem
-from shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, Verdict
+from sfumato.aggregator.settings import Settings
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.errors import ConfigError, HelperError, NotFoundError, SketchError
+from sfumato.shared.hosts import is_loopback
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.sharing.batches import BatchKey
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE
+from sfumato.shared.wire.problems import error_from_problem
+from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, Verdict
 
 _CONNECT_S = 10.0
 _ANSWER_S = 900.0

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from aggregator.batch_records import BatchRecord
-from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
-from aggregator.services.plans import require_study
-from aggregator.services.service import Parts, Service
-from aggregator.storage import Transaction
-from shared.errors import NotFoundError, SketchError, StudyWithdrawnError, TransportError
-from shared.plan import SketchPlan
-from shared.sharing.batches import BatchKey
-from shared.wire import problem_document
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import wait_for_stop
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import NotFoundError, SketchError, StudyWithdrawnError, TransportError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.sharing.batches import BatchKey
+from sfumato.shared.wire import problem_document
 
 _TOKEN_BYTES = 16
 _PAUSES_S = (5.0, 15.0, 60.0, 300.0)

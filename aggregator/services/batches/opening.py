@@ -16,16 +16,16 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord, BatchState, find_last_close
-from aggregator.records import StudyRecord
-from aggregator.services.batches.checking import find_inconsistent, is_plausible
-from aggregator.services.batches.helper import BatchAtHelper, HelperClient
-from aggregator.services.batches.leasing import BatchLeaser, Leased
-from aggregator.services.plans import require_study
-from aggregator.services.service import Parts
-from aggregator.storage import Layout, Transaction
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import (
+from sfumato.aggregator.batch_records import BatchRecord, BatchState, find_last_close
+from sfumato.aggregator.records import StudyRecord
+from sfumato.aggregator.services.batches.checking import find_inconsistent, is_plausible
+from sfumato.aggregator.services.batches.helper import BatchAtHelper, HelperClient
+from sfumato.aggregator.services.batches.leasing import BatchLeaser, Leased
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Parts
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import (
     BatchCommittedError,
     BatchDiffersError,
     BatchError,
@@ -37,14 +37,14 @@ from shared.errors import (
     StudyWithdrawnError,
     TransportError,
 )
-from shared.plan import SketchPlan
-from shared.privacy import RandomSource
-from shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
-from shared.sharing.masks import read_masked
-from shared.sharing.ring import Words
-from shared.system import SystemSource
-from shared.wire import encode_payload
-from shared.wire.summing import MOST_HEADERS, CommitRequest, SumAnswer
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report, open_total
+from sfumato.shared.sharing.masks import read_masked
+from sfumato.shared.sharing.ring import Words
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import encode_payload
+from sfumato.shared.wire.summing import MOST_HEADERS, CommitRequest, SumAnswer
 
 TOO_FEW = "it never had enough reports"
 _PATIENCE_S = 86_400.0

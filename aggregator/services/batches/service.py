@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.batch_records import BatchRecord
-from aggregator.records import LOCAL_ACTOR, AuditAction, PageKey, StudyRecord
-from aggregator.services.audit import write_entry
-from aggregator.services.batches.suspecting import Suspicion, find_suspects
-from aggregator.services.plans import require_study
-from aggregator.services.service import Service
-from aggregator.storage import Layout, Transaction
-from shared.errors import BatchTooSmallError, NotFoundError, StoreError
-from shared.plan import SketchPlan
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import LOCAL_ACTOR, AuditAction, PageKey, StudyRecord
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.batches.suspecting import Suspicion, find_suspects
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.shared.errors import BatchTooSmallError, NotFoundError, StoreError
+from sfumato.shared.plan import SketchPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from aggregator.services.batches.checking import LEAST_PARTS
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.services.batches.checking import LEAST_PARTS
 
 _MOST = 1000
 

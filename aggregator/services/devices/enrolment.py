@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.records import (
+from sfumato.aggregator.records import (
     LOCAL_ACTOR,
     DeviceRecord,
     PageKey,
@@ -14,13 +14,13 @@ from aggregator.records import (
     TokenRecord,
     TokenState,
 )
-from aggregator.services.audit import write_entry
-from aggregator.services.keys import hash_secret
-from aggregator.services.plans import require_study
-from aggregator.services.service import Parts, Service
-from aggregator.services.sketches.batching import Batcher
-from aggregator.storage import Transaction
-from shared.errors import (
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.keys import hash_secret
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import (
     AccessError,
     ConfigError,
     NotFoundError,
@@ -28,8 +28,8 @@ from shared.errors import (
     StudyClosedError,
     TransportError,
 )
-from shared.plan import SketchPlan
-from shared.wire import device_id_of, encode_proof_input, verify_proof
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import device_id_of, encode_proof_input, verify_proof
 
 TOKEN_PREFIX = "sfe_"
 _TOKEN_BYTES = 32

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from aggregator.records import DeviceRecord, RetiredKeyRecord
-from aggregator.storage import Transaction
-from shared.errors import AccessError, ConfigError, SignatureError, StoreError
-from shared.wire import SketchMessage
+from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from sfumato.shared.wire import SketchMessage
 
 MOST_RETIRED = 32
 """Retired keys of one device: an upload is verified with each that may have signed it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aggregator.records import (
+from sfumato.aggregator.records import (
     LOCAL_ACTOR,
     DeviceRecord,
     ExcludedSketches,
@@ -13,12 +13,12 @@ from aggregator.records import (
     RetiredKeyRecord,
     StreamRecord,
 )
-from aggregator.services.audit import write_entry
-from aggregator.services.devices.keys import key_id_of
-from aggregator.services.plans import require_known, require_study
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from shared.errors import NotFoundError
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.devices.keys import key_id_of
+from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import NotFoundError
 
 
 @dataclass(frozen=True, kw_only=True)

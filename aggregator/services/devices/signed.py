@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord
-from aggregator.services.devices.keys import repeat_change, require_valid, take_key
-from aggregator.services.plans import require_present
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from shared.errors import AccessError, ConfigError, SignatureError, StoreError
-from shared.wire import (
+from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord
+from sfumato.aggregator.services.devices.keys import repeat_change, require_valid, take_key
+from sfumato.aggregator.services.plans import require_present
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from sfumato.shared.wire import (
     RequestSignature,
     encode_rotation_input,
     parse_request_signature,

@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from aggregator.records import SnapshotRecord
-from learning.answers.errors import describe_errors
-from learning.clustering.posing import pose_grid
-from learning.decoding.solution import Solution
-from learning.decoding.verdict import Verdict
-from learning.estimate.posing import pose_problem
-from learning.estimate.search_box import Stated
-from learning.planning.quality import QualityBand, predict_quality
-from shared.errors import ConfigError
-from shared.plan import SketchPlan, make_statement
-from shared.wire.bodies.declaring import make_body
-from shared.wire.bodies.results import (
+from sfumato.aggregator.records import SnapshotRecord
+from sfumato.learning.answers.errors import describe_errors
+from sfumato.learning.clustering.posing import pose_grid
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.verdict import Verdict
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.search_box import Stated
+from sfumato.learning.planning.quality import QualityBand, predict_quality
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan, make_statement
+from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.bodies.results import (
     BandBody,
     ChoiceBody,
     DimensionBody,

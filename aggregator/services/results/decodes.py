@@ -11,27 +11,27 @@ from typing import Any, cast
 
 import numpy as np
 
-from aggregator.job_records import DecodeRecord, PosteriorRecord
-from aggregator.records import PageKey, Selection, SnapshotRecord, StudyRecord
-from aggregator.services.plans import require_known, require_study
-from aggregator.services.results.answers import build_problem, describe_solution
-from aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
-from aggregator.services.service import Parts, Service
-from aggregator.storage import Transaction
-from learning.answers.packing import pack_posterior, unpack_posterior
-from learning.answers.questions import Inquiry
-from learning.clustering.registry import choose_solver, create_any_solver
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Solver
-from learning.estimate.search_box import Stated, check_search_box
-from learning.generative.columns import Column, read_columns
-from learning.generative.synthesis import Origin, Synthesiser
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError, DecodingError, NotFoundError
-from shared.plan import SketchPlan
-from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from shared.wire.bodies.results import describe_promise
-from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.aggregator.job_records import DecodeRecord, PosteriorRecord
+from sfumato.aggregator.records import PageKey, Selection, SnapshotRecord, StudyRecord
+from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.results.answers import build_problem, describe_solution
+from sfumato.aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.clustering.registry import choose_solver, create_any_solver
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.solver import Solver
+from sfumato.learning.estimate.search_box import Stated, check_search_box
+from sfumato.learning.generative.columns import Column, read_columns
+from sfumato.learning.generative.synthesis import Origin, Synthesiser
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.bodies.results import describe_promise
+from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
 
 _DOMAIN = "sfumato/v1/decode"
 _MOST_INQUIRIES = 32

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aggregator.job_records import JobRecord
-from aggregator.records import WORKER_SILENCE_S
-from aggregator.services.service import Parts, Service
-from aggregator.storage import Transaction
-from shared.errors import DecodingError, SketchError
-from shared.wire import problem_document
+from sfumato.aggregator.job_records import JobRecord
+from sfumato.aggregator.records import WORKER_SILENCE_S
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import DecodingError, SketchError
+from sfumato.shared.wire import problem_document
 
 MAX_ATTEMPTS = 3
 _TOKEN_BYTES = 16

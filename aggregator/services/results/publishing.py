@@ -10,15 +10,15 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator.job_records import DecodeRecord, PublicationRecord, ResultKeyRecord
-from aggregator.records import LOCAL_ACTOR, PageKey
-from aggregator.services.audit import write_entry
-from aggregator.services.plans import require_known, require_study
-from aggregator.services.result_keys import make_result_key, require_result_keys
-from aggregator.services.service import Service
-from aggregator.storage import Transaction
-from shared.errors import DecodingError, NotFoundError, StaleVersionError, StoreError
-from shared.wire import (
+from sfumato.aggregator.job_records import DecodeRecord, PublicationRecord, ResultKeyRecord
+from sfumato.aggregator.records import LOCAL_ACTOR, PageKey
+from sfumato.aggregator.services.audit import write_entry
+from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.result_keys import make_result_key, require_result_keys
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import DecodingError, NotFoundError, StaleVersionError, StoreError
+from sfumato.shared.wire import (
     UNUSABLE,
     PublishedResult,
     compute_key_id,

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import Selection, SketchTotals, SnapshotRecord, StudyRecord
-from aggregator.services.plans import require_known, require_study
-from aggregator.services.service import Service
-from aggregator.storage import Layout, Transaction
-from learning.estimate.counts import count_records, put_count, require_clear
-from learning.estimate.totals import Totals
-from learning.estimate.utility import Utility, estimate_utility, weigh
-from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
-from shared.cbor import encode_deterministic
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from sfumato.aggregator.records import Selection, SketchTotals, SnapshotRecord, StudyRecord
+from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.learning.estimate.counts import count_records, put_count, require_clear
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import Utility, estimate_utility, weigh
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
 
 DEFAULT_WEIGHTING = "size"
 _ID_BYTES = 32

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from aggregator.records import SnapshotRecord
-from aggregator.services.plans import require_study
-from aggregator.services.results.snapshots import SnapshotService
-from aggregator.services.service import Parts, Service
-from learning.answers.histograms import describe_calibration, describe_histogram
-from learning.answers.moments import describe_moments
-from shared.plan import SketchPlan
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.aggregator.records import SnapshotRecord
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.results.snapshots import SnapshotService
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
+from sfumato.learning.answers.moments import describe_moments
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
 class StatisticService(Service):

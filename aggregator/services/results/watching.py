@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import structlog
 
-from aggregator.job_records import JobRecord
-from aggregator.records import KeyRecord
-from aggregator.services.keys import KeyService
-from shared.errors import SketchError
+from sfumato.aggregator.job_records import JobRecord
+from sfumato.aggregator.records import KeyRecord
+from sfumato.aggregator.services.keys import KeyService
+from sfumato.shared.errors import SketchError
 
 _PERIOD_S = 0.5
 

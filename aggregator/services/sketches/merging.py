@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from aggregator.logs import describe_cause
-from aggregator.records import wait_for_stop
-from aggregator.services.plans import require_study
-from aggregator.services.readiness import Readiness
-from aggregator.services.service import Parts, Service
-from aggregator.services.studies import StudyService
-from aggregator.storage import Layout, Transaction
-from shared.errors import SketchError, TransportError
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import wait_for_stop
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.readiness import Readiness
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.studies import StudyService
+from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
 _SECONDS_A_DAY = 86_400.0

@@ -7,12 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import SketchRecord
-from learning.estimate.histogram import BinNoise
-from shared.errors import ImplausibleSketchError, TooEarlyError, WindowExpiredError
-from shared.plan import SketchPlan
-from shared.privacy.plausibility import HONEST_BITS
-from shared.wire import CLOCK_LEEWAY_S, PayloadForm, SketchHeader
+from sfumato.aggregator.records import SketchRecord
+from sfumato.learning.estimate.histogram import BinNoise
+from sfumato.shared.errors import ImplausibleSketchError, TooEarlyError, WindowExpiredError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.plausibility import HONEST_BITS
+from sfumato.shared.wire import CLOCK_LEEWAY_S, PayloadForm, SketchHeader
 
 _LEAST_VARIANCE = 1e-12
 """Where an absurd epsilon leaves no noise at all."""

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aggregator.records import DeviceRecord, PageKey, SketchRecord, StudyRecord
-from aggregator.services.devices.keys import find_signer
-from aggregator.services.plans import require_present, require_study
-from aggregator.services.service import Parts, Service
-from aggregator.services.sketches.batching import Batcher
-from aggregator.services.sketches.plausibility import require_plausible
-from aggregator.services.sketches.storing import Upload, UploadWriter, require_author
-from aggregator.storage import Store
-from shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
-from shared.wire import PayloadForm, SketchMessage, decode_message, problem_type_of
+from sfumato.aggregator.records import DeviceRecord, PageKey, SketchRecord, StudyRecord
+from sfumato.aggregator.services.devices.keys import find_signer
+from sfumato.aggregator.services.plans import require_present, require_study
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.plausibility import require_plausible
+from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter, require_author
+from sfumato.aggregator.storage import Store
+from sfumato.shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
+from sfumato.shared.wire import PayloadForm, SketchMessage, decode_message, problem_type_of
 
 ENVELOPE_BYTES = 2048
 """Number of bytes by which a message may be longer than its payload."""

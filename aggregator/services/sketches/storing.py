@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aggregator.records import DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
-from aggregator.services.devices.keys import find_signer, require_valid
-from aggregator.services.devices.signed import not_enrolled
-from aggregator.services.plans import require_present, require_study
-from aggregator.services.service import Parts, Service
-from aggregator.services.sketches.batching import Batcher
-from aggregator.services.sketches.plausibility import (
+from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord, SketchRecord, StudyRecord
+from sfumato.aggregator.services.devices.keys import find_signer, require_valid
+from sfumato.aggregator.services.devices.signed import not_enrolled
+from sfumato.aggregator.services.plans import require_present, require_study
+from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.plausibility import (
     require_begun,
     require_disjoint,
     require_in_time,
 )
-from aggregator.storage import Transaction
-from shared.errors import (
+from sfumato.aggregator.storage import Transaction
+from sfumato.shared.errors import (
     AccessError,
     DuplicateUploadError,
     NotFoundError,
@@ -27,9 +27,9 @@ from shared.errors import (
     StudyClosedError,
     TransportError,
 )
-from shared.plan import SketchPlan
-from shared.sharing.batches import BatchKey, choose_part
-from shared.wire import SketchMessage
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.sharing.batches import BatchKey, choose_part
+from sfumato.shared.wire import SketchMessage
 
 _MOST = 64
 """Uploads in one transaction: the last waits about as long as a slow disk takes to commit."""

@@ -1,1 +1,1 @@
-"""Alembic migrations, run through ``aggregator.storage.schema`` alone."""
+"""Alembic migrations, run through ``sfumato.aggregator.storage.schema`` alone."""

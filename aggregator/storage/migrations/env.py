@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from aggregator.storage.models import Base
+from sfumato.aggregator.storage.models import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

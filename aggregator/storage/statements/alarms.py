@@ -7,11 +7,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
-from aggregator.job_records import AlarmRecord, DeliveryRecord
-from aggregator.records import PageKey
-from aggregator.storage.models import Alarm, Delivery
-from aggregator.storage.statements.rows import Rows, select_records
-from aggregator.storage.statements.schedules import LONGEST_LEASE_S
+from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage.models import Alarm, Delivery
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.statements.schedules import LONGEST_LEASE_S
 
 
 class AlarmRows(Rows):

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
-from aggregator.batch_records import BatchRecord, BatchTotals
-from aggregator.records import PageKey, Selection
-from aggregator.storage.models import Batch, Device, Sketch, Study
-from aggregator.storage.statements.merging import MergeRows
-from aggregator.storage.statements.rows import select_records, to_record
-from aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import sum_up
-from shared.errors import HelperError, StoreError
-from shared.plan import SketchPlan
-from shared.sharing.batches import BatchKey, compute_members, compute_report
-from shared.wire import problem_type_of
+from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
+from sfumato.aggregator.records import PageKey, Selection
+from sfumato.aggregator.storage.models import Batch, Device, Sketch, Study
+from sfumato.aggregator.storage.statements.merging import MergeRows
+from sfumato.aggregator.storage.statements.rows import select_records, to_record
+from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import sum_up
+from sfumato.shared.errors import HelperError, StoreError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
+from sfumato.shared.wire import problem_type_of
 
 _LIVE = ("waiting", "accepted")
 _WITHOUT_HELPER = problem_type_of(HelperError).uri

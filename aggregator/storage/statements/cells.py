@@ -13,19 +13,26 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
 
-from aggregator.batch_records import BatchRecord
-from aggregator.records import Selection, SketchTotals
-from aggregator.storage.models import Batch, CellRoot, CellSum, Device, PendingSketch, Sketch
-from aggregator.storage.statements.entries import (
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import Selection, SketchTotals
+from sfumato.aggregator.storage.models import (
+    Batch,
+    CellRoot,
+    CellSum,
+    Device,
+    PendingSketch,
+    Sketch,
+)
+from sfumato.aggregator.storage.statements.entries import (
     EntryRows,
     order_of,
     select_entries,
     select_pending,
     to_entry,
 )
-from aggregator.storage.statements.rows import follows, select_records
-from aggregator.storage.sums.batches import to_batch_entry
-from aggregator.storage.sums.cells import (
+from sfumato.aggregator.storage.statements.rows import follows, select_records
+from sfumato.aggregator.storage.sums.batches import to_batch_entry
+from sfumato.aggregator.storage.sums.cells import (
     Cell,
     add_cells,
     decode_array,
@@ -38,8 +45,12 @@ from aggregator.storage.sums.cells import (
     encode_members,
     encode_moments,
 )
-from aggregator.storage.sums.checking import ExpectedCells, describe_differences, describe_key
-from aggregator.storage.sums.dyadic import (
+from sfumato.aggregator.storage.sums.checking import (
+    ExpectedCells,
+    describe_differences,
+    describe_key,
+)
+from sfumato.aggregator.storage.sums.dyadic import (
     NO_LABELS,
     TIMELESS_NODE,
     Cover,
@@ -47,9 +58,9 @@ from aggregator.storage.sums.dyadic import (
     cover,
     unshift_slot,
 )
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import CellKey, Entry, is_shown
-from aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import CellKey, Entry, is_shown
+from sfumato.aggregator.storage.sums.summing import BATCH
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]

@@ -7,13 +7,18 @@ from collections.abc import Mapping
 
 from sqlalchemy import or_
 
-from aggregator.records import DeviceRecord, DeviceSums, Selection
-from aggregator.storage.models import Device, Sketch
-from aggregator.storage.statements.entries import EntryRows, inside, select_entries, to_entry
-from aggregator.storage.statements.rows import select_records
-from aggregator.storage.sums.cells import digest_members, empty_members, encode_members
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from sfumato.aggregator.records import DeviceRecord, DeviceSums, Selection
+from sfumato.aggregator.storage.models import Device, Sketch
+from sfumato.aggregator.storage.statements.entries import (
+    EntryRows,
+    inside,
+    select_entries,
+    to_entry,
+)
+from sfumato.aggregator.storage.statements.rows import select_records
+from sfumato.aggregator.storage.sums.cells import digest_members, empty_members, encode_members
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
 
 
 class DeviceSumRows(EntryRows):

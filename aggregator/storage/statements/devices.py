@@ -14,9 +14,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, text, update
 
-from aggregator.records import MOST_RANGES, DeviceRecord, PageKey, RetiredKeyRecord, StreamRecord
-from aggregator.storage.models import Device, RetiredKey, Sketch, Study
-from aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.records import (
+    MOST_RANGES,
+    DeviceRecord,
+    PageKey,
+    RetiredKeyRecord,
+    StreamRecord,
+)
+from sfumato.aggregator.storage.models import Device, RetiredKey, Sketch, Study
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 
 # Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)

@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Row, select
 from sqlalchemy.util import await_, greenlet_spawn
 
-from aggregator.records import Selection
-from aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
-from aggregator.storage.statements.rows import Rows
-from aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.leaving import Kept
-from aggregator.storage.sums.merging import Entry, encode_labels
-from aggregator.storage.sums.summing import BATCH, PayloadSum
-from aggregator.storage.sums.summing import Row as SketchRow
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
+from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.leaving import Kept
+from sfumato.aggregator.storage.sums.merging import Entry, encode_labels
+from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row as SketchRow
 
 T = TypeVar("T")
 

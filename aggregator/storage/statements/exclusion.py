@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Select, Table, and_, delete, func, insert, or_, select, tuple_, update
 
-from aggregator.records import ExcludedSketches
-from aggregator.storage.models import (
+from sfumato.aggregator.records import ExcludedSketches
+from sfumato.aggregator.storage.models import (
     Base,
     Batch,
     Device,
@@ -18,12 +18,18 @@ from aggregator.storage.models import (
     Sketch,
     Study,
 )
-from aggregator.storage.statements.batches import BatchRows
-from aggregator.storage.statements.cells import to_root
-from aggregator.storage.statements.entries import in_turns, leaves, select_leaving, stays, to_entry
-from aggregator.storage.sums.cells import has_device
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.leaving import Removal, sum_removal
+from sfumato.aggregator.storage.statements.batches import BatchRows
+from sfumato.aggregator.storage.statements.cells import to_root
+from sfumato.aggregator.storage.statements.entries import (
+    in_turns,
+    leaves,
+    select_leaving,
+    stays,
+    to_entry,
+)
+from sfumato.aggregator.storage.sums.cells import has_device
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.leaving import Removal, sum_removal
 
 # Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
 _HELD = [

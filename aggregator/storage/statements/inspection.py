@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 
-from aggregator.records import list_columns
-from aggregator.storage.models import (
+from sfumato.aggregator.records import list_columns
+from sfumato.aggregator.storage.models import (
     Analysis,
     Base,
     Batch,
@@ -22,11 +22,11 @@ from aggregator.storage.models import (
     Sketch,
     Study,
 )
-from aggregator.storage.statements.entries import leaves
-from aggregator.storage.statements.rows import Rows
-from aggregator.storage.sums.summing import BATCH
-from shared.errors import SignatureError, WireError
-from shared.wire import decode_header, verify_header
+from sfumato.aggregator.storage.statements.entries import leaves
+from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.shared.errors import SignatureError, WireError
+from sfumato.shared.wire import decode_header, verify_header
 
 
 class InspectionRows(Rows):

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
-from aggregator.records import PageKey
-from aggregator.storage.models import Analysis, Decode, WorkerPresence
-from aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage.models import Analysis, Decode, WorkerPresence
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 
 J = TypeVar("J", bound=JobRecord)
 

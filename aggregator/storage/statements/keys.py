@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord
-from aggregator.records import AuditRecord, KeyRecord, PageKey, StoreTotals
-from aggregator.storage.models import AuditEntry, Base, Device, Key, Study
-from aggregator.storage.statements.jobs import JobRows
-from aggregator.storage.statements.rows import select_records
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
+from sfumato.aggregator.records import AuditRecord, KeyRecord, PageKey, StoreTotals
+from sfumato.aggregator.storage.models import AuditEntry, Base, Device, Key, Study
+from sfumato.aggregator.storage.statements.jobs import JobRows
+from sfumato.aggregator.storage.statements.rows import select_records
 
 
 class KeyRows(JobRows):

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
 
-from aggregator.storage.models import CellRoot, PendingSketch
-from aggregator.storage.statements.cells import (
+from sfumato.aggregator.storage.models import CellRoot, PendingSketch
+from sfumato.aggregator.storage.statements.cells import (
     CellRows,
     Mark,
     mark_of,
@@ -18,12 +18,12 @@ from aggregator.storage.statements.cells import (
     to_cell_row,
     to_root,
 )
-from aggregator.storage.statements.entries import in_turns, select_pending, to_entry
-from aggregator.storage.sums.cells import Cell, add_cells
-from aggregator.storage.sums.dyadic import Node, between
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import Addition, CellKey, sum_up
-from aggregator.storage.sums.summing import Rest
+from sfumato.aggregator.storage.statements.entries import in_turns, select_pending, to_entry
+from sfumato.aggregator.storage.sums.cells import Cell, add_cells
+from sfumato.aggregator.storage.sums.dyadic import Node, between
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import Addition, CellKey, sum_up
+from sfumato.aggregator.storage.sums.summing import Rest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from aggregator.job_records import PublicationRecord, ResultKeyRecord
-from aggregator.records import PageKey
-from aggregator.storage.models import Publication, ResultKey, Study
-from aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.job_records import PublicationRecord, ResultKeyRecord
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage.models import Publication, ResultKey, Study
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 
 
 class PublicationRows(Rows):

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from aggregator.records import StudyRecord
-from aggregator.storage.models import (
+from sfumato.aggregator.records import StudyRecord
+from sfumato.aggregator.storage.models import (
     Alarm,
     Analysis,
     Batch,
@@ -19,7 +19,7 @@ from aggregator.storage.models import (
     Study,
     Token,
 )
-from aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 
 Identified = Literal[
     "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"

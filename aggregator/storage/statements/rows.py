@@ -11,8 +11,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import Delete, Update
 
-from aggregator.records import PageKey
-from aggregator.storage.models import Base
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage.models import Base
 
 R = TypeVar("R")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 
-from aggregator.job_records import ScheduleRecord
-from aggregator.records import PageKey
-from aggregator.storage.models import Schedule
-from aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.job_records import ScheduleRecord
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage.models import Schedule
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 
 LONGEST_LEASE_S = 3600.0
 """A lease that ends later was taken by a clock that was wrong."""

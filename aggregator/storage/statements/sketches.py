@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
 
-from aggregator.records import PageKey, RefusalRecord, SketchRecord
-from aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from aggregator.storage.statements.rows import Rows, insert_into, select_records
-from shared.errors import StoreError
+from sfumato.aggregator.records import PageKey, RefusalRecord, SketchRecord
+from sfumato.aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
+from sfumato.aggregator.storage.statements.rows import Rows, insert_into, select_records
+from sfumato.shared.errors import StoreError
 
 # Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("sketch_ids", expanding=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aggregator.job_records import PosteriorRecord
-from aggregator.records import SnapshotRecord
-from aggregator.storage.models import Posterior, Snapshot
-from aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.job_records import PosteriorRecord
+from sfumato.aggregator.records import SnapshotRecord
+from sfumato.aggregator.storage.models import Posterior, Snapshot
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 
 
 class SnapshotRows(Rows):

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select, update
 
-from aggregator.records import PageKey, StudyRecord, TokenRecord
-from aggregator.storage.models import CellRoot, Device, Server, Sketch, Study, Token
-from aggregator.storage.schema import GENERATION_BYTES
-from aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.records import PageKey, StudyRecord, TokenRecord
+from sfumato.aggregator.storage.models import CellRoot, Device, Server, Sketch, Study, Token
+from sfumato.aggregator.storage.schema import GENERATION_BYTES
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 
 # Every upload runs this: building it takes as long as running it.
 _GET = select_records(Study, StudyRecord).where(Study.study_id == bindparam("study_id"))

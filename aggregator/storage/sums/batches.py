@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from aggregator.storage.sums.cells import Cell, encode_devices, subtract_cell
-from aggregator.storage.sums.dyadic import Node, homes, label_sets
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import CellKey, Entry, encode_labels, roll_up
-from aggregator.storage.sums.summing import Row
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.storage.sums.cells import Cell, encode_devices, subtract_cell
+from sfumato.aggregator.storage.sums.dyadic import Node, homes, label_sets
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import CellKey, Entry, encode_labels, roll_up
+from sfumato.aggregator.storage.sums.summing import Row
 
 
 def to_batch_entry(batch: BatchRecord) -> Entry:

@@ -11,12 +11,12 @@ from operator import or_
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.records import SketchTotals
-from aggregator.storage.sums.layout import Layout
-from learning.estimate.limbs import LIMB_BITS, add_limbs, subtract_limbs
-from learning.estimate.sizes import N_MOMENTS, SizeMoments
-from shared.errors import StoreError
-from shared.wire import decode_payload, encode_payload
+from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.learning.estimate.limbs import LIMB_BITS, add_limbs, subtract_limbs
+from sfumato.learning.estimate.sizes import N_MOMENTS, SizeMoments
+from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import decode_payload, encode_payload
 
 MOST = (1 << 63) - 1
 _LANES = 1024
@@ -30,7 +30,7 @@ class Cell:
     Parameters
     ----------
     sums, size_sums, moments
-        As in :class:`aggregator.records.SketchTotals`.
+        As in :class:`sfumato.aggregator.records.SketchTotals`.
     magnitude
         The sum over sketches of the largest ``|S_j|``: while it is below 2^63, no order of adding
         leaves 64 bits.

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.plan import SketchPlan
-from shared.wire import PayloadForm
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import PayloadForm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

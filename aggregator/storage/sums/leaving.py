@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aggregator.storage.sums.cells import Cell, subtract_cell
-from aggregator.storage.sums.dyadic import Node, homes, label_sets
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.merging import CellKey, Entry, roll_up
-from aggregator.storage.sums.summing import Rest
-from shared.errors import StoreError
+from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell
+from sfumato.aggregator.storage.sums.dyadic import Node, homes, label_sets
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.merging import CellKey, Entry, roll_up
+from sfumato.aggregator.storage.sums.summing import Rest
+from sfumato.shared.errors import StoreError
 
 
 class Kept(NamedTuple):

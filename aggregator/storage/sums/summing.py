@@ -8,10 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.storage.sums.cells import MOST, Cell, digest_members, empty_members, too_large
-from aggregator.storage.sums.layout import Layout
-from learning.estimate.limbs import LIMB_BITS, split_limbs
-from learning.estimate.sizes import N_MOMENTS, N_POWERS, SizeMoments
+from sfumato.aggregator.storage.sums.cells import (
+    MOST,
+    Cell,
+    digest_members,
+    empty_members,
+    too_large,
+)
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.learning.estimate.limbs import LIMB_BITS, split_limbs
+from sfumato.learning.estimate.sizes import N_MOMENTS, N_POWERS, SizeMoments
 
 BATCH = 64
 Rest = Callable[[], None]

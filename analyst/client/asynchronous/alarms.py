@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
-from analyst.client.asynchronous.studies import AsyncStudies
-from analyst.requests import AsyncStream
-from shared.wire.bodies.alarms import (
+from sfumato.analyst.client.asynchronous.studies import AsyncStudies
+from sfumato.analyst.requests import AsyncStream
+from sfumato.shared.wire.bodies.alarms import (
     AlarmBody,
     DeliveryBody,
     NewAlarmBody,
     ScheduleBody,
 )
-from shared.wire.bodies.analyses import Reference
+from sfumato.shared.wire.bodies.analyses import Reference
 
 
 class AsyncAlarms(AsyncStudies):

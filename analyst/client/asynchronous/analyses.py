@@ -6,11 +6,11 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from analyst.client.asynchronous.decodes import AsyncDecodes
-from analyst.client.asynchronous.jobs import AsyncJob
-from analyst.periods import Choice, When, require_choice
-from analyst.requests import AsyncStream, path_of_analysis
-from analyst.results.analyses import (
+from sfumato.analyst.client.asynchronous.decodes import AsyncDecodes
+from sfumato.analyst.client.asynchronous.jobs import AsyncJob
+from sfumato.analyst.periods import Choice, When, require_choice
+from sfumato.analyst.requests import AsyncStream, path_of_analysis
+from sfumato.analyst.results.analyses import (
     AnalysisResult,
     Comparison,
     DeviceHealth,
@@ -18,14 +18,14 @@ from analyst.results.analyses import (
     Timeline,
     read_analysis,
 )
-from shared.errors import ConfigError
-from shared.wire.bodies.analyses import (
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.analyses import (
     AcceptedChangeBody,
     AnalysisBody,
     AnalysisEntryBody,
     Reference,
 )
-from shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.bodies.results import ProgressBody
 
 R = TypeVar("R", bound=AnalysisResult[Any])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from analyst.client.asynchronous.studies import AsyncStudies
-from shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
-from shared.wire.references import require_beginning
+from sfumato.analyst.client.asynchronous.studies import AsyncStudies
+from sfumato.shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
+from sfumato.shared.wire.references import require_beginning
 
 
 class AsyncBatches(AsyncStudies):

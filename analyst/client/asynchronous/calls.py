@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from analyst.client.asynchronous.connection import AsyncConnection
-from analyst.requests import ANSWERS, AsyncStream
-from analyst.results import FINAL_STATES
-from shared.wire.bodies.results import ProgressBody
-from shared.wire.bodies.studies import ReferenceBody
-from shared.wire.references import is_identity, require_beginning
+from sfumato.analyst.client.asynchronous.connection import AsyncConnection
+from sfumato.analyst.requests import ANSWERS, AsyncStream
+from sfumato.analyst.results import FINAL_STATES
+from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.references import is_identity, require_beginning
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from analyst.client.asynchronous.alarms import AsyncAlarms
-from analyst.client.asynchronous.analyses import AsyncAnalyses
-from analyst.client.asynchronous.batches import AsyncBatches
-from analyst.client.asynchronous.operation import AsyncOperation
-from analyst.client.asynchronous.publications import AsyncPublications
+from sfumato.analyst.client.asynchronous.alarms import AsyncAlarms
+from sfumato.analyst.client.asynchronous.analyses import AsyncAnalyses
+from sfumato.analyst.client.asynchronous.batches import AsyncBatches
+from sfumato.analyst.client.asynchronous.operation import AsyncOperation
+from sfumato.analyst.client.asynchronous.publications import AsyncPublications
 
 
 class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms, AsyncBatches):

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from analyst.requests import (
+from sfumato.analyst.requests import (
     ANSWERS,
     EVENTS,
     AsyncSleep,
@@ -21,7 +21,7 @@ from analyst.requests import (
     require_success,
     unreachable,
 )
-from shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
 _PAGE = "1000"

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
-from analyst.client.asynchronous.jobs import AsyncJob
-from analyst.client.asynchronous.snapshots import AsyncSnapshots
-from analyst.periods import When
-from analyst.questions import Box, make_questions
-from analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
-from analyst.results import DecodeResult, require_success, require_usable
-from analyst.results.synthetic import SyntheticRecords, split_parts
-from shared.errors import ConfigError, DecodingError
-from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from shared.wire.bodies.results import DecodeBody, ProgressBody
-from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
-from shared.wire.references import require_identity
+from sfumato.analyst.client.asynchronous.jobs import AsyncJob
+from sfumato.analyst.client.asynchronous.snapshots import AsyncSnapshots
+from sfumato.analyst.periods import When
+from sfumato.analyst.questions import Box, make_questions
+from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
+from sfumato.analyst.results import DecodeResult, require_success, require_usable
+from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.bodies.results import DecodeBody, ProgressBody
+from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.references import require_identity
 
 
 class AsyncDecodes(AsyncSnapshots):
@@ -150,7 +150,8 @@ class AsyncDecodes(AsyncSnapshots):
         Parameters
         ----------
         questions
-            From :func:`analyst.questions.make_questions`; :meth:`AsyncDecode.ask` makes them.
+            From :func:`sfumato.analyst.questions.make_questions`; :meth:`AsyncDecode.ask` makes
+            them.
 
         Raises
         ------
@@ -298,7 +299,7 @@ class AsyncDecode(AsyncJob[DecodeBody]):
         Parameters
         ----------
         ranges, quantiles, marginals, means, n_points, allow_narrow
-            As in :func:`analyst.questions.make_questions`.
+            As in :func:`sfumato.analyst.questions.make_questions`.
 
         Raises
         ------

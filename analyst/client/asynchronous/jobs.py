@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
-from analyst.requests import AsyncSleep, AsyncStream
-from analyst.results import FINAL_STATES
-from shared.errors import SketchError, TransportError
-from shared.wire.bodies.results import ProgressBody
+from sfumato.analyst.requests import AsyncSleep, AsyncStream
+from sfumato.analyst.results import FINAL_STATES
+from sfumato.shared.errors import SketchError, TransportError
+from sfumato.shared.wire.bodies.results import ProgressBody
 
 _LONGEST_STREAM_S = 600
 _POLL_S = 0.2

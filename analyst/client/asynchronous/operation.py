@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.requests import path_of_device
-from shared.wire.bodies.studies import (
+from sfumato.analyst.client.asynchronous.calls import AsyncCalls
+from sfumato.analyst.requests import path_of_device
+from sfumato.shared.wire.bodies.studies import (
     AuditBody,
     DeviceBody,
     DeviceDetailsBody,
@@ -14,7 +14,7 @@ from shared.wire.bodies.studies import (
     KeyBody,
     NewKeyBody,
 )
-from shared.wire.references import choose_identity, require_beginning, require_identity
+from sfumato.shared.wire.references import choose_identity, require_beginning, require_identity
 
 _KEY_DIGITS = 16
 

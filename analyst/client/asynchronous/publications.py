@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from analyst.client.asynchronous.decodes import AsyncDecodes
-from analyst.requests import ANSWERS
-from shared.wire import SignedResult, decode_published
-from shared.wire.bodies.publications import IdentityBody, PublicationBody
+from sfumato.analyst.client.asynchronous.decodes import AsyncDecodes
+from sfumato.analyst.requests import ANSWERS
+from sfumato.shared.wire import SignedResult, decode_published
+from sfumato.shared.wire.bodies.publications import IdentityBody, PublicationBody
 
 
 class AsyncPublications(AsyncDecodes):

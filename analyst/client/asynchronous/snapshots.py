@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analyst.client.asynchronous.studies import AsyncStudies
-from analyst.periods import When, make_selection
-from analyst.requests import path_of_snapshot
-from shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.analyst.client.asynchronous.studies import AsyncStudies
+from sfumato.analyst.periods import When, make_selection
+from sfumato.analyst.requests import path_of_snapshot
+from sfumato.shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
 class AsyncSnapshots(AsyncStudies):

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 
-from analyst.client.asynchronous.calls import AsyncCalls
-from analyst.requests import SearchBox, list_bounds
-from shared.plan import SketchPlan, plan_from_json, plan_to_json
-from shared.wire import SKETCH_MEDIA_TYPE
-from shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
-from shared.wire.bodies.devices import PlanBody
-from shared.wire.bodies.studies import (
+from sfumato.analyst.client.asynchronous.calls import AsyncCalls
+from sfumato.analyst.requests import SearchBox, list_bounds
+from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
+from sfumato.shared.wire.bodies.devices import PlanBody
+from sfumato.shared.wire.bodies.studies import (
     CreatedBody,
     NewTokenBody,
     RefusalsBody,
@@ -24,7 +24,7 @@ from shared.wire.bodies.studies import (
     TokenBody,
     WithdrawnBody,
 )
-from shared.wire.references import require_identity
+from sfumato.shared.wire.references import require_identity
 
 
 class AsyncStudies(AsyncCalls):
@@ -43,8 +43,8 @@ class AsyncStudies(AsyncCalls):
     ) -> AdviceBody:
         """Return the best plan for a study that does not exist yet, and its expected quality.
 
-        Nothing is stored. :func:`shared.plan.plan_from_json` reads the plan of the answer, for
-        :meth:`create_study`.
+        Nothing is stored. :func:`sfumato.shared.plan.plan_from_json` reads the plan of the answer,
+        for :meth:`create_study`.
 
         Parameters
         ----------

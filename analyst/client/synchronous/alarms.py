@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Literal
 
-from analyst.client.synchronous.studies import Studies
-from analyst.requests import Stream
-from shared.wire.bodies.alarms import (
+from sfumato.analyst.client.synchronous.studies import Studies
+from sfumato.analyst.requests import Stream
+from sfumato.shared.wire.bodies.alarms import (
     AlarmBody,
     DeliveryBody,
     NewAlarmBody,
     ScheduleBody,
 )
-from shared.wire.bodies.analyses import Reference
+from sfumato.shared.wire.bodies.analyses import Reference
 
 
 class Alarms(Studies):

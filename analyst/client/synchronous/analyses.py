@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from analyst.client.synchronous.decodes import Decodes
-from analyst.client.synchronous.jobs import Job
-from analyst.periods import Choice, When, require_choice
-from analyst.requests import Stream, path_of_analysis
-from analyst.results.analyses import (
+from sfumato.analyst.client.synchronous.decodes import Decodes
+from sfumato.analyst.client.synchronous.jobs import Job
+from sfumato.analyst.periods import Choice, When, require_choice
+from sfumato.analyst.requests import Stream, path_of_analysis
+from sfumato.analyst.results.analyses import (
     AnalysisResult,
     Comparison,
     DeviceHealth,
@@ -19,14 +19,14 @@ from analyst.results.analyses import (
     Timeline,
     read_analysis,
 )
-from shared.errors import ConfigError
-from shared.wire.bodies.analyses import (
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.analyses import (
     AcceptedChangeBody,
     AnalysisBody,
     AnalysisEntryBody,
     Reference,
 )
-from shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.bodies.results import ProgressBody
 
 R = TypeVar("R", bound=AnalysisResult[Any])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analyst.client.synchronous.studies import Studies
-from shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
-from shared.wire.references import require_beginning
+from sfumato.analyst.client.synchronous.studies import Studies
+from sfumato.shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
+from sfumato.shared.wire.references import require_beginning
 
 
 class Batches(Studies):

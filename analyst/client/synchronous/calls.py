@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, TypeVar
 
-from analyst.client.synchronous.connection import Connection
-from analyst.requests import ANSWERS, Stream
-from analyst.results import FINAL_STATES
-from shared.wire.bodies.results import ProgressBody
-from shared.wire.bodies.studies import ReferenceBody
-from shared.wire.references import is_identity, require_beginning
+from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.requests import ANSWERS, Stream
+from sfumato.analyst.results import FINAL_STATES
+from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.references import is_identity, require_beginning
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from analyst.client.synchronous.alarms import Alarms
-from analyst.client.synchronous.analyses import Analyses
-from analyst.client.synchronous.batches import Batches
-from analyst.client.synchronous.operation import Operation
-from analyst.client.synchronous.publications import Publications
+from sfumato.analyst.client.synchronous.alarms import Alarms
+from sfumato.analyst.client.synchronous.analyses import Analyses
+from sfumato.analyst.client.synchronous.batches import Batches
+from sfumato.analyst.client.synchronous.operation import Operation
+from sfumato.analyst.client.synchronous.publications import Publications
 
 
 class Client(Analyses, Operation, Publications, Alarms, Batches):

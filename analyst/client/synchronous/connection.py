@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from analyst.requests import (
+from sfumato.analyst.requests import (
     ANSWERS,
     EVENTS,
     Sleep,
@@ -22,7 +22,7 @@ from analyst.requests import (
     sleep,
     unreachable,
 )
-from shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.bodies.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
 _PAGE = "1000"

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
-from analyst.client.synchronous.jobs import Job
-from analyst.client.synchronous.snapshots import Snapshots
-from analyst.periods import When
-from analyst.questions import Box, make_questions
-from analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
-from analyst.results import DecodeResult, require_success, require_usable
-from analyst.results.synthetic import SyntheticRecords, split_parts
-from shared.errors import ConfigError, DecodingError
-from shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from shared.wire.bodies.results import DecodeBody, ProgressBody
-from shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
-from shared.wire.references import require_identity
+from sfumato.analyst.client.synchronous.jobs import Job
+from sfumato.analyst.client.synchronous.snapshots import Snapshots
+from sfumato.analyst.periods import When
+from sfumato.analyst.questions import Box, make_questions
+from sfumato.analyst.requests import SearchBox, Stream, list_bounds, path_of_decode
+from sfumato.analyst.results import DecodeResult, require_success, require_usable
+from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.bodies.results import DecodeBody, ProgressBody
+from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.references import require_identity
 
 
 class Decodes(Snapshots):
@@ -151,7 +151,8 @@ class Decodes(Snapshots):
         Parameters
         ----------
         questions
-            From :func:`analyst.questions.make_questions`; :meth:`Decode.ask` makes them.
+            From :func:`sfumato.analyst.questions.make_questions`; :meth:`Decode.ask` makes
+            them.
 
         Raises
         ------
@@ -299,7 +300,7 @@ class Decode(Job[DecodeBody]):
         Parameters
         ----------
         ranges, quantiles, marginals, means, n_points, allow_narrow
-            As in :func:`analyst.questions.make_questions`.
+            As in :func:`sfumato.analyst.questions.make_questions`.
 
         Raises
         ------

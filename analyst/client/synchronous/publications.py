@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analyst.client.synchronous.decodes import Decodes
-from analyst.requests import ANSWERS
-from shared.wire import SignedResult, decode_published
-from shared.wire.bodies.publications import IdentityBody, PublicationBody
+from sfumato.analyst.client.synchronous.decodes import Decodes
+from sfumato.analyst.requests import ANSWERS
+from sfumato.shared.wire import SignedResult, decode_published
+from sfumato.shared.wire.bodies.publications import IdentityBody, PublicationBody
 
 
 class Publications(Decodes):

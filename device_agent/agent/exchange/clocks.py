@@ -7,10 +7,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from device_agent.store.server_state import AgreedTime, load_agreed_time, save_agreed_time
-from device_agent.windows import OLDER_THAN_THIS, Clocks
-from shared.errors import StoreError
-from shared.wire import CLOCK_LEEWAY_S
+from sfumato.device_agent.store.server_state import AgreedTime, load_agreed_time, save_agreed_time
+from sfumato.device_agent.windows import OLDER_THAN_THIS, Clocks
+from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 _BELIEVED_S = 86400.0
 """Clocks drift apart; within a day by seconds."""

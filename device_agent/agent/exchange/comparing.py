@@ -14,16 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from device_agent.agent.device import Device
-from device_agent.server.messages import DeviceAnswer
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import transaction
-from device_agent.store.identity import load_generation, save_generation
-from device_agent.store.ledger import append_event, load_copied, study_of
-from device_agent.store.outbox import list_acknowledged, list_unoffered, send_again, shelve_waiting
-from device_agent.store.streams import list_streams, load_stream, suspend_stream
-from shared.errors import LedgerError, StoreError
-from shared.plan import SketchPlan, make_event
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.server.messages import DeviceAnswer
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import transaction
+from sfumato.device_agent.store.identity import load_generation, save_generation
+from sfumato.device_agent.store.ledger import append_event, load_copied, study_of
+from sfumato.device_agent.store.outbox import (
+    list_acknowledged,
+    list_unoffered,
+    send_again,
+    shelve_waiting,
+)
+from sfumato.device_agent.store.streams import list_streams, load_stream, suspend_stream
+from sfumato.shared.errors import LedgerError, StoreError
+from sfumato.shared.plan import SketchPlan, make_event
 
 Range = tuple[int, int]
 """The first and the last of some sequence numbers."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeVar
 
-from device_agent.agent.device import Clock, Device
-from device_agent.server.transport import ServerClient
-from shared.errors import SketchError
+from sfumato.device_agent.agent.device import Clock, Device
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.shared.errors import SketchError
 
 T = TypeVar("T")
 Call = Callable[[], None]

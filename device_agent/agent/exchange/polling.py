@@ -13,18 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from device_agent.agent.device import Device
-from device_agent.agent.exchange.clocks import ServerClock
-from device_agent.agent.exchange.comparing import note_answer
-from device_agent.agent.exchange.network import Link, catch
-from device_agent.agent.exchange.presenting import make_device_question
-from device_agent.server.messages import DeviceAnswer
-from device_agent.server.transport import ServerClient
-from device_agent.store.outbox import count_sketches
-from device_agent.store.server_state import StudyNotice, load_notice, save_notice
-from shared import __version__
-from shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
-from shared.wire.bodies.devices import HeartbeatRequest
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.agent.exchange.clocks import ServerClock
+from sfumato.device_agent.agent.exchange.comparing import note_answer
+from sfumato.device_agent.agent.exchange.network import Link, catch
+from sfumato.device_agent.agent.exchange.presenting import make_device_question
+from sfumato.device_agent.server.messages import DeviceAnswer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store.outbox import count_sketches
+from sfumato.device_agent.store.server_state import StudyNotice, load_notice, save_notice
+from sfumato.shared import __version__
+from sfumato.shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
+from sfumato.shared.wire.bodies.devices import HeartbeatRequest
 
 AGREED_S = 20.0
 """Seconds that an answer is good for before sketches are offered."""

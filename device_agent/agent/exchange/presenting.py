@@ -11,15 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from device_agent.agent.device import Device
-from device_agent.agent.exchange.comparing import Offers, describe_copied, find_copied, load_offers
-from device_agent.server.messages import DeviceAnswer, KeyOffer
-from device_agent.server.transport import ServerClient
-from device_agent.store.identity import load_generation
-from device_agent.store.key import DeviceKey
-from device_agent.store.key_change import list_signed
-from shared.errors import LedgerError, SignatureError, SketchError, TransportError
-from shared.wire import encode_rotation_input
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.agent.exchange.comparing import (
+    Offers,
+    describe_copied,
+    find_copied,
+    load_offers,
+)
+from sfumato.device_agent.server.messages import DeviceAnswer, KeyOffer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store.identity import load_generation
+from sfumato.device_agent.store.key import DeviceKey
+from sfumato.device_agent.store.key_change import list_signed
+from sfumato.shared.errors import LedgerError, SignatureError, SketchError, TransportError
+from sfumato.shared.wire import encode_rotation_input
 
 Present = Callable[[ServerClient], bool]
 

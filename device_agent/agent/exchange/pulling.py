@@ -15,19 +15,24 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from device_agent.agent.device import Clock, connect
-from device_agent.agent.exchange.network import Link, catch
-from device_agent.agent.policy import require_server_allowed
-from device_agent.agent.trusted import TrustedResult, require_ours
-from device_agent.server.messages import IdentityAnswer
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import check_folder, open_database
-from device_agent.store.identity import Identity, require_identity
-from device_agent.store.key import key_folder
-from device_agent.store.key_change import load_keys
-from device_agent.store.published import StoredResult, load_stored, locking_result, save_stored
-from shared.errors import (
+from sfumato.device_agent.agent.device import Clock, connect
+from sfumato.device_agent.agent.exchange.network import Link, catch
+from sfumato.device_agent.agent.policy import require_server_allowed
+from sfumato.device_agent.agent.trusted import TrustedResult, require_ours
+from sfumato.device_agent.server.messages import IdentityAnswer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import check_folder, open_database
+from sfumato.device_agent.store.identity import Identity, require_identity
+from sfumato.device_agent.store.key import key_folder
+from sfumato.device_agent.store.key_change import load_keys
+from sfumato.device_agent.store.published import (
+    StoredResult,
+    load_stored,
+    locking_result,
+    save_stored,
+)
+from sfumato.shared.errors import (
     ConfigError,
     NotFoundError,
     SignatureError,
@@ -35,7 +40,7 @@ from shared.errors import (
     StaleVersionError,
     TransportError,
 )
-from shared.wire import (
+from sfumato.shared.wire import (
     SignedResult,
     compute_key_id,
     decode_published,

@@ -8,30 +8,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from device_agent.agent.device import Clock, Device, connect, open_device
-from device_agent.agent.exchange.comparing import note_answer
-from device_agent.agent.exchange.network import Link, catch
-from device_agent.agent.exchange.polling import draw_pause
-from device_agent.agent.exchange.presenting import (
+from sfumato.device_agent.agent.device import Clock, Device, connect, open_device
+from sfumato.device_agent.agent.exchange.comparing import note_answer
+from sfumato.device_agent.agent.exchange.network import Link, catch
+from sfumato.device_agent.agent.exchange.polling import draw_pause
+from sfumato.device_agent.agent.exchange.presenting import (
     make_device_question,
     make_key_offer,
     make_presenting,
 )
-from device_agent.server.transport import ServerClient
-from device_agent.settings.agent_settings import Settings
-from device_agent.store.database import check_folder
-from device_agent.store.key import key_folder
-from device_agent.store.key_change import (
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.settings.agent_settings import Settings
+from sfumato.device_agent.store.database import check_folder
+from sfumato.device_agent.store.key import key_folder
+from sfumato.device_agent.store.key_change import (
     abandon_key_change,
     begin_key_change,
     finish_key_change,
     list_signed,
     load_retired,
 )
-from device_agent.store.outbox import count_sketches
-from device_agent.store.repair import holding
-from device_agent.store.streams import list_streams, load_stream
-from shared.errors import SketchError, StoreError, TransportError
+from sfumato.device_agent.store.outbox import count_sketches
+from sfumato.device_agent.store.repair import holding
+from sfumato.device_agent.store.streams import list_streams, load_stream
+from sfumato.shared.errors import SketchError, StoreError, TransportError
 
 _CAP_S = 300.0
 _REFUSED_S = 60.0

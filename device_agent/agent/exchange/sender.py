@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from device_agent.agent.exchange.comparing import COPIED, note_copied
-from device_agent.agent.exchange.network import Link
-from device_agent.agent.exchange.polling import Poller, draw_pause
-from device_agent.server.messages import UploadOutcome
-from device_agent.server.transport import ServerClient
-from device_agent.store.database import transaction
-from device_agent.store.ledger import load_copied
-from device_agent.store.outbox import (
+from sfumato.device_agent.agent.exchange.comparing import COPIED, note_copied
+from sfumato.device_agent.agent.exchange.network import Link
+from sfumato.device_agent.agent.exchange.polling import Poller, draw_pause
+from sfumato.device_agent.server.messages import UploadOutcome
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store.database import transaction
+from sfumato.device_agent.store.ledger import load_copied
+from sfumato.device_agent.store.outbox import (
     OutboxSketch,
     due_sketches,
     first_due,
@@ -23,9 +23,9 @@ from device_agent.store.outbox import (
     mark_shelved,
     offer_sketch,
 )
-from device_agent.store.streams import suspend_stream
-from shared.errors import ConfigError, SketchError, StoreError
-from shared.wire import DeviceAction
+from sfumato.device_agent.store.streams import suspend_stream
+from sfumato.shared.errors import ConfigError, SketchError, StoreError
+from sfumato.shared.wire import DeviceAction
 
 _LONGEST_HOLD_S = 86400.0
 """A server cannot keep a device silent for longer by one answer."""

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from device_agent.agent.device import Clock, Device
-from device_agent.agent.exchange.network import Link, Network
-from device_agent.agent.exchange.polling import Poller
-from device_agent.agent.exchange.pulling import ResultPuller
-from device_agent.agent.exchange.rotation import KeyChanger
-from device_agent.agent.exchange.sender import Sender
-from device_agent.server.transport import ServerClient
-from device_agent.store.outbox import purge_sent
-from device_agent.windows import Clocks
-from shared.errors import StoreError
+from sfumato.device_agent.agent.device import Clock, Device
+from sfumato.device_agent.agent.exchange.network import Link, Network
+from sfumato.device_agent.agent.exchange.polling import Poller
+from sfumato.device_agent.agent.exchange.pulling import ResultPuller
+from sfumato.device_agent.agent.exchange.rotation import KeyChanger
+from sfumato.device_agent.agent.exchange.sender import Sender
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.device_agent.store.outbox import purge_sent
+from sfumato.device_agent.windows import Clocks
+from sfumato.shared.errors import StoreError
 
 
 class Study:

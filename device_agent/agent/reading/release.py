@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from device_agent.agent.device import Device
-from device_agent.sources import Position
-from device_agent.store.streams import NewRelease, StreamState, commit_release
-from device_agent.windows import WindowState
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
-from shared.privacy import Origin, PrivacyEvent, RandomSource
-from shared.sharing.masks import BLIND_BYTES, SEED_BYTES, mask_sum
-from shared.sharing.seals import seal_seed
-from shared.system import SystemSource
-from shared.wire import PayloadForm, SketchHeader, encode_message
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.sources import Position
+from sfumato.device_agent.store.streams import NewRelease, StreamState, commit_release
+from sfumato.device_agent.windows import WindowState
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import Origin, PrivacyEvent, RandomSource
+from sfumato.shared.sharing.masks import BLIND_BYTES, SEED_BYTES, mask_sum
+from sfumato.shared.sharing.seals import seal_seed
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import PayloadForm, SketchHeader, encode_message
 
 _REPORT_ID_BYTES = 16
 
@@ -42,7 +42,7 @@ def release_window(
     secret, its scaled value is part of S, and neither bounds nor header nor what is kept know it.
     Where the unit is a device, S is the mean of the window's records, and n is 1. Phase reports
     draw the phases of one record's features, see
-    :class:`~shared.privacy.mechanisms.phase.PhaseReports`.
+    :class:`~sfumato.shared.privacy.mechanisms.phase.PhaseReports`.
 
     Guarantees
     ----------
@@ -120,7 +120,7 @@ def make_message(
     plan, accumulator
         The plan, and the exact sum of the window.
     study, plan_digest, device, stream, sequence, slots
-        As in :class:`shared.wire.SketchHeader`.
+        As in :class:`sfumato.shared.wire.SketchHeader`.
     block
         The block of features of the sum, which the header names if there are several.
     sign, source

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.device import Device
-from device_agent.agent.joining import require_joined
-from device_agent.agent.reading.release import release_window
-from device_agent.agent.reading.windows import (
+from sfumato.device_agent.agent.device import Device
+from sfumato.device_agent.agent.joining import require_joined
+from sfumato.device_agent.agent.reading.release import release_window
+from sfumato.device_agent.agent.reading.windows import (
     StreamSummary,
     choose_block,
     make_statistic,
@@ -25,10 +25,10 @@ from device_agent.agent.reading.windows import (
     restore_accumulator,
     store_changes,
 )
-from device_agent.sources import Position, RecordBatch
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.positions import load_positions, write_positions
-from device_agent.store.streams import (
+from sfumato.device_agent.sources import Position, RecordBatch
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.positions import load_positions, write_positions
+from sfumato.device_agent.store.streams import (
     SlotSum,
     adding_to_slots,
     load_slot,
@@ -36,9 +36,9 @@ from device_agent.store.streams import (
     note_origins,
     write_slot,
 )
-from device_agent.windows import LEFT_OUT, Clocks, SlotSchedule, WindowState
-from shared.core import SketchAccumulator
-from shared.errors import BudgetExceededError, SketchError
+from sfumato.device_agent.windows import LEFT_OUT, Clocks, SlotSchedule, WindowState
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import BudgetExceededError, SketchError
 
 _MOST_OPENED = 8
 """Sums held in memory while reading; records come roughly in the order of their slots."""

@@ -9,23 +9,23 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.agent.device import Clock, Device
-from device_agent.agent.joining import FirstTimes, require_joined
-from device_agent.agent.reading.release import release_window
-from device_agent.sources import (
+from sfumato.device_agent.agent.device import Clock, Device
+from sfumato.device_agent.agent.joining import FirstTimes, require_joined
+from sfumato.device_agent.agent.reading.release import release_window
+from sfumato.device_agent.sources import (
     Position,
     RecordBatch,
     RecordSource,
     SourceChanges,
     open_source,
 )
-from device_agent.sources.settings import StreamSettings
-from device_agent.store.database import sum_ledger, transaction
-from device_agent.store.key import key_folder, load_digest_key
-from device_agent.store.outbox import count_waiting_bytes
-from device_agent.store.positions import load_positions, note_source_changes
-from device_agent.store.streams import checkpoint, load_stream
-from device_agent.windows import (
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.store.database import sum_ledger, transaction
+from sfumato.device_agent.store.key import key_folder, load_digest_key
+from sfumato.device_agent.store.outbox import count_waiting_bytes
+from sfumato.device_agent.store.positions import load_positions, note_source_changes
+from sfumato.device_agent.store.streams import checkpoint, load_stream
+from sfumato.device_agent.windows import (
     Clocks,
     Cut,
     WindowCutter,
@@ -33,10 +33,10 @@ from device_agent.windows import (
     describe_difference,
     format_time,
 )
-from shared.core import SketchAccumulator, Statistic
-from shared.errors import LedgerError, RecordError, SketchError
-from shared.privacy import Origin
-from shared.wire import encode_stream_id
+from sfumato.shared.core import SketchAccumulator, Statistic
+from sfumato.shared.errors import LedgerError, RecordError, SketchError
+from sfumato.shared.privacy import Origin
+from sfumato.shared.wire import encode_stream_id
 
 OUTBOX_IS_FULL = (
     "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
@@ -130,7 +130,7 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
     ------
     RecordError, LedgerError, ConfigError
         As ``open_source``, :func:`require_accepted_stream`, :func:`require_sole_reader` and
-        :func:`~device_agent.agent.joining.require_joined`.
+        :func:`~sfumato.device_agent.agent.joining.require_joined`.
     """
     require_accepted_stream(device, stream)
     require_sole_reader(device, stream)

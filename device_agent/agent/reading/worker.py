@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from device_agent.agent.device import Clock, Device
-from device_agent.agent.monitoring import LOG, describe_defect, warn_of_values
-from device_agent.agent.reading.windows import OUTBOX_IS_FULL, ReadCounts, WindowReader
-from device_agent.sources.settings import StreamSettings
-from device_agent.windows import Clocks
-from shared.errors import BudgetExceededError, RecordError, SketchError, StoreError
+from sfumato.device_agent.agent.device import Clock, Device
+from sfumato.device_agent.agent.monitoring import LOG, describe_defect, warn_of_values
+from sfumato.device_agent.agent.reading.windows import OUTBOX_IS_FULL, ReadCounts, WindowReader
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.device_agent.windows import Clocks
+from sfumato.shared.errors import BudgetExceededError, RecordError, SketchError, StoreError
 
 _TICK_S = 1.0
 _FULL_S = 10.0

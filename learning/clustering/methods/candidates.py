@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -29,8 +29,8 @@ from learning.clustering.methods.contract import (
     Task,
     divide_pure,
 )
-from learning.clustering.methods.starts import make_rng
-from learning.clustering.methods.sums import (
+from sfumato.learning.clustering.methods.starts import make_rng
+from sfumato.learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
@@ -39,18 +39,18 @@ from learning.clustering.methods.sums import (
     read_sums,
     sum_bodies,
 )
-from learning.clustering.reference.local_search import (
+from sfumato.learning.clustering.reference.local_search import (
     ask_best_set,
     ask_swap,
     make_choice,
     require_exact_costs,
 )
-from learning.clustering.weighted_points import assign_weighted, cluster_weighted
-from learning.coverage.averaging import find_nearest
-from learning.coverage.projection import SignProjection
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
-from shared.privacy.histogram import NoisyHistogram
+from sfumato.learning.clustering.weighted_points import assign_weighted, cluster_weighted
+from sfumato.learning.coverage.averaging import find_nearest
+from sfumato.learning.coverage.projection import SignProjection
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.histogram import NoisyHistogram
 
 MOST_DEPTH: Final = 10
 MOST_PLAIN: Final = 10

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.quantise import STEPS, Quantiser
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.accounting import convert_concentrated
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.samplers import RandomSource
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.accounting import convert_concentrated
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from learning.clustering.covering import run_cover
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -22,19 +22,19 @@ from learning.clustering.methods.contract import (
     Round,
     Task,
 )
-from learning.clustering.methods.starts import make_rng
-from learning.clustering.reference.published_cover import (
+from sfumato.learning.clustering.methods.starts import make_rng
+from sfumato.learning.clustering.reference.published_cover import (
     FRACTION,
     PublishedPlan,
     plan_published,
     run_published,
 )
-from learning.clustering.weighted_points import cluster_weighted
-from learning.coverage.plan import CoverPlan, plan_cover
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.samplers import RandomSource
+from sfumato.learning.clustering.weighted_points import cluster_weighted
+from sfumato.learning.coverage.plan import CoverPlan, plan_cover
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.samplers import RandomSource
 
 _ROUND = "cover"
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 
-from learning.clustering.cells import (
+from sfumato.learning.clustering.cells import (
     LEAST_SIZE,
     MOST_SIZE,
     CellGrid,
@@ -25,8 +25,8 @@ from learning.clustering.cells import (
     compute_cells,
     divide_box,
 )
-from learning.clustering.grid import describe_clusters
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.grid import describe_clusters
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -37,8 +37,8 @@ from learning.clustering.methods.contract import (
     divide_pure,
     guess_scale,
 )
-from learning.clustering.methods.starts import make_rng, pack_spheres
-from learning.clustering.methods.sums import (
+from sfumato.learning.clustering.methods.starts import make_rng, pack_spheres
+from sfumato.learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
@@ -46,13 +46,13 @@ from learning.clustering.methods.sums import (
     make_noise,
     read_sums,
 )
-from learning.clustering.thinning import FALSE_CELLS, keep_cells, keep_mass
-from learning.clustering.weighted_points import assign_weighted, run_weighted
-from shared.core.quantise import STEPS
-from shared.core.statistics.grid import MOST_GRID_DIMENSIONS, locate_cells
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import ConfigError
-from shared.privacy.histogram import NoisyHistogram
+from sfumato.learning.clustering.thinning import FALSE_CELLS, keep_cells, keep_mass
+from sfumato.learning.clustering.weighted_points import assign_weighted, run_weighted
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.statistics.grid import MOST_GRID_DIMENSIONS, locate_cells
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.histogram import NoisyHistogram
 
 MOST_DIMENSIONS: Final = 12
 """With two cells in each of more dimensions, nearly all cells would be empty."""

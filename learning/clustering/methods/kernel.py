@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -33,11 +33,16 @@ from learning.clustering.methods.contract import (
     divide_concentrated,
     guess_scale,
 )
-from learning.clustering.methods.starts import Centroids, place_start, read_start, require_start
-from learning.clustering.methods.sums import SumsNoise
-from learning.decoding.clompr import ClOmpr
-from learning.decoding.problem import DecodingProblem
-from shared.core import (
+from sfumato.learning.clustering.methods.starts import (
+    Centroids,
+    place_start,
+    read_start,
+    require_start,
+)
+from sfumato.learning.clustering.methods.sums import SumsNoise
+from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.shared.core import (
     AMPLITUDE,
     FrequencyMatrix,
     Quantiser,
@@ -45,10 +50,10 @@ from shared.core import (
     draw_frequencies,
     feature_table,
 )
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
-from shared.privacy.cluster_sums import ClusterSums
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.cluster_sums import ClusterSums
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 
 MOST_FEATURES: Final = 4096
 MOST_ROUNDS: Final = 20
@@ -199,7 +204,7 @@ class KernelMethod:
     def _read(self, task: Task, planned: Round, answer: Answer) -> tuple[Integers, Floats]:
         """Move centroids by noisy sums: shapes ``(k, 2 m)``, integers, and ``(k,)``.
 
-        As :func:`learning.clustering.methods.sums.read_sums`, with ``v = A^2 / 2``.
+        As :func:`sfumato.learning.clustering.methods.sums.read_sums`, with ``v = A^2 / 2``.
         """
         noise = self._make_noise(task, planned)
         around = answer.asked["centroids"].astype(np.float64)
@@ -233,7 +238,7 @@ def _assign(
 ) -> Iterator[tuple[NDArray[np.intp], Floats]]:
     """Yield the nearest of integer centroids, and the features, of some records at a time.
 
-    Exact, as :func:`learning.clustering.methods.sums.find_nearest`.
+    Exact, as :func:`sfumato.learning.clustering.methods.sums.find_nearest`.
     """
     centroids = around.astype(np.float64)
     squares = np.sum(centroids**2, axis=1)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -28,8 +28,13 @@ from learning.clustering.methods.contract import (
     divide_concentrated,
     divide_pure,
 )
-from learning.clustering.methods.starts import Centroids, place_start, read_start, require_start
-from learning.clustering.methods.sums import (
+from sfumato.learning.clustering.methods.starts import (
+    Centroids,
+    place_start,
+    read_start,
+    require_start,
+)
+from sfumato.learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
@@ -37,9 +42,9 @@ from learning.clustering.methods.sums import (
     read_sums,
     require_law,
 )
-from learning.clustering.weighted_points import cluster_weighted
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
+from sfumato.learning.clustering.weighted_points import cluster_weighted
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 
 MOST_ROUNDS: Final = 20
 _FIRST_CLIPPED: Final = 2

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import Method
-from learning.clustering.methods.cover import CoverMethod
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.kernel import KernelMethod
-from learning.clustering.methods.lloyd import LloydMethod
-from learning.clustering.methods.tree import TreeMethod
-from learning.clustering.reference.kvariates import KVariatesMethod
-from learning.clustering.reference.privgene import PrivGeneMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
-from shared.errors import ConfigError
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.learning.clustering.methods.contract import Method
+from sfumato.learning.clustering.methods.cover import CoverMethod
+from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.learning.clustering.methods.kernel import KernelMethod
+from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.tree import TreeMethod
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
+from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
+from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
+from sfumato.shared.errors import ConfigError
 
 METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {

@@ -10,11 +10,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from learning.clustering.methods.contract import Answer, Clusters, Floats, Integers, Method, Task
-from learning.clustering.methods.registry import make_method
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.core.quantise import STEPS, Quantiser
-from shared.errors import MalformedMessageError
+from sfumato.learning.clustering.methods.contract import (
+    Answer,
+    Clusters,
+    Floats,
+    Integers,
+    Method,
+    Task,
+)
+from sfumato.learning.clustering.methods.registry import make_method
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.errors import MalformedMessageError
 
 FORMAT = "sfumato-clusters"
 VERSION = 1

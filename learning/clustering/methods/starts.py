@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from learning.clustering.methods.contract import Floats, Task
-from shared.cbor import encode_deterministic
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
+from sfumato.learning.clustering.methods.contract import Floats, Task
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 
 Centroids = tuple[tuple[float, ...], ...]
 """k centroids of d numbers each, in half widths from the centre of the box."""

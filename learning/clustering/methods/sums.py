@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Curator,
     Floats,
@@ -23,14 +23,14 @@ from learning.clustering.methods.contract import (
     Round,
     Task,
 )
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
-from shared.privacy.cluster_sums import ClusterSums
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.mechanisms.cube import LEAST_SCALE, DiscreteCube
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.cluster_sums import ClusterSums
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms.cube import LEAST_SCALE, DiscreteCube
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.samplers import RandomSource
 
 Law = Literal["cube", "laplace", "gaussian"]
 LAWS: Final = ("cube", "laplace", "gaussian")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -29,8 +29,8 @@ from learning.clustering.methods.contract import (
     Task,
     divide_pure,
 )
-from learning.clustering.methods.starts import make_rng
-from learning.clustering.methods.sums import (
+from sfumato.learning.clustering.methods.starts import make_rng
+from sfumato.learning.clustering.methods.sums import (
     NoisyClusters,
     ask_sums,
     choose_radius,
@@ -38,9 +38,9 @@ from learning.clustering.methods.sums import (
     read_sums,
     sum_bodies,
 )
-from learning.clustering.weighted_points import assign_weighted, run_weighted
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
+from sfumato.learning.clustering.weighted_points import assign_weighted, run_weighted
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 
 MOST_DEPTH: Final = 9
 _RECORDS_PER_NOISE: Final = 300.0

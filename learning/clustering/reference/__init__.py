@@ -4,8 +4,8 @@ They exist to be compared with. Each is epsilon-local differentially private: an
 device give any report with odds of at most exp(epsilon), which is certified on integers.
 """
 
-from learning.clustering.reference.hashing_tree import HashingTree
-from learning.clustering.reference.local_method import LocalMethod, Tally
-from learning.clustering.reference.unary_grid import UnaryGrid
+from sfumato.learning.clustering.reference.hashing_tree import HashingTree
+from sfumato.learning.clustering.reference.local_method import LocalMethod, Tally
+from sfumato.learning.clustering.reference.unary_grid import UnaryGrid
 
 __all__ = ["HashingTree", "LocalMethod", "Tally", "UnaryGrid"]

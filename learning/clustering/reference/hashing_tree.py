@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learning.clustering.reference.local_method import (
+from sfumato.learning.clustering.reference.local_method import (
     Tally,
     build_quantiser,
     require_sizes,
     require_tally,
     restore_units,
 )
-from learning.clustering.reference.unary import (
+from sfumato.learning.clustering.reference.unary import (
     BLANK,
     Bytes,
     Floats,
@@ -35,12 +35,12 @@ from learning.clustering.reference.unary import (
     choose_unary_law,
     require_reports,
 )
-from learning.clustering.weighted_points import cluster_weighted, project_on_simplex
-from shared.core import Quantiser
-from shared.core.quantise import STEPS
-from shared.core.seeds import WordStream
-from shared.errors import PlanError
-from shared.privacy.samplers import RandomSource, draw_below
+from sfumato.learning.clustering.weighted_points import cluster_weighted, project_on_simplex
+from sfumato.shared.core import Quantiser
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.seeds import WordStream
+from sfumato.shared.errors import PlanError
+from sfumato.shared.privacy.samplers import RandomSource, draw_below
 
 MOST_LEVELS: Final = 9
 """A report has two bits a leaf: 128 bytes, and two for its coordinate."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -28,12 +28,12 @@ from learning.clustering.methods.contract import (
     Task,
     divide_pure,
 )
-from learning.clustering.reference.local_search import require_exact_costs
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.mechanisms.cube import DiscreteCube
-from shared.privacy.samplers import RandomSource, draw_below_wide
+from sfumato.learning.clustering.reference.local_search import require_exact_costs
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.samplers import RandomSource, draw_below_wide
 
 
 @dataclass(frozen=True, kw_only=True)

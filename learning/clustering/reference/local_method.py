@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learning.clustering.reference.unary import Bytes, Floats, Integers
-from shared.core import Quantiser
-from shared.core.quantise import STEPS
-from shared.errors import PlanError
-from shared.privacy.samplers import RandomSource
+from sfumato.learning.clustering.reference.unary import Bytes, Floats, Integers
+from sfumato.shared.core import Quantiser
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PlanError
+from sfumato.shared.privacy.samplers import RandomSource
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learning.clustering.methods.contract import Curator, Integers, Round
-from learning.coverage.averaging import find_nearest
-from shared.errors import ConfigError
-from shared.privacy.selection import PermuteAndFlip
+from sfumato.learning.clustering.methods.contract import Curator, Integers, Round
+from sfumato.learning.coverage.averaging import find_nearest
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.selection import PermuteAndFlip
 
 _FAR = np.int64(1 << 62)
 MOST_COST = 1 << 60

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -27,11 +27,15 @@ from learning.clustering.methods.contract import (
     Task,
     divide_pure,
 )
-from learning.clustering.methods.starts import make_rng
-from learning.clustering.reference.local_search import bound_cost, compute_cost, require_exact_costs
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
-from shared.privacy.selection import PermuteAndFlip
+from sfumato.learning.clustering.methods.starts import make_rng
+from sfumato.learning.clustering.reference.local_search import (
+    bound_cost,
+    compute_cost,
+    require_exact_costs,
+)
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.selection import PermuteAndFlip
 
 _LEAST_ROUNDS: Final = 4
 _MOST_ROUNDS: Final = 12

@@ -3,8 +3,8 @@
 Nguyen, Chaturvedi and Xu (2021), with the split of epsilon, radii, picks and averages of their
 experiments. The guarantee is the one that they claim (Theorem 16). Sampling is exact here, and the
 radius is public, where their program divides by the largest norm of the records. A grid point
-covers the ball of cells that ``learning.coverage.grid`` describes, where theirs covers corners of a
-cell only, which finds less.
+covers the ball of cells that ``sfumato.learning.coverage.grid`` describes, where theirs covers
+corners of a cell only, which finds less.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.weighted_points import cluster_weighted
-from learning.coverage.averaging import find_nearest, sum_clusters
-from learning.coverage.gains import choose_points
-from learning.coverage.grid import CoverGrid
-from learning.coverage.plan import LEAST_PROJECTED
-from learning.coverage.projection import Integers, SignProjection, clip_to_ball
-from shared.core.quantise import STEPS
-from shared.errors import PrivacyError
-from shared.privacy.cover import compute_cover_delta
-from shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, draw_gaussian
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import UNIT, RandomSource
-from shared.privacy.selection import ExponentialChoice
+from sfumato.learning.clustering.weighted_points import cluster_weighted
+from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.gains import choose_points
+from sfumato.learning.coverage.grid import CoverGrid
+from sfumato.learning.coverage.plan import LEAST_PROJECTED
+from sfumato.learning.coverage.projection import Integers, SignProjection, clip_to_ball
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.cover import compute_cover_delta
+from sfumato.shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, draw_gaussian
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import UNIT, RandomSource
+from sfumato.shared.privacy.selection import ExponentialChoice
 
 _COVER, _VOTES, _AVERAGES = Fraction(1, 10), Fraction(1, 10), Fraction(4, 10)
 FRACTION: Final = 256
 """Averages are released in steps over 256."""
 _FIRST_RADIUS: Final = 1000
 _PICKS_DELTA: Final = 1e-3
-"""Share of delta for the picks, which by the bound of ``shared.privacy.cover`` need far less."""
+"""Share of delta for the picks, which by ``shared/privacy/cover.py`` need far less."""
 LARGEST_EPSILON: Final = 3
 """The Gaussian bound of an average holds for a loss below 1."""
 

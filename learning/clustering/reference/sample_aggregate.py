@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -26,11 +26,11 @@ from learning.clustering.methods.contract import (
     Round,
     Task,
 )
-from learning.clustering.methods.starts import make_rng, pack_spheres
-from learning.clustering.weighted_points import cluster_weighted
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.learning.clustering.methods.starts import make_rng, pack_spheres
+from sfumato.learning.clustering.weighted_points import cluster_weighted
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
 
 _POWER: Final = 0.4
 

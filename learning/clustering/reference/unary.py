@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PlanError, PrivacyError
-from shared.privacy.circle import floor_exp
-from shared.privacy.mechanism import require_epsilon
-from shared.privacy.samplers import UNIT, UNIT_BITS, RandomSource
+from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.privacy.circle import floor_exp
+from sfumato.shared.privacy.mechanism import require_epsilon
+from sfumato.shared.privacy.samplers import UNIT, UNIT_BITS, RandomSource
 
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]

@@ -18,14 +18,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learning.clustering.reference.local_method import (
+from sfumato.learning.clustering.reference.local_method import (
     Tally,
     build_quantiser,
     require_sizes,
     require_tally,
     restore_units,
 )
-from learning.clustering.reference.unary import (
+from sfumato.learning.clustering.reference.unary import (
     BLANK,
     Bytes,
     Floats,
@@ -33,11 +33,11 @@ from learning.clustering.reference.unary import (
     UnaryLaw,
     choose_unary_law,
 )
-from learning.clustering.weighted_points import cluster_weighted, project_on_simplex
-from shared.core import Quantiser
-from shared.core.quantise import STEPS
-from shared.errors import PlanError
-from shared.privacy.samplers import RandomSource
+from sfumato.learning.clustering.weighted_points import cluster_weighted, project_on_simplex
+from sfumato.shared.core import Quantiser
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PlanError
+from sfumato.shared.privacy.samplers import RandomSource
 
 MOST_CELLS: Final = 1 << 11
 """A report has a bit a cell: 256 bytes."""

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.networks.fixed_point import AHEAD, BACK
-from shared.errors import ConfigError
+from sfumato.learning.generative.networks.fixed_point import AHEAD, BACK
+from sfumato.shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.networks.clipping import Clipping, Factors
-from shared.privacy.samplers import RandomSource
+from sfumato.learning.generative.networks.clipping import Clipping, Factors
+from sfumato.shared.privacy.samplers import RandomSource
 
 Floats = NDArray[np.float64]
 

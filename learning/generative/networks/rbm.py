@@ -15,21 +15,21 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.networks.clipping import (
+from sfumato.learning.generative.networks.clipping import (
     NORM,
     Clipping,
     Factors,
     measure_lengths,
     sum_clipped,
 )
-from learning.generative.networks.fixed_point import (
+from sfumato.learning.generative.networks.fixed_point import (
     AHEAD,
     BACK,
     WEIGHT,
     look_up_chances,
     multiply_ahead,
 )
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.samplers import RandomSource
 
 Floats = NDArray[np.float64]
 

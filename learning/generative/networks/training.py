@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.accounting import RATE_UNIT
-from learning.generative.networks.clipping import (
+from sfumato.learning.generative.accounting import RATE_UNIT
+from sfumato.learning.generative.networks.clipping import (
     N_BINS,
     NORM,
     Clipping,
@@ -24,10 +24,10 @@ from learning.generative.networks.clipping import (
     measure_lengths,
     sum_clipped,
 )
-from learning.generative.networks.fixed_point import MOST_WEIGHT, WEIGHT, fix_weights
-from learning.generative.networks.network import Network
-from shared.privacy.samplers import RandomSource
-from shared.privacy.wide_gaussian import WideGaussian
+from sfumato.learning.generative.networks.fixed_point import MOST_WEIGHT, WEIGHT, fix_weights
+from sfumato.learning.generative.networks.network import Network
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.generative.networks.clipping import Clipping, Factors
-from learning.generative.networks.fixed_point import (
+from sfumato.learning.generative.networks.clipping import Clipping, Factors
+from sfumato.learning.generative.networks.fixed_point import (
     AHEAD,
     BACK,
     MOST_AHEAD,
@@ -25,8 +25,8 @@ from learning.generative.networks.fixed_point import (
     multiply_back,
     round_ahead,
 )
-from shared.privacy.samplers import RandomSource
-from shared.privacy.wide_gaussian import WIDTH, load_table
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.wide_gaussian import WIDTH, load_table
 
 Floats = NDArray[np.float64]
 

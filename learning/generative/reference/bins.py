@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.quantise import STEPS, Quantiser
-from shared.errors import ConfigError
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.errors import ConfigError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

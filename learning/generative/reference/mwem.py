@@ -21,12 +21,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Answer, Curator, Round
-from learning.generative.reference.bins import Bins, Floats, Integers, count_boxes
-from shared.errors import ConfigError, DecodingError
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.selection import PermuteAndFlip
-from shared.privacy.sensitivity import require_neighbouring
+from sfumato.learning.clustering.methods.contract import Answer, Curator, Round
+from sfumato.learning.generative.reference.bins import Bins, Floats, Integers, count_boxes
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.selection import PermuteAndFlip
+from sfumato.shared.privacy.sensitivity import require_neighbouring
 
 MOST_ROUNDS: Final = 1000
 _SHARE_OF_COUNT: Final = Fraction(1, 20)

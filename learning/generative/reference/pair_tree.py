@@ -20,14 +20,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Answer, Curator, Round
-from learning.clustering.weighted_points import project_on_simplex
-from learning.generative.reference.bins import Bins, Floats, Integers
-from shared.core.statistics.interface import count_records_moved
-from shared.errors import ConfigError, DecodingError
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.samplers import RandomSource
-from shared.privacy.selection import PermuteAndFlip
+from sfumato.learning.clustering.methods.contract import Answer, Curator, Round
+from sfumato.learning.clustering.weighted_points import project_on_simplex
+from sfumato.learning.generative.reference.bins import Bins, Floats, Integers
+from sfumato.shared.core.statistics.interface import count_records_moved
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.selection import PermuteAndFlip
 
 _MOST_COUNTS: Final = 1 << 13
 """Bins of all columns together: tables of all pairs are their square."""

@@ -8,14 +8,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.engines.native_engine import NativeEngine, absence, list_levels
-from shared.core.engines.numpy_engine import NumpyEngine
-from shared.core.records import Records
-from shared.core.statistics.fourier import FourierStatistic
-from shared.core.statistics.grid import GridStatistic
-from shared.core.statistics.histogram import HistogramStatistic
-from shared.core.statistics.moments import MomentsStatistic
-from shared.errors import ConfigError
+from sfumato.shared.core.engines.native_engine import NativeEngine, absence, list_levels
+from sfumato.shared.core.engines.numpy_engine import NumpyEngine
+from sfumato.shared.core.records import Records
+from sfumato.shared.core.statistics.fourier import FourierStatistic
+from sfumato.shared.core.statistics.grid import GridStatistic
+from sfumato.shared.core.statistics.histogram import HistogramStatistic
+from sfumato.shared.core.statistics.moments import MomentsStatistic
+from sfumato.shared.errors import ConfigError
 
 ENGINE_VARIABLE = "SFUMATO_ENGINE"
 """The environment variable whose value programs pass to :func:`choose_engine`."""

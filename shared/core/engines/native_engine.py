@@ -14,16 +14,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.engines.source_digest import compute_source_digest
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
-from shared.core.quantise import STEPS, Quantiser
-from shared.core.records import Columns, Records, require_records
-from shared.core.statistics.fourier import FourierStatistic
-from shared.core.statistics.grid import GridStatistic
-from shared.core.statistics.histogram import HistogramStatistic
-from shared.core.statistics.moments import WEIGHT, MomentsStatistic
-from shared.errors import ConfigError
+from sfumato.shared.core.engines.source_digest import compute_source_digest
+from sfumato.shared.core.frequencies import FrequencyMatrix
+from sfumato.shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.records import Columns, Records, require_records
+from sfumato.shared.core.statistics.fourier import FourierStatistic
+from sfumato.shared.core.statistics.grid import GridStatistic
+from sfumato.shared.core.statistics.histogram import HistogramStatistic
+from sfumato.shared.core.statistics.moments import WEIGHT, MomentsStatistic
+from sfumato.shared.errors import ConfigError
 
 _CACHE_LINE = 64
 
@@ -41,7 +41,7 @@ class Absence:
 
 def _load() -> ModuleType | Absence:
     try:
-        native = importlib.import_module("shared.core.engines._native")
+        native = importlib.import_module("sfumato.shared.core.engines._native")
     except ModuleNotFoundError:
         return Absence(
             rule="the kernel was not compiled when Sfumato was installed",

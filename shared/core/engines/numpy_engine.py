@@ -12,14 +12,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.features import feature_table
-from shared.core.masks import BLOCK_RECORDS, split_at_blocks
-from shared.core.quantise import Quantiser
-from shared.core.records import Columns, Records, require_records
-from shared.core.statistics.fourier import FourierStatistic
-from shared.core.statistics.grid import GridStatistic
-from shared.core.statistics.histogram import HistogramStatistic
-from shared.core.statistics.moments import MomentsStatistic
+from sfumato.shared.core.features import feature_table
+from sfumato.shared.core.masks import BLOCK_RECORDS, split_at_blocks
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.records import Columns, Records, require_records
+from sfumato.shared.core.statistics.fourier import FourierStatistic
+from sfumato.shared.core.statistics.grid import GridStatistic
+from sfumato.shared.core.statistics.histogram import HistogramStatistic
+from sfumato.shared.core.statistics.moments import MomentsStatistic
 
 _CHUNK_PHASES = 1 << 16
 """Phases computed at a time; they fit the second-level cache."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.encoder import RecordEncoder, encode_parts
-from shared.core.features import AMPLITUDE
-from shared.core.frequencies import FrequencyMatrix
-from shared.core.masks import MaskSchedule
-from shared.core.quantise import Quantiser
-from shared.core.records import Records
+from sfumato.shared.core.encoder import RecordEncoder, encode_parts
+from sfumato.shared.core.features import AMPLITUDE
+from sfumato.shared.core.frequencies import FrequencyMatrix
+from sfumato.shared.core.masks import MaskSchedule
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.records import Records
 
 if TYPE_CHECKING:
-    from shared.core.engines import SketchEngine
+    from sfumato.shared.core.engines import SketchEngine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.encoder import RecordEncoder, encode_parts
-from shared.core.quantise import STEPS, Quantiser
-from shared.core.records import Records
-from shared.core.statistics.interface import CountingStatistic
-from shared.errors import PlanError
+from sfumato.shared.core.encoder import RecordEncoder, encode_parts
+from sfumato.shared.core.quantise import STEPS, Quantiser
+from sfumato.shared.core.records import Records
+from sfumato.shared.core.statistics.interface import CountingStatistic
+from sfumato.shared.errors import PlanError
 
 if TYPE_CHECKING:
-    from shared.core.engines import SketchEngine
+    from sfumato.shared.core.engines import SketchEngine
 
 MOST_GRID_DIMENSIONS = 4
 MOST_CELLS = 1 << 18

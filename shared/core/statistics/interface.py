@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.records import Records
-from shared.errors import PrivacyError
+from sfumato.shared.core.records import Records
+from sfumato.shared.errors import PrivacyError
 
 if TYPE_CHECKING:
-    from shared.core.engines import SketchEngine
+    from sfumato.shared.core.engines import SketchEngine
 
 NEIGHBOURINGS = ("replace-one", "add-remove-one")
 

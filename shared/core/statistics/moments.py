@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core.encoder import RecordEncoder, encode_parts
-from shared.core.quantise import Quantiser
-from shared.core.records import Records
-from shared.core.statistics.interface import require_neighbouring
-from shared.errors import PlanError
+from sfumato.shared.core.encoder import RecordEncoder, encode_parts
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.records import Records
+from sfumato.shared.core.statistics.interface import require_neighbouring
+from sfumato.shared.errors import PlanError
 
 if TYPE_CHECKING:
-    from shared.core.engines import SketchEngine
+    from sfumato.shared.core.engines import SketchEngine
 
 MOMENT_STEPS = 2047
 """Steps of the coarser quantiser from the centre of the box to its edge: 12 bits."""

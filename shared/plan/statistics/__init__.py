@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated
 
-from shared.errors import UnsupportedVersionError
-from shared.plan.statistics.counts import GridPart, HistogramPart
-from shared.plan.statistics.fourier import FourierPart
-from shared.plan.statistics.interface import StatisticPart
-from shared.plan.statistics.moments import MomentsPart
-from shared.structure import Tagged
+from sfumato.shared.errors import UnsupportedVersionError
+from sfumato.shared.plan.statistics.counts import GridPart, HistogramPart
+from sfumato.shared.plan.statistics.fourier import FourierPart
+from sfumato.shared.plan.statistics.interface import StatisticPart
+from sfumato.shared.plan.statistics.moments import MomentsPart
+from sfumato.shared.structure import Tagged
 
 __all__ = [
     "STATISTICS",

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import FrequencyBlocks, GridStatistic, HistogramStatistic
-from shared.core.seeds import SEED_BYTES
-from shared.plan.dimensions import MOST_LEVELS, MOST_ONE_HOT, RecordSpace, require
-from shared.privacy import MeasuredShape
-from shared.privacy.mechanisms.bins import BinCircle
+from sfumato.shared.core import FrequencyBlocks, GridStatistic, HistogramStatistic
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.plan.dimensions import MOST_LEVELS, MOST_ONE_HOT, RecordSpace, require
+from sfumato.shared.privacy import MeasuredShape
+from sfumato.shared.privacy.mechanisms.bins import BinCircle
 
 MOST_BINS = 1 << 21
 """Coordinates of all dimensions together."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     AMPLITUDE,
     FourierStatistic,
     FrequencyBlocks,
@@ -17,9 +17,9 @@ from shared.core import (
     MaskSchedule,
     RadiusLaw,
 )
-from shared.core.seeds import SEED_BYTES
-from shared.plan.dimensions import MOST_ONE_HOT, RecordSpace, require
-from shared.privacy import FourierShape
+from sfumato.shared.core.seeds import SEED_BYTES
+from sfumato.shared.plan.dimensions import MOST_ONE_HOT, RecordSpace, require
+from sfumato.shared.privacy import FourierShape
 
 MAX_FREQUENCIES = 1 << 20
 MAX_MATRIX = 1 << 24
@@ -39,7 +39,7 @@ class FourierPart:
     measurements_per_record
         A divisor of m: features that one record adds to, by its mask. Below m: Laplace noise alone.
     frequencies_per_sketch
-        A divisor of m: features that one sketch carries, see :mod:`shared.core.blocks`.
+        A divisor of m: features that one sketch carries, see :mod:`sfumato.shared.core.blocks`.
     amplitude
         A, the largest modulus of an integer feature.
     """

@@ -7,9 +7,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import FrequencyBlocks, Statistic
-from shared.plan.dimensions import RecordSpace
-from shared.privacy import SumShape
+from sfumato.shared.core import FrequencyBlocks, Statistic
+from sfumato.shared.plan.dimensions import RecordSpace
+from sfumato.shared.privacy import SumShape
 
 
 class StatisticPart(Protocol):

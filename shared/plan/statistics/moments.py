@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import FrequencyBlocks, MomentsStatistic
-from shared.core.statistics.moments import DIAGONAL_WEIGHTS
-from shared.plan.dimensions import MOST_ONE_HOT, RecordSpace
-from shared.plan.statistics.counts import make_single_block
-from shared.privacy import MeasuredShape
+from sfumato.shared.core import FrequencyBlocks, MomentsStatistic
+from sfumato.shared.core.statistics.moments import DIAGONAL_WEIGHTS
+from sfumato.shared.plan.dimensions import MOST_ONE_HOT, RecordSpace
+from sfumato.shared.plan.statistics.counts import make_single_block
+from sfumato.shared.privacy import MeasuredShape
 
 
 @dataclass(frozen=True, kw_only=True)

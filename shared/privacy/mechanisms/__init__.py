@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanisms.gaussian import GAUSSIAN
-from shared.privacy.mechanisms.kind import MechanismKind
-from shared.privacy.mechanisms.knorm import KNORM
-from shared.privacy.mechanisms.laplace import LAPLACE
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanisms.gaussian import GAUSSIAN
+from sfumato.shared.privacy.mechanisms.kind import MechanismKind
+from sfumato.shared.privacy.mechanisms.knorm import KNORM
+from sfumato.shared.privacy.mechanisms.laplace import LAPLACE
 
 __all__ = ["MECHANISMS", "MechanismKind", "get_mechanism"]
 

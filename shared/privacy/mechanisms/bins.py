@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import NoiseTail
-from shared.privacy.mechanisms.phase import CircularReports
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import NoiseTail
+from sfumato.shared.privacy.mechanisms.phase import CircularReports
+from sfumato.shared.privacy.samplers import RandomSource
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
-from shared.privacy.noise_radius import NoiseRadius
-from shared.privacy.samplers import UNIT, RandomSource, draw_below_each, draw_below_wide
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee, require_epsilon
+from sfumato.shared.privacy.noise_radius import NoiseRadius
+from sfumato.shared.privacy.samplers import UNIT, RandomSource, draw_below_each, draw_below_wide
 
 LEAST_SCALE = 10
 """Least norm sensitivity over epsilon: below it the shift of the radius would waste epsilon."""

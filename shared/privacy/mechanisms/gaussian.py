@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, require_epsilon
-from shared.privacy.mechanisms.kind import MechanismKind
-from shared.privacy.normal import bound_gaussian_delta
-from shared.privacy.samplers import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, require_epsilon
+from sfumato.shared.privacy.mechanisms.kind import MechanismKind
+from sfumato.shared.privacy.normal import bound_gaussian_delta
+from sfumato.shared.privacy.samplers import (
     ROUNDS,
     Probability,
     RandomSource,
@@ -34,7 +34,7 @@ from shared.privacy.samplers import (
     draw_words,
     exp_of,
 )
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.privacy.target import PrivacyTarget
 
 LEAST_DELTA = Fraction(1, 10**30)
 LARGEST_EPSILON = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shared.privacy.mechanism import Mechanism
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.privacy.mechanism import Mechanism
+from sfumato.shared.privacy.target import PrivacyTarget
 
 
 @dataclass(frozen=True, kw_only=True)

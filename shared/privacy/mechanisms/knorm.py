@@ -17,19 +17,24 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
-from shared.privacy.mechanisms.kind import MechanismKind
-from shared.privacy.noise_radius import NoiseRadius
-from shared.privacy.polygon import GON24, LatticePolygon
-from shared.privacy.samplers import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import (
+    NoiseTail,
+    PrivacyGuarantee,
+    bound_pure_delta,
+    require_epsilon,
+)
+from sfumato.shared.privacy.mechanisms.kind import MechanismKind
+from sfumato.shared.privacy.noise_radius import NoiseRadius
+from sfumato.shared.privacy.polygon import GON24, LatticePolygon
+from sfumato.shared.privacy.samplers import (
     UNIT,
     RandomSource,
     collect_accepted,
     draw_below,
     draw_below_wide,
 )
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1

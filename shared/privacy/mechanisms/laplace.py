@@ -10,11 +10,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta, require_epsilon
-from shared.privacy.mechanisms.kind import MechanismKind
-from shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
-from shared.privacy.target import PrivacyTarget
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanism import (
+    NoiseTail,
+    PrivacyGuarantee,
+    bound_pure_delta,
+    require_epsilon,
+)
+from sfumato.shared.privacy.mechanisms.kind import MechanismKind
+from sfumato.shared.privacy.samplers import UNIT, RandomSource, draw_geometric, draw_words
+from sfumato.shared.privacy.target import PrivacyTarget
 
 _LEAST_RATE = 1 << 10
 _LARGEST_RATE = (1 << 62) - 1

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE, feature_table
-from shared.errors import PrivacyError
-from shared.privacy.circle import CircularLaw, certify_odds
-from shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta
-from shared.privacy.samplers import RandomSource
+from sfumato.shared.core import AMPLITUDE, feature_table
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.circle import CircularLaw, certify_odds
+from sfumato.shared.privacy.mechanism import NoiseTail, PrivacyGuarantee, bound_pure_delta
+from sfumato.shared.privacy.samplers import RandomSource
 
 PHASE_REPORT: Final = "phase-report"
 """The name of this mechanism; plans of the release kind ``phase.v1`` have no other."""

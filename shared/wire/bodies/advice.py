@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from shared.plan import LogTransform
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import SmallText, body, request
-from shared.wire.bodies.results import BandBody
+from sfumato.shared.plan import LogTransform
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import SmallText, body, request
+from sfumato.shared.wire.bodies.results import BandBody
 
 Count = Annotated[int, Rule(ge=1, le=1 << 40)]
 _NUMBER = Annotated[

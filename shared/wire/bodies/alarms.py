@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from shared.structure import Rule, member
-from shared.wire.bodies.analyses import Reference
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.analyses import Reference
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
@@ -16,7 +16,7 @@ from shared.wire.bodies.declaring import (
     body,
     request,
 )
-from shared.wire.problems import Problem
+from sfumato.shared.wire.problems import Problem
 
 _LEAST_S, _MOST_S = 60.0, 10 * 366 * 86_400.0
 Period = Annotated[

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
@@ -15,8 +15,8 @@ from shared.wire.bodies.declaring import (
     body,
     request,
 )
-from shared.wire.bodies.results import N_WORKERS, DimensionBody, Slot
-from shared.wire.problems import Problem
+from sfumato.shared.wire.bodies.results import N_WORKERS, DimensionBody, Slot
+from sfumato.shared.wire.problems import Problem
 
 AnalysisKind = Literal["comparison", "timeline", "groups", "devices"]
 Clusters = Annotated[int, Rule(lt=1 << 63)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.structure import member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
@@ -12,7 +12,7 @@ from shared.wire.bodies.declaring import (
     body,
     request,
 )
-from shared.wire.problems import Problem
+from sfumato.shared.wire.problems import Problem
 
 
 @request

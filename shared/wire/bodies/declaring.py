@@ -1,7 +1,7 @@
 """Declare a JSON object once.
 
 The server lets pydantic check requests and write OpenAPI from the declarations; clients read
-answers by :func:`shared.structure.structure`, which needs the standard library alone.
+answers by :func:`sfumato.shared.structure.structure`, which needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from types import NoneType
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
-from shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
-from shared.structure import Rule, declared, member, read_hints
+from sfumato.shared.core.text import PLAIN_TEXT, PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
+from sfumato.shared.structure import Rule, declared, member, read_hints
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,

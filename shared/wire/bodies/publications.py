@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from shared.structure import member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
@@ -15,7 +15,7 @@ from shared.wire.bodies.declaring import (
     plain_text,
     request,
 )
-from shared.wire.published import MOST_NAME
+from sfumato.shared.wire.published import MOST_NAME
 
 
 @request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import SmallText, body, request
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import SmallText, body, request
 
 MOST_QUESTIONS = 32
 """Most questions of each kind in one request."""

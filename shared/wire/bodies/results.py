@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from shared.plan import SketchPlan, make_statement
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.plan import SketchPlan, make_statement
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
@@ -18,7 +18,7 @@ from shared.wire.bodies.declaring import (
     body,
     request,
 )
-from shared.wire.problems import Problem
+from sfumato.shared.wire.problems import Problem
 
 Slot = Annotated[int, Rule(gt=-(1 << 53), lt=1 << 53)]
 

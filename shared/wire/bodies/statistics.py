@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
-from shared.structure import member
-from shared.wire.bodies.declaring import Hex, body, make_body
-from shared.wire.bodies.results import DimensionBody, PromiseBody
+from sfumato.shared.structure import member
+from sfumato.shared.wire.bodies.declaring import Hex, body, make_body
+from sfumato.shared.wire.bodies.results import DimensionBody, PromiseBody
 
 
 @body

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import (
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
@@ -18,7 +18,7 @@ from shared.wire.bodies.declaring import (
     body,
     request,
 )
-from shared.wire.bodies.devices import HeartbeatRequest, StreamBody
+from sfumato.shared.wire.bodies.devices import HeartbeatRequest, StreamBody
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from shared.structure import Rule, member
-from shared.wire.bodies.declaring import SAMPLE_ID, Hex, SmallText, body, request
-from shared.wire.bodies.results import DimensionBody, PromiseBody
+from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.bodies.declaring import SAMPLE_ID, Hex, SmallText, body, request
+from sfumato.shared.wire.bodies.results import DimensionBody, PromiseBody
 
 MOST_SYNTHETIC = 20_000
 """Most records of one part."""

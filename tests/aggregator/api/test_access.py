@@ -1,6 +1,6 @@
 import pytest
 
-from shared.plan import plan_to_json
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import Desk, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

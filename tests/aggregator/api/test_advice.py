@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.plan import plan_from_json
+from sfumato.shared.plan import plan_from_json
 from tests.aggregator.fleet import Desk
 
 pytestmark = pytest.mark.anyio

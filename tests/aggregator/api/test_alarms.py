@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
-from aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
-from aggregator.services.alarms.events import describe_window, find_events
-from aggregator.services.alarms.outbox import queue_events
-from aggregator.services.alarms.running import find_first_slot, find_next
-from aggregator.services.alarms.webhooks import (
+from sfumato.aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
+from sfumato.aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
+from sfumato.aggregator.services.alarms.events import describe_window, find_events
+from sfumato.aggregator.services.alarms.outbox import queue_events
+from sfumato.aggregator.services.alarms.running import find_first_slot, find_next
+from sfumato.aggregator.services.alarms.webhooks import (
     Sender,
     read_secret,
     require_webhook,
     show_secret,
     sign_message,
 )
-from shared.core import SketchAccumulator
-from shared.errors import ConfigError, NotFoundError
-from shared.privacy.testing import SeededSource
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server, SteppedClock, open_server

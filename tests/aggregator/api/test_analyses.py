@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.worker import Worker
-from shared.core import SketchAccumulator, feature_table
-from shared.plan import SketchPlan, WindowRule
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.aggregator.worker import Worker
+from sfumato.shared.core import SketchAccumulator, feature_table
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.aggregator.changing import N_RECORDS, N_SLOTS, fill, release
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server

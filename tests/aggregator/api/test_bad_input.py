@@ -8,10 +8,10 @@ from typing import Any
 import cbor2
 import pytest
 
-from shared.cbor import encode_deterministic
-from shared.core.text import PLAIN_TEXT_RULE
-from shared.plan import plan_to_json
-from shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.text import PLAIN_TEXT_RULE
+from sfumato.shared.plan import plan_to_json
+from sfumato.shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

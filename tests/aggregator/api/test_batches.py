@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from aggregator.records import Selection
-from aggregator.storage import Layout
-from shared.wire import decode_message, decode_payload
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout
+from sfumato.shared.wire import decode_message, decode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.services.results.answers import build_problem
-from aggregator.worker import Worker
-from shared.plan import SketchPlan, WindowRule
+from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.aggregator.worker import Worker
+from sfumato.shared.plan import SketchPlan, WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -7,11 +7,11 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from aggregator.app import create_app
-from aggregator.settings import Settings
-from aggregator.storage import Store
-from aggregator.storage.engine import create_engine
-from shared.wire import problem_types
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.engine import create_engine
+from sfumato.shared.wire import problem_types
 from tests.aggregator.fleet import SKETCH, Desk, assert_problem
 from tests.aggregator.serving import Server
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.wire import sign_request
+from sfumato.shared.wire import sign_request
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, describe_gaps, make_plan
 from tests.aggregator.serving import Server
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE, feature_table
-from shared.plan import SketchPlan, WindowRule
-from shared.privacy import MECHANISMS
-from shared.privacy.plausibility import compute_influence
+from sfumato.shared.core import AMPLITUDE, feature_table
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.privacy.plausibility import compute_influence
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
 pytestmark = pytest.mark.anyio

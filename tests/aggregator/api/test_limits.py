@@ -10,8 +10,8 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from aggregator.storage import Store, Transaction
-from shared.wire import sign_request
+from sfumato.aggregator.storage import Store, Transaction
+from sfumato.shared.wire import sign_request
 from tests.aggregator.databases import open_as
 from tests.aggregator.fleet import (
     SKETCH,

@@ -24,10 +24,10 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from aggregator.records import SystemClock
-from aggregator.services import Services
-from shared.plan import plan_to_json
-from shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
+from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.services import Services
+from sfumato.shared.plan import plan_to_json
+from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.processes import running

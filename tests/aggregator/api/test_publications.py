@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.errors import SignatureError
-from shared.wire import compute_key_id, decode_published, verify_endorsement
+from sfumato.shared.errors import SignatureError
+from sfumato.shared.wire import compute_key_id, decode_published, verify_endorsement
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server, SteppedClock, open_server

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.worker import Worker
-from shared.plan import SketchPlan
+from sfumato.aggregator.worker import Worker
+from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
 

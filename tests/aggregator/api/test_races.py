@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.plan import SketchPlan
+from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 
 pytestmark = [

@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.planning.quality import predict_relative_sse
-from shared.plan import WindowRule
+from sfumato.learning.planning.quality import predict_relative_sse
+from sfumato.shared.plan import WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

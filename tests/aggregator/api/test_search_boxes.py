@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aggregator.worker import Worker
-from shared.plan import plan_to_json
+from sfumato.aggregator.worker import Worker
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

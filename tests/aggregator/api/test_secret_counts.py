@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.records import SketchTotals
-from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.plan import SketchPlan, WindowRule
-from shared.wire import encode_payload
+from sfumato.aggregator.records import SketchTotals
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
 pytestmark = pytest.mark.anyio

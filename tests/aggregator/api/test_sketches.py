@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.api.dependencies import encode_page
-from shared.plan import SketchPlan, WindowRule, compute_plan_digest
-from shared.wire import CLOCK_LEEWAY_S, encode_payload
+from sfumato.aggregator.api.dependencies import encode_page
+from sfumato.shared.plan import SketchPlan, WindowRule, compute_plan_digest
+from sfumato.shared.wire import CLOCK_LEEWAY_S, encode_payload
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, change_bytes, make_plan
 from tests.aggregator.serving import Server, SteppedClock
 

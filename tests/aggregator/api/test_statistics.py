@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.worker import Worker
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, LogTransform, SketchPlan, WindowRule
-from shared.privacy.testing import SeededSource
+from sfumato.aggregator.worker import Worker
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, LogTransform, SketchPlan, WindowRule
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from shared.wire import decode_enrolment_code
+from sfumato.shared.wire import decode_enrolment_code
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.services.results.answers import build_problem
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, SketchPlan
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
 

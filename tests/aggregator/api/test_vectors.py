@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from aggregator.records import TokenRecord
-from aggregator.services.keys import hash_secret
-from shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.aggregator.records import TokenRecord
+from sfumato.aggregator.services.keys import hash_secret
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from tests.aggregator.fleet import assert_problem
 from tests.aggregator.serving import Server
 from tests.vectors import make_vectors, wire_plans, wire_vectors

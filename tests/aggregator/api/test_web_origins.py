@@ -1,7 +1,7 @@
 import pytest
 
-from aggregator.cli.settings import read_settings
-from shared.errors import ConfigError
+from sfumato.aggregator.cli.settings import read_settings
+from sfumato.shared.errors import ConfigError
 from tests.aggregator.serving import open_server
 
 pytestmark = pytest.mark.anyio

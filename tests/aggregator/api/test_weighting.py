@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.records import Selection
-from aggregator.services.results.answers import build_problem
-from aggregator.worker import Worker
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.utility import form_sketch
-from learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
-from shared.errors import ConfigError
-from shared.plan import SketchPlan
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.aggregator.worker import Worker
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.utility import form_sketch
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

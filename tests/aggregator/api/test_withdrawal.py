@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from aggregator.job_records import DecodeRecord
-from aggregator.records import Selection
-from aggregator.storage import Layout
-from shared.plan import plan_to_json
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -18,23 +18,23 @@ import pytest
 import uvicorn
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from aggregator.records import Selection, SketchTotals
-from aggregator.storage import Layout
-from device_agent.agent.reading.release import make_message
-from helper.accepting import Plans
-from helper.app import create_app, hash_key
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.keys import KeyFolder
-from helper.tables import leader_keys, open_database, write
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan, compute_plan_digest
-from shared.privacy import RandomSource
-from shared.sharing.masks import read_masked
-from shared.sharing.seals import open_seal, seal_seed
-from shared.system import SystemSource
-from shared.wire import SketchMessage, decode_message, encode_message
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import Selection, SketchTotals
+from sfumato.aggregator.storage import Layout
+from sfumato.device_agent.agent.reading.release import make_message
+from sfumato.helper.accepting import Plans
+from sfumato.helper.app import create_app, hash_key
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import leader_keys, open_database, write
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.privacy import RandomSource
+from sfumato.shared.sharing.masks import read_masked
+from sfumato.shared.sharing.seals import open_seal, seal_seed
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire import SketchMessage, decode_message, encode_message
 from tests.aggregator.databases import address_of, open_kind
 from tests.aggregator.fleet import Device, change_bytes
 from tests.aggregator.serving import Server, SteppedClock, open_server

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from aggregator.services.batches.helper import HelperClient
-from shared.errors import HelperError
-from shared.sharing.batches import choose_part
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.shared.errors import HelperError
+from sfumato.shared.sharing.batches import choose_part
 from tests.aggregator.batches.conftest import Pair, open_pair
 from tests.aggregator.fleet import Device, assert_problem
 

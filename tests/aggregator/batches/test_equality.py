@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.storage import Layout
-from aggregator.storage.sums.summing import PayloadSum, Row
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, Label, SketchPlan
-from shared.privacy.testing import SeededSource
-from shared.wire import encode_payload
+from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, Label, SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import encode_payload
 from tests.aggregator.batches.conftest import Pair, draw_records, open_pair
 
 pytestmark = pytest.mark.anyio

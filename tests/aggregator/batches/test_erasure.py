@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from aggregator.storage import open_store
-from shared.wire import decode_message
+from sfumato.aggregator.storage import open_store
+from sfumato.shared.wire import decode_message
 from tests.aggregator.batches.conftest import Pair, Report
 
 pytestmark = pytest.mark.anyio

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.plan import SketchPlan
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.polygon import GON24
-from shared.privacy.testing import SeededSource
-from shared.sharing.batches import BatchKey, compute_members, compute_report
-from shared.sharing.masks import read_masked
-from shared.wire import decode_message
-from shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
+from sfumato.shared.sharing.masks import read_masked
+from sfumato.shared.wire import decode_message
+from sfumato.shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer
 from tests.aggregator.batches.conftest import Pair, open_pair
 from tests.statistical.test_knorm import score
 

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from aggregator.services.batches import checking, opening
-from aggregator.services.batches.opening import BatchOpener
-from helper.batches import Batches
-from shared.plan import SketchPlan
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.services.batches import checking, opening
+from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.helper.batches import Batches
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.batches.conftest import Pair, open_pair
 from tests.statistical.test_laplace import chi_square_score
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.records import Selection
-from aggregator.storage import Layout
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout
 from tests.aggregator.batches.conftest import Pair
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.services.batches.helper import HelperClient
-from shared.errors import HelperError
-from shared.plan import compute_plan_digest
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.shared.errors import HelperError
+from sfumato.shared.plan import compute_plan_digest
 from tests.aggregator.batches.conftest import Pair, Report
 
 pytestmark = pytest.mark.anyio

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import Connection, Row, text
 
-from aggregator.services.batches.helper import HelperClient
-from aggregator.services.batches.leasing import Leased
-from aggregator.services.batches.opening import BatchOpener
-from helper.tables import write
-from shared.privacy.testing import SeededSource
-from shared.wire.summing import CommitRequest
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.services.batches.leasing import Leased
+from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.helper.tables import write
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire.summing import CommitRequest
 from tests.aggregator.batches.simulation.rules import SumMachine
 from tests.aggregator.batches.simulation.servers import Ground, MortalBatches, make_ground
 from tests.aggregator.batches.simulation.world import World

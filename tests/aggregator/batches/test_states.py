@@ -8,9 +8,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from aggregator.storage import copy_database
-from shared.plan import SketchPlan, compute_plan_digest, plan_to_json
-from shared.wire.message import decode_message
+from sfumato.aggregator.storage import copy_database
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_to_json
+from sfumato.shared.wire.message import decode_message
 from tests.aggregator.batches.conftest import HOUR, Pair, make_sum_draft, open_pair
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import assert_problem

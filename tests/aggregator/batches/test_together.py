@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from aggregator.services import Services
-from aggregator.services.batches import leasing
-from aggregator.services.batches.opening import BatchOpener
-from shared.errors import StudyWithdrawnError
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.batches import leasing
+from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.shared.errors import StudyWithdrawnError
 from tests.aggregator.batches.conftest import Pair, open_pair
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ import anyio
 import pytest
 from sqlalchemy import text
 
-from aggregator.records import RetiredKeyRecord
-from aggregator.storage import Store
-from shared.command import main
+from sfumato.aggregator.records import RetiredKeyRecord
+from sfumato.aggregator.storage import Store
+from sfumato.shared.command import main
 from tests.aggregator.databases import find_address, open_kind, open_sqlite
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.serving import open_server

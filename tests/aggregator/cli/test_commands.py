@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from aggregator.storage.schema import LATEST_REVISION
-from shared.command import main
-from shared.plan import plan_to_json
+from sfumato.aggregator.storage.schema import LATEST_REVISION
+from sfumato.shared.command import main
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from aggregator.cli.connections import KEEP_ALIVE_S, MOST_HEAD_BYTES, BoundedProtocol
+from sfumato.aggregator.cli.connections import KEEP_ALIVE_S, MOST_HEAD_BYTES, BoundedProtocol
 from tests.aggregator.processes import read_announcement, running, start
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -138,7 +138,8 @@ def test_an_idle_connection_outlives_those_of_clients(address: tuple[str, int]) 
 def test_a_head_that_does_not_come_ends_the_connection(tmp_path: Path) -> None:
     assert BoundedProtocol.head_timeout_s == 30
     program = (
-        "import sys; from aggregator.cli import connections; from shared.command import main;"
+        "import sys; from sfumato.aggregator.cli import connections;"
+        "from sfumato.shared.command import main;"
         "connections.BoundedProtocol.head_timeout_s = 1.0;"
         "sys.exit(main(['serve', *sys.argv[1:]]))"
     )

@@ -17,7 +17,7 @@ import anyio
 import httpx
 import pytest
 
-from shared.command import main
+from sfumato.shared.command import main
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
 

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from aggregator.cli.settings import read_settings
-from aggregator.settings import Settings
-from aggregator.worker.supervisor import worker_environment
-from shared.command import main
-from shared.errors import ConfigError
+from sfumato.aggregator.cli.settings import read_settings
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.worker.supervisor import worker_environment
+from sfumato.shared.command import main
+from sfumato.shared.errors import ConfigError
 from tests.aggregator.processes import read_announcement, start
 
 

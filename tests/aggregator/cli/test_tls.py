@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from shared.command import main
+from sfumato.shared.command import main
 from tests.aggregator.processes import running
 
 NOW = datetime.datetime.now(datetime.UTC)

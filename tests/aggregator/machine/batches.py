@@ -10,7 +10,7 @@ from typing import Literal
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from shared.wire import decode_message
+from sfumato.shared.wire import decode_message
 from tests.aggregator.machine.harness import STREAMS, fates, replicas, which
 from tests.aggregator.machine.model import N_DEVICES, Release
 from tests.aggregator.machine.uploads import UploadRules

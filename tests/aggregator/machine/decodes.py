@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.records import Selection
-from aggregator.services.results.jobs import Job
-from shared.errors import DecodingError
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services.results.jobs import Job
+from sfumato.shared.errors import DecodingError
 from tests.aggregator.machine.harness import LABELS, Harness, fates, replicas, to_body, which
 from tests.aggregator.machine.model import DecodeModel, sum_releases
 from tests.aggregator.machine.replicas import Replica

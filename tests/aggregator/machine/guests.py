@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from shared.plan import plan_to_json
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import SLOT, Device
 from tests.aggregator.machine.harness import Harness, fates, replicas, which
 from tests.aggregator.machine.model import GuestModel

@@ -10,10 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from aggregator.records import Selection
-from aggregator.storage import Layout
-from learning.estimate.limbs import join_limbs
-from shared.wire import encode_payload
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout
+from sfumato.learning.estimate.limbs import join_limbs
+from sfumato.shared.wire import encode_payload
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases
 from tests.aggregator.machine.replicas import PLANS, Replica

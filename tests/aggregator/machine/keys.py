@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.services.devices.keys import key_id_of
+from sfumato.aggregator.services.devices.keys import key_id_of
 from tests.aggregator.fleet import Device
 from tests.aggregator.machine.harness import STREAMS, Harness, devices, fates, replicas, which
 from tests.aggregator.machine.model import DEVICES, KeysModel

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aggregator.records import Selection
-from aggregator.services.results.jobs import MAX_ATTEMPTS
-from aggregator.storage.sums.cells import digest_members, encode_members
-from learning.estimate.sizes import SizeMoments
-from shared.wire import decode_message, encode_message
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services.results.jobs import MAX_ATTEMPTS
+from sfumato.aggregator.storage.sums.cells import digest_members, encode_members
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.wire import decode_message, encode_message
 from tests.aggregator.fleet import Device
 from tests.aggregator.storage.records import contains_slots
 

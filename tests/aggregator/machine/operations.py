@@ -8,9 +8,9 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from aggregator.records import Selection
-from aggregator.storage import Layout
-from shared.wire.bodies.declaring import maybe_rfc3339
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Layout
+from sfumato.shared.wire.bodies.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from aggregator.app import create_app
-from aggregator.services import Services
-from aggregator.settings import Settings
-from shared.plan import Dimension, SketchPlan
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
+from sfumato.shared.plan import Dimension, SketchPlan
 from tests.aggregator.fleet import Desk, make_plan
 from tests.aggregator.machine.worlds import Fate, KillableStore, Killed, World
 from tests.aggregator.serving import SteppedClock

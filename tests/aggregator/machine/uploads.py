@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
+from sfumato.shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
 from tests.aggregator.fleet import Device, describe_gaps
 from tests.aggregator.machine.harness import (
     STREAMS,

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from sqlalchemy import delete, event, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from aggregator.settings import normalise_database_url
-from aggregator.storage import Store, Transaction
-from aggregator.storage.engine import create_engine
-from aggregator.storage.models import Base, Server
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.storage.engine import create_engine
+from sfumato.aggregator.storage.models import Base, Server
 from tests.aggregator.databases import address_of, copy_sqlite, create_postgres, drop_postgres
 
 Fate = Literal["none", "before commit", "after commit"]

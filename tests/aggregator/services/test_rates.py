@@ -1,10 +1,9 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from aggregator.services import rates
-from aggregator.services.rates import RateLimit
-from shared.errors import OverloadedError
+from sfumato.aggregator.services import rates
+from sfumato.aggregator.services.rates import RateLimit
+from sfumato.shared.errors import OverloadedError
 
 
 class Watch:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.records import StudyRecord
-from aggregator.services.tallies import Tallies
-from aggregator.storage import Store, Transaction
-from shared.errors import TransportError
+from sfumato.aggregator.records import StudyRecord
+from sfumato.aggregator.services.tallies import Tallies
+from sfumato.aggregator.storage import Store, Transaction
+from sfumato.shared.errors import TransportError
 from tests.aggregator.databases import open_as
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.storage import Store
+from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_kind
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
-from aggregator.records import (
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
+from sfumato.aggregator.records import (
     DeviceRecord,
     Selection,
     SketchRecord,
@@ -19,12 +19,12 @@ from aggregator.records import (
     StudyRecord,
     TokenRecord,
 )
-from aggregator.storage import Layout, Store, Transaction
-from aggregator.storage.sums.cells import digest_members, encode_members
-from learning.estimate.limbs import join_limbs
-from learning.estimate.sizes import SizeMoments
-from shared.errors import StoreError
-from shared.wire import PayloadForm, encode_payload
+from sfumato.aggregator.storage import Layout, Store, Transaction
+from sfumato.aggregator.storage.sums.cells import digest_members, encode_members
+from sfumato.learning.estimate.limbs import join_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import PayloadForm, encode_payload
 
 
 def name(*parts: object) -> bytes:

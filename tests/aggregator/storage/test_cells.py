@@ -10,24 +10,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sqlalchemy import update
 
-from aggregator.records import DeviceRecord, ExcludedSketches, Selection, SketchRecord, SketchTotals
-from aggregator.storage import Store, Transaction
-from aggregator.storage.models import CellSum
-from aggregator.storage.sums.cells import (
+from sfumato.aggregator.records import (
+    DeviceRecord,
+    ExcludedSketches,
+    Selection,
+    SketchRecord,
+    SketchTotals,
+)
+from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.storage.models import CellSum
+from sfumato.aggregator.storage.sums.cells import (
     decode_array,
     decode_limbs,
     encode_array,
     encode_limbs,
 )
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.leaving import Removal
-from aggregator.storage.sums.summing import PayloadSum, Row
-from learning.estimate.limbs import split_limbs
-from shared.wire import PayloadForm, encode_payload
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.leaving import Removal
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.shared.wire import PayloadForm, encode_payload
 from tests.aggregator.storage.records import (
     STUDY,
     add_sketch,
@@ -56,7 +61,7 @@ _examples = itertools.count()
 def small_pages() -> Iterator[None]:
     """Let a check read a few sketches at a time, so that it goes over pages here as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.storage.statements.cells._CHECKED_AT_ONCE", 5)
+        patch.setattr("sfumato.aggregator.storage.statements.cells._CHECKED_AT_ONCE", 5)
         yield
 
 

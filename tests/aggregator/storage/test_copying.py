@@ -6,13 +6,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, update
 
-from aggregator.records import Selection, SystemClock, TokenRecord
-from aggregator.services import Services
-from aggregator.settings import normalise_database_url
-from aggregator.storage import Store, back_up_file, copy_database, migrate_database, open_store
-from aggregator.storage.models import CellSum
-from shared.errors import ConfigError, StoreError
-from shared.plan import plan_to_json
+from sfumato.aggregator.records import Selection, SystemClock, TokenRecord
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import (
+    Store,
+    back_up_file,
+    copy_database,
+    migrate_database,
+    open_store,
+)
+from sfumato.aggregator.storage.models import CellSum
+from sfumato.shared.errors import ConfigError, StoreError
+from sfumato.shared.plan import plan_to_json
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, make_plan
 
@@ -99,7 +105,7 @@ async def test_a_copy_that_is_interrupted_leaves_nothing_and_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("aggregator.storage.copying._require_count", stop)
+        patch.setattr("sfumato.aggregator.storage.copying._require_count", stop)
         with pytest.raises(KeyboardInterrupt):
             await copy_database(source, empty_store)
     async with empty_store.begin() as transaction:
@@ -159,7 +165,7 @@ async def test_a_migration_that_is_interrupted_changes_nothing(
     empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("aggregator.storage.migrating._add_server_row", _fail)
+        patch.setattr("sfumato.aggregator.storage.migrating._add_server_row", _fail)
         with pytest.raises(KeyboardInterrupt):
             await migrate_database(empty_store.engine)
     async with empty_store.engine.connect() as connection:

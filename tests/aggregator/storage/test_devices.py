@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.records import MOST_RANGES, RetiredKeyRecord, StreamRecord
-from aggregator.storage import Store
+from sfumato.aggregator.records import MOST_RANGES, RetiredKeyRecord, StreamRecord
+from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     STUDY,
     add_sketch,

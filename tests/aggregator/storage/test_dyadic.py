@@ -1,9 +1,8 @@
 import itertools
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from aggregator.storage.sums.dyadic import cover, homes, smallest_node, widen_root
+from sfumato.aggregator.storage.sums.dyadic import cover, homes, smallest_node, widen_root
 
 SLOTS = st.integers(-(1 << 53) + 1, (1 << 53) - 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from aggregator.storage import Store
+from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     LAYOUT,
     STUDY,

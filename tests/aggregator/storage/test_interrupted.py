@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from aggregator.storage import Store, migrate_database, migrating
+from sfumato.aggregator.storage import Store, migrate_database, migrating
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import SLOT, Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
-from aggregator.records import PageKey
-from aggregator.storage import Store
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
+from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     MAKERS,
     STUDY,

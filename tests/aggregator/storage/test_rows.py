@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.job_records import AnalysisRecord, DecodeRecord
-from aggregator.records import AuditRecord, KeyRecord, TokenRecord
-from aggregator.storage import Store
+from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
+from sfumato.aggregator.records import AuditRecord, KeyRecord, TokenRecord
+from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     SNAPSHOT,
     STUDY,

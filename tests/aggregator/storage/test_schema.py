@@ -9,11 +9,11 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, inspect, text
 
-from aggregator.storage import Store, migrate_database, open_store, prepare_database
-from aggregator.storage.migrating import create_config
-from aggregator.storage.models import Base
-from aggregator.storage.schema import LATEST_REVISION, find_revision
-from shared.errors import ConfigError, TransportError, UnpreparedError
+from sfumato.aggregator.storage import Store, migrate_database, open_store, prepare_database
+from sfumato.aggregator.storage.migrating import create_config
+from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.schema import LATEST_REVISION, find_revision
+from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 from tests.aggregator.databases import open_postgres
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aggregator.records import Selection, SketchRecord
-from aggregator.storage import Store
-from shared.errors import StoreError
-from shared.wire import encode_payload
+from sfumato.aggregator.records import Selection, SketchRecord
+from sfumato.aggregator.storage import Store
+from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import encode_payload
 from tests.aggregator.storage.records import (
     LAYOUT,
     STUDY,

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from aggregator.storage.engine import create_engine
+from sfumato.aggregator.storage.engine import create_engine
 
 pytestmark = pytest.mark.anyio
 

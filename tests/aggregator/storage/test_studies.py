@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aggregator.job_records import DecodeRecord
-from aggregator.records import Selection
-from aggregator.storage import Store
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     LAYOUT,
     SNAPSHOT,

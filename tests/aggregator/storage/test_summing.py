@@ -2,15 +2,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import BATCH, PayloadSum, Row
-from learning.estimate.limbs import join_limbs, split_limbs
-from learning.estimate.sizes import SizeMoments
-from shared.errors import StoreError
-from shared.wire import PayloadForm, encode_payload
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from sfumato.learning.estimate.limbs import join_limbs, split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.shared.errors import StoreError
+from sfumato.shared.wire import PayloadForm, encode_payload
 
 WIDTH = 8
 FORM = PayloadForm(width=WIDTH, n_coordinates=2)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aggregator.storage.statements.entries import in_turns
+from sfumato.aggregator.storage.statements.entries import in_turns
 
 pytestmark = pytest.mark.anyio
 

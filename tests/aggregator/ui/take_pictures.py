@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from matplotlib.image import imread
 
-from analyst.planning.pilot_columns import parse_columns
-from analyst.planning.pilots import PilotOutline, plan_pilot
 from deploy.demo.cluster import Aggregator
 from deploy.demo.year import WINDOW_DAYS, read_plan
-from shared.plan import Dimension, SketchPlan, WindowRule
+from sfumato.analyst.planning.pilot_columns import parse_columns
+from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot
+from sfumato.shared.plan import Dimension, SketchPlan, WindowRule
 from tests.aggregator.fleet import make_plan
 from tests.aggregator.ui.browser import Page, open_browser
 from tests.aggregator.ui.scene import Scene, publish_records

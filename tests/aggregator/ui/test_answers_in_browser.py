@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import pytest
 
-from analyst import Client
-from shared.plan import Dimension, LogTransform, SketchPlan
+from sfumato.analyst import Client
+from sfumato.shared.plan import Dimension, LogTransform, SketchPlan
 from tests.aggregator.api.test_units import make_bin_plan, report
 from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM

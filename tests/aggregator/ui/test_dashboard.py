@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.ui import dashboard
+from sfumato.aggregator.ui import dashboard
 from tests.aggregator.fleet import Desk, assert_problem
 
 pytestmark = pytest.mark.anyio
 
 NODE = shutil.which("node")
-FOLDER = Path(str(resources.files("aggregator.ui"))) / "assets"
+FOLDER = Path(str(resources.files("sfumato.aggregator.ui"))) / "assets"
 FILES = {
     file.relative_to(FOLDER).as_posix(): file.read_text(encoding="utf-8")
     for file in FOLDER.rglob("*.*")

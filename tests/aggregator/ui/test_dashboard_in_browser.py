@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from analyst import Client
-from shared.plan import Dimension, WindowRule
+from sfumato.analyst import Client
+from sfumato.shared.plan import Dimension, WindowRule
 from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM, PageError
 from tests.aggregator.ui.scene import HOSTILE, N_SKETCHES, Scene, publish, upload

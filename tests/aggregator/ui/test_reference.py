@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from aggregator.ui.reference import render_reference
+from sfumato.aggregator.ui.reference import render_reference
 from tests.aggregator.fleet import Desk
 
 pytestmark = pytest.mark.anyio

@@ -11,11 +11,11 @@ import httpx
 import numpy as np
 import pytest
 
-from analyst import Client, LogTransform, PlannedDimension
-from shared.core import SketchAccumulator
-from shared.plan import Label, plan_to_json
-from shared.privacy.testing import SeededSource
-from shared.wire import decode_enrolment_code
+from sfumato.analyst import Client, LogTransform, PlannedDimension
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Label, plan_to_json
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import decode_enrolment_code
 from tests.aggregator.fleet import CLUSTERS, SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import Scene, publish, upload

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analyst import Client
+from sfumato.analyst import Client
 from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import Scene, publish

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import Scene
 from tests.aggregator.ui.trying import (

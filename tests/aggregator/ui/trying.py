@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from analyst import Client
 from deploy.demo.trying import make_plan
-from shared.plan import SketchPlan, plan_from_spec
-from shared.wire import EnrolmentCode, make_page_address
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.wire import EnrolmentCode, make_page_address
 from tests.aggregator.ui.browser import Page
 from tests.aggregator.ui.scene import Scene
 

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import numpy as np
 
-from analyst import Client
 from deploy.demo.baseline import COLUMNS
 from deploy.demo.cluster import Aggregator
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
-from shared.privacy.testing import SeededSource
+from sfumato.analyst import Client
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.aggregator.ui.scene import upload
 

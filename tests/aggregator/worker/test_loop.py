@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from aggregator.job_records import DecodeRecord
-from aggregator.services.results.decodes import DecodeWork
-from aggregator.services.results.jobs import MAX_ATTEMPTS
-from aggregator.worker import Worker
-from learning.decoding.solution import Solution
-from shared.errors import DecodingError
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.services.results.decodes import DecodeWork
+from sfumato.aggregator.services.results.jobs import MAX_ATTEMPTS
+from sfumato.aggregator.worker import Worker
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.errors import DecodingError
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server
 

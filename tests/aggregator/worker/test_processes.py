@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from aggregator.app import create_app
-from aggregator.records import SystemClock
-from aggregator.settings import Settings
-from aggregator.storage import open_store, path_of, prepare_database
-from aggregator.worker.supervisor import worker_environment
+from sfumato.aggregator.app import create_app
+from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.storage import open_store, path_of, prepare_database
+from sfumato.aggregator.worker.supervisor import worker_environment
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
 from tests.forking import Forked
@@ -45,7 +45,7 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
 @contextmanager
 def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process for the length of a block."""
-    command = [sys.executable, "-m", "aggregator.worker"]
+    command = [sys.executable, "-m", "sfumato.aggregator.worker"]
     process: subprocess.Popen[bytes] = Forked(command, env=worker_environment(settings))
     with process:
         try:
@@ -195,7 +195,7 @@ async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "aggregator.worker",
+        "sfumato.aggregator.worker",
         env=worker_environment(settings),
         stderr=asyncio.subprocess.PIPE,
     )
@@ -224,7 +224,7 @@ async def test_a_worker_ends_at_a_database_of_another_version(settings: Settings
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "aggregator.worker",
+        "sfumato.aggregator.worker",
         env=worker_environment(settings),
         stderr=asyncio.subprocess.PIPE,
     )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from aggregator.settings import Settings
-from aggregator.worker import run_workers, supervisor
+from sfumato.aggregator.settings import Settings
+from sfumato.aggregator.worker import run_workers, supervisor
 
 pytestmark = pytest.mark.anyio
 

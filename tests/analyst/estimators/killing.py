@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from analyst.estimators import CompressiveKMeans, GridKMeans, PrivatePCA
-from analyst.estimators.clustering import pack
-from shared.cbor import decode_deterministic
-from shared.ledger import OwnersLedger
+from sfumato.analyst.estimators import CompressiveKMeans, GridKMeans, PrivatePCA
+from sfumato.analyst.estimators.clustering import pack
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.ledger import OwnersLedger
 
 _WATCHED = ("analyst/estimators/turns.py", "shared/ledger.py")
 _RECORDS = np.random.default_rng(0).normal(size=(300, 2))

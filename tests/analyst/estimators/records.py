@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from analyst.estimators import CompressiveKMeans
+from sfumato.analyst.estimators import CompressiveKMeans
 
 Floats = NDArray[np.float64]
 K, D = 3, 2

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.estimators import CompressiveKMeans, CompressiveMixture
-from shared.errors import ConfigError, DecodingError
+from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
+from sfumato.shared.errors import ConfigError, DecodingError
 from tests.analyst.estimators.records import make_exact, make_private, make_records
 
 SHARED: dict[str, Any] = {"public_seed": "answers", "max_records": 6000}

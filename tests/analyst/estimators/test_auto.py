@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from analyst.estimators import AutoKMeans, CompressiveKMeans, auto
-from analyst.estimators.auto import KINDS
-from learning.planning.methods import MethodChoice
-from shared.errors import (
+from sfumato.analyst.estimators import AutoKMeans, CompressiveKMeans, auto
+from sfumato.analyst.estimators.auto import KINDS
+from sfumato.learning.planning.methods import MethodChoice
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     DecodingError,
@@ -32,7 +31,7 @@ from shared.errors import (
     SketchError,
     TableError,
 )
-from shared.ledger import OwnersLedger
+from sfumato.shared.ledger import OwnersLedger
 from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]

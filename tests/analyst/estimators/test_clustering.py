@@ -18,8 +18,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
-from analyst import estimators
-from analyst.estimators import (
+from sfumato.analyst import estimators
+from sfumato.analyst.estimators import (
     CandidateKMeans,
     CoverKMeans,
     GridKMeans,
@@ -28,9 +28,9 @@ from analyst.estimators import (
     ReferenceKMeans,
     TreeKMeans,
 )
-from analyst.estimators.clustering import ClusteringEstimator
-from learning.clustering.methods.release import ClusterRelease
-from shared.errors import (
+from sfumato.analyst.estimators.clustering import ClusteringEstimator
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     PrivacyError,
@@ -38,7 +38,7 @@ from shared.errors import (
     SketchError,
     TableError,
 )
-from shared.ledger import OwnersLedger
+from sfumato.shared.ledger import OwnersLedger
 from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from analyst.estimators import AutoKMeans, CompressiveKMeans, CompressiveMixture
-from analyst.estimators.reading import read_rows
-from shared.errors import (
+from sfumato.analyst.estimators import AutoKMeans, CompressiveKMeans, CompressiveMixture
+from sfumato.analyst.estimators.reading import read_rows
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     DecodingError,

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from analyst.sketching.sketch_file import encode_sketch_file
-from shared.errors import (
+from sfumato.analyst.sketching.sketch_file import encode_sketch_file
+from sfumato.shared.errors import (
     ConfigError,
     PrivacyError,
     RecordError,
     SketchError,
 )
-from shared.plan import encode_plan, plan_to_json
-from shared.privacy import PrivacyGuarantee
+from sfumato.shared.plan import encode_plan, plan_to_json
+from sfumato.shared.privacy import PrivacyGuarantee
 from tests.analyst.estimators.records import D, make_exact, make_private, make_records
 
 

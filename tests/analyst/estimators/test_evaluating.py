@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from analyst.estimators import (
+from sfumato.analyst.estimators import (
     AutoKMeans,
     CompressiveKMeans,
     CompressiveMixture,
@@ -20,8 +20,8 @@ from analyst.estimators import (
     LloydKMeans,
     TreeKMeans,
 )
-from shared.errors import BudgetExceededError, ConfigError, SketchError, TableError
-from shared.ledger import OwnersLedger
+from sfumato.shared.errors import BudgetExceededError, ConfigError, SketchError, TableError
+from sfumato.shared.ledger import OwnersLedger
 
 Floats = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.estimators import MomentMixture
-from analyst.estimators.held import draw_sums, make_sketch_file
-from analyst.sketching.answers import LocalSketches
-from shared.core.parallel import sketch_batches
-from shared.errors import ConfigError, DecodingError, WrongStatisticError
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.analyst.estimators.held import draw_sums, make_sketch_file
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.shared.core.parallel import sketch_batches
+from sfumato.shared.errors import ConfigError, DecodingError, WrongStatisticError
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from tests.analyst.estimators import test_moment_mixture as curator
 
 L = 3

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import estimators
-from analyst.estimators import CompressiveKMeans, LloydKMeans, PrivatePCA, holding
-from shared.errors import PrivacyError
+from sfumato.analyst import estimators
+from sfumato.analyst.estimators import CompressiveKMeans, LloydKMeans, PrivatePCA, holding
+from sfumato.shared.errors import PrivacyError
 
 MANY = {"n_clusters": 2, "public_seed": 1}
 PARAMETERS: dict[str, dict[str, Any]] = {

@@ -10,10 +10,10 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.pipeline import Pipeline
 
-import analyst.estimators.kmeans
-import analyst.estimators.mixture
-from analyst.estimators import CompressiveMixture
-from shared.errors import (
+import sfumato.analyst.estimators.kmeans
+import sfumato.analyst.estimators.mixture
+from sfumato.analyst.estimators import CompressiveMixture
+from sfumato.shared.errors import (
     ConfigError,
     DecodingError,
     RecordError,
@@ -200,7 +200,9 @@ def test_a_mixture_is_that_of_the_records() -> None:
         private.bic  # noqa: B018 - asking is the test
 
 
-@pytest.mark.parametrize("module", [analyst.estimators.kmeans, analyst.estimators.mixture])
+@pytest.mark.parametrize(
+    "module", [sfumato.analyst.estimators.kmeans, sfumato.analyst.estimators.mixture]
+)
 def test_the_examples_of_the_docstrings_hold(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 3

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyst.estimators import MomentMixture
-from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
 
 PARTS = ["calm", "wild"]
 

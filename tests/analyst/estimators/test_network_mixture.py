@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyst.estimators import NetworkMixture
-from learning.generative.networks import training
-from shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
+from sfumato.analyst.estimators import NetworkMixture
+from sfumato.learning.generative.networks import training
+from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
 
 PARTS = ["calm", "wild"]
 D = 6

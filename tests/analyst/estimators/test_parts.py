@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.estimators import CompressiveKMeans
-from analyst.sketching.sketch_file import encode_sketch_file
-from learning.estimate.limbs import join_limbs
-from learning.estimate.totals import Totals
-from shared import command
-from shared.errors import (
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.analyst.sketching.sketch_file import encode_sketch_file
+from sfumato.learning.estimate.limbs import join_limbs
+from sfumato.learning.estimate.totals import Totals
+from sfumato.shared import command
+from sfumato.shared.errors import (
     ConfigError,
     PlanMismatchError,
     PrivacyError,
     RecordError,
 )
-from shared.plan import make_statement, plan_to_json
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.results import SnapshotSumsBody
+from sfumato.shared.plan import make_statement, plan_to_json
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.results import SnapshotSumsBody
 from tests.analyst.estimators.records import (
     ROOT,
     D,
@@ -173,8 +173,8 @@ def test_threads_that_look_at_once_release_once() -> None:
 def test_a_child_process_does_not_release_what_its_parent_can(way: str) -> None:
     script = f"""
 import os, numpy as np
-from analyst.estimators import CompressiveKMeans
-from shared.errors import PrivacyError
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.shared.errors import PrivacyError
 def make():
     return CompressiveKMeans(
         1, epsilon=1, bounds=(-1, 1), scale=1, max_records=18, public_seed=1

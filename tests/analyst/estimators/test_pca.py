@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -20,12 +19,12 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
-from analyst.estimators import PrivatePCA
-from analyst.estimators.reading import read_number, read_rows
-from shared.cbor import decode_deterministic
-from shared.core.quantise import Quantiser
-from shared.core.statistics import MomentsStatistic
-from shared.errors import (
+from sfumato.analyst.estimators import PrivatePCA
+from sfumato.analyst.estimators.reading import read_number, read_rows
+from sfumato.shared.cbor import decode_deterministic
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.statistics import MomentsStatistic
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     PrivacyError,

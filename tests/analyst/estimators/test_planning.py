@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.estimators.planning import find_bounds
-from shared.errors import ConfigError
+from sfumato.analyst.estimators.planning import find_bounds
+from sfumato.shared.errors import ConfigError
 
 
 @given(st.integers(1, 70_000), st.integers(1, 3), st.booleans(), st.integers(0, 1 << 32))

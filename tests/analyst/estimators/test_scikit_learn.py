@@ -12,14 +12,14 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
-from analyst.estimators import (
+from sfumato.analyst.estimators import (
     CompressiveKMeans,
     CompressiveMixture,
     MomentMixture,
     NetworkMixture,
     PrivatePCA,
 )
-from analyst.estimators.contract import PrivateEstimator
+from sfumato.analyst.estimators.contract import PrivateEstimator
 from tests.analyst.estimators.records import K, make_exact, make_private, make_records
 
 

@@ -10,19 +10,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.estimators import CompressiveKMeans, MomentMixture, NetworkMixture, TreeKMeans
-from analyst.estimators.held import decode_release
-from analyst.estimators.signing import (
+from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, NetworkMixture, TreeKMeans
+from sfumato.analyst.estimators.held import decode_release
+from sfumato.analyst.estimators.signing import (
     create_owner_key,
     open_release,
     read_owner_key,
     sign_release,
 )
-from learning.clustering.methods.release import ClusterRelease
-from shared.errors import ConfigError, MalformedMessageError, SignatureError
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.shared.errors import ConfigError, MalformedMessageError, SignatureError
 
 RECORDS = np.random.default_rng(0).random((3000, 2))
 PARTS = (RECORDS[:, 0] > 0.5).astype(int)

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-import analyst.estimators as package
-from analyst.estimators import NetworkMixture
-from analyst.estimators.contract import PrivateEstimator
+import sfumato.analyst.estimators as package
+from sfumato.analyst.estimators import NetworkMixture
+from sfumato.analyst.estimators.contract import PrivateEstimator
 
 GAUSSIAN = {"delta": "1e-6"}
 SMALL = {"n_steps": 2, "n_hidden": 2, "n_latent": 1, **GAUSSIAN}

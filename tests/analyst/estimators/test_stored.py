@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.estimators import MomentMixture, NetworkMixture
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError, PrivacyError
+from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError, PrivacyError
 from tests.analyst.estimators import test_moment_mixture, test_network_mixture
 
 Model = MomentMixture | NetworkMixture

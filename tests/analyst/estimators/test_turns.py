@@ -15,11 +15,11 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-from analyst.estimators import CompressiveKMeans, PrivatePCA
-from analyst.estimators.turns import take_turn
-from shared.errors import BudgetExceededError, ConfigError
-from shared.ledger import OwnersLedger
-from shared.privacy import Budget
+from sfumato.analyst.estimators import CompressiveKMeans, PrivatePCA
+from sfumato.analyst.estimators.turns import take_turn
+from sfumato.shared.errors import BudgetExceededError, ConfigError
+from sfumato.shared.ledger import OwnersLedger
+from sfumato.shared.privacy import Budget
 from tests.analyst.estimators.killing import read_kept
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +75,7 @@ CELL = """
 import json
 from pathlib import Path
 import numpy as np
-from analyst.estimators import CompressiveKMeans
+from sfumato.analyst.estimators import CompressiveKMeans
 
 records = np.random.default_rng(0).normal(size=(20_000, 2))
 private = CompressiveKMeans(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared import command
+from sfumato.shared import command
 
 SPEC = Path(__file__).parents[3] / "deploy" / "demo" / "plan.toml"
 STUDY = {

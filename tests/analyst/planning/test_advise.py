@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analyst.planning.fleets import describe_selection
-from analyst.planning.phases import round_up
-from shared import command
+from sfumato.analyst.planning.fleets import describe_selection
+from sfumato.analyst.planning.phases import round_up
+from sfumato.shared import command
 from tests.analyst.planning.commands import STUDY, run, words_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "planning.md"

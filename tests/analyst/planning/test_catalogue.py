@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from analyst.planning.catalogue import find_ranges, list_ranges, offer_ranges
-from shared import command
+from sfumato.analyst.planning.catalogue import find_ranges, list_ranges, offer_ranges
+from sfumato.shared import command
 
 
 def test_every_usual_range_is_one_that_a_plan_may_have() -> None:

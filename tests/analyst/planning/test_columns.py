@@ -6,14 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.planning.columns import MainColumn, choose_columns, round_outward
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.statistics import (
+from sfumato.analyst.planning.columns import MainColumn, choose_columns, round_outward
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.statistics import (
     CalibrationBody,
     ColumnBody,
     HistogramBody,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shared import command
-from shared.plan import WindowRule, plan_from_json, plan_from_spec
+from sfumato.shared import command
+from sfumato.shared.plan import WindowRule, plan_from_json, plan_from_spec
 from tests.analyst.planning.commands import SPEC, show, words_of
 
 ANSWERS = [

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.planning.files import read_plan
-from analyst.planning.pilot_columns import parse_columns
-from analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
-from analyst.planning.refining import MainOutline, refine
-from analyst.planning.statistics import describe_statistic
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.sketch_file import read_sketch_file
-from learning.answers.histograms import describe_calibration, describe_histogram
-from learning.calibration.strength import CLEAR_STRENGTH
-from shared import command
-from shared.errors import ConfigError
-from shared.plan import HistogramPart, WindowRule, plan_from_spec
-from shared.wire.bodies.statistics import CalibrationBody, HistogramBody
-from simulator.fleet import run_fleet
-from simulator.records import FileRecords
+from sfumato.analyst.planning.files import read_plan
+from sfumato.analyst.planning.pilot_columns import parse_columns
+from sfumato.analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
+from sfumato.analyst.planning.refining import MainOutline, refine
+from sfumato.analyst.planning.statistics import describe_statistic
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
+from sfumato.learning.calibration.strength import CLEAR_STRENGTH
+from sfumato.shared import command
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import HistogramPart, WindowRule, plan_from_spec
+from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
+from sfumato.simulator.fleet import run_fleet
+from sfumato.simulator.records import FileRecords
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 

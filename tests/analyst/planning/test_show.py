@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from analyst.planning.spec import format_law
-from learning.planning.candidates import predict_candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.phases import predict_phase_reports
-from shared import command
+from sfumato.analyst.planning.spec import format_law
+from sfumato.learning.planning.candidates import predict_candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.phases import predict_phase_reports
+from sfumato.shared import command
 from tests.analyst.planning.commands import SPEC, STUDY, run, show, words_of
 
 PRESENCE = """

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from analyst.planning.explanation import predict_plan
-from analyst.planning.trust import Fleet, Ways, compare_ways, sum_outline
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise
-from shared import command
-from shared.errors import ConfigError, PrivacyError
-from shared.plan import draft_from_json
+from sfumato.analyst.planning.explanation import predict_plan
+from sfumato.analyst.planning.trust import Fleet, Ways, compare_ways, sum_outline
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.shared import command
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.plan import draft_from_json
 from tests.analyst.planning.commands import words_of
 from tests.shared.sharing.samples import make_draft
 

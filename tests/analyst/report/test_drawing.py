@@ -3,10 +3,9 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.report.drawing import find_ticks, show_number, widen
+from sfumato.analyst.report.drawing import find_ticks, show_number, widen
 
 NUMBERS = st.floats(-1e12, 1e12, allow_subnormal=False)
 

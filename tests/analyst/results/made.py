@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from analyst import DecodeResult
-from shared.plan import Dimension, SketchPlan
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.results import ResultBody, describe_promise
+from sfumato.analyst import DecodeResult
+from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.results import ResultBody, describe_promise
 from tests.aggregator.fleet import make_plan
 
 

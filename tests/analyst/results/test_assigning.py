@@ -8,14 +8,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst import DecodeResult
-from analyst.results.tables import read_records
-from shared.errors import MethodError, TableError
-from shared.plan import Dimension
-from shared.plan.dimensions import LogTransform
+from sfumato.analyst import DecodeResult
+from sfumato.analyst.results.tables import read_records
+from sfumato.shared.errors import MethodError, TableError
+from sfumato.shared.plan import Dimension
+from sfumato.shared.plan.dimensions import LogTransform
 from tests.aggregator.fleet import make_plan
 from tests.analyst.results.made import make_result
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from analyst.estimators import CompressiveKMeans, CompressiveMixture
-from analyst.estimators.held import decode_release
-from analyst.results import DecodeResult
-from shared.errors import ConfigError
-from shared.privacy import PrivacyGuarantee
-from shared.privacy.group import format_upper
+from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
+from sfumato.analyst.estimators.held import decode_release
+from sfumato.analyst.results import DecodeResult
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.privacy.group import format_upper
 from tests.analyst.estimators.records import make_records
 
 GAUSSIAN = {"delta": "1e-6", "mechanism": "discrete-gaussian"}

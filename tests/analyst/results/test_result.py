@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import DecodeResult
-from analyst.results.files import compute_digest
-from shared.errors import ConfigError, SketchError, UnsupportedVersionError
+from sfumato.analyst import DecodeResult
+from sfumato.analyst.results.files import compute_digest
+from sfumato.shared.errors import ConfigError, SketchError, UnsupportedVersionError
 from tests.analyst.results.made import make_result
 
 HOSTILE = '<script>alert("x")</script>'

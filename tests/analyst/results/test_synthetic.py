@@ -8,11 +8,11 @@ import pandas as pd
 import polars
 import pytest
 
-from analyst.results.synthetic import SyntheticRecords, split_parts
-from shared import command
-from shared.errors import ConfigError
-from shared.wire.bodies.results import DimensionBody
-from shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
+from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
+from sfumato.shared import command
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire.bodies.results import DimensionBody
+from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
 
 
 def make_part(number: int, columns: list[list[float] | list[str]]) -> SyntheticBody:

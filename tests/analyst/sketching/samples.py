@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyst.sketching import release
-from analyst.sketching.reader import choose_fields
-from analyst.sketching.release import Summed, sum_file
-from shared.core.engines import default_engine
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy.testing import SeededSource
-from shared.reading import Fields
+from sfumato.analyst.sketching import release
+from sfumato.analyst.sketching.reader import choose_fields
+from sfumato.analyst.sketching.release import Summed, sum_file
+from sfumato.shared.core.engines import default_engine
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.reading import Fields
 from tests.device_agent.sources.streams import make_dimensions
 
 NAMES = ("a", "b", "c")

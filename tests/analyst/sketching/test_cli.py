@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.sketching import read_sketch_file
-from shared import command
-from shared.core import SketchAccumulator
-from shared.plan import plan_from_json, plan_to_json
+from sfumato.analyst.sketching import read_sketch_file
+from sfumato.shared import command
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import plan_from_json, plan_to_json
 from tests.analyst.sketching.samples import make_plan, make_records
 
 N = 5000

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.sketching.clusters import TRUST
-from analyst.sketching.datasets import sketch_dataset
-from analyst.sketching.sketch_file import read_sketch_file
-from shared.plan import plan_to_json
+from sfumato.analyst.sketching.clusters import TRUST
+from sfumato.analyst.sketching.datasets import sketch_dataset
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
+from sfumato.shared.plan import plan_to_json
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -80,7 +80,7 @@ def test_partitions_of_dask_add_up(
     folder: Path, truth: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     frames = pytest.importorskip("dask.dataframe")
-    from analyst.sketching.dask import sketch_dask
+    from sfumato.analyst.sketching.dask import sketch_dask
 
     frame = frames.read_parquet(folder, split_row_groups=False, aggregate_files=False)
     assert frame.npartitions == 5
@@ -116,7 +116,7 @@ def spark() -> Iterator[Any]:
 @pytest.mark.soak  # the small case is the next one, where a task fails as well
 @pytest.mark.filterwarnings("default")
 def test_partitions_of_spark_add_up(folder: Path, truth: list[int], spark: Any) -> None:
-    from analyst.sketching.spark import sketch_spark
+    from sfumato.analyst.sketching.spark import sketch_spark
 
     frame = spark.read.parquet(str(folder)).repartition(7)
     assert sketch_spark(frame, PLAN, exact=True).sums.tolist() == truth
@@ -128,7 +128,7 @@ def test_a_task_that_spark_runs_again_counts_once(
 ) -> None:
     from pyspark import TaskContext
 
-    from analyst.sketching.spark import sketch_spark
+    from sfumato.analyst.sketching.spark import sketch_spark
 
     def fail_once(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()

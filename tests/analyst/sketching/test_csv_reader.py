@@ -3,15 +3,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.sketching import reader
-from analyst.sketching.reader import RecordReader
-from shared.core import Columns, SketchAccumulator
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import ConfigError, RecordError
-from shared.reading import Fields, WatchedFile, csv_lines, lines
+from sfumato.analyst.sketching import reader
+from sfumato.analyst.sketching.reader import RecordReader
+from sfumato.shared.core import Columns, SketchAccumulator
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.reading import Fields, WatchedFile, csv_lines, lines
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")

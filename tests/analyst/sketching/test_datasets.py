@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.sketching.datasets import release_parts, sketch_dataset, sum_part
-from analyst.sketching.parts import Part, add_parts
-from analyst.sketching.sketch_file import SketchFile
-from analyst.sketching.spending import Account
-from shared.core import SketchAccumulator
-from shared.errors import (
+from sfumato.analyst.sketching.datasets import release_parts, sketch_dataset, sum_part
+from sfumato.analyst.sketching.parts import Part, add_parts
+from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.analyst.sketching.spending import Account
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     MalformedMessageError,
@@ -24,8 +23,8 @@ from shared.errors import (
     RecordError,
     SketchError,
 )
-from shared.plan import plan_to_json
-from shared.privacy import Budget
+from sfumato.shared.plan import plan_to_json
+from sfumato.shared.privacy import Budget
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import choose_fields
-from shared.core import SketchAccumulator
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import ConfigError, RecordError
-from shared.reading import Fields, WatchedFile, open_rows
+from sfumato.analyst.sketching.reader import choose_fields
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.reading import Fields, WatchedFile, open_rows
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 from tests.device_agent.sources.streams import make_dimensions
 

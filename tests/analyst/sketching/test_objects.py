@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.sketching.datasets import sketch_dataset
-from shared.core import SketchAccumulator
-from shared.errors import RecordError
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.analyst.sketching.datasets import sketch_dataset
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import RecordError
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records
 
 pytest.importorskip("pyarrow")

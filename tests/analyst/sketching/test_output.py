@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analyst.sketching.output import require_writable, write_once
-from shared.errors import ConfigError
+from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.shared.errors import ConfigError
 
 
 def test_nothing_is_replaced(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst.sketching.reader import choose_fields
-from shared.core import SketchAccumulator
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import ConfigError, RecordError
+from sfumato.analyst.sketching.reader import choose_fields
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import ConfigError, RecordError
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 from tests.device_agent.sources.streams import make_dimensions
 

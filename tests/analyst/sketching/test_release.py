@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst.estimators import CompressiveKMeans
-from analyst.sketching.answers import LocalSketches
-from analyst.sketching.reader import RecordReader, choose_fields
-from analyst.sketching.release import require_suitable, sum_file
-from shared.core.engines import NumpyEngine
-from shared.errors import ConfigError, PlanError, PrivacyError, RecordError
-from shared.plan import LocalRelease
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.analyst.sketching.release import require_suitable, sum_file
+from sfumato.shared.core.engines import NumpyEngine
+from sfumato.shared.errors import ConfigError, PlanError, PrivacyError, RecordError
+from sfumato.shared.plan import LocalRelease
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 from tests.device_agent.sources.streams import make_dimensions
 from tests.shared.sharing.samples import make_plan as make_sum_plan

@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyst.sketching.output import write_once
-from analyst.sketching.release import make_sketch
-from analyst.sketching.sketch_file import (
+from sfumato.analyst.sketching.output import write_once
+from sfumato.analyst.sketching.release import make_sketch
+from sfumato.analyst.sketching.sketch_file import (
     SketchFile,
     decode_sketch_file,
     encode_sketch_file,
     read_sketch_file,
 )
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import PlanMismatchError, WireError
-from shared.plan import compute_plan_digest
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import PlanMismatchError, WireError
+from sfumato.shared.plan import compute_plan_digest
 from tests.analyst.sketching.samples import make_plan, make_records, sum_of
 
 PLAN = make_plan()

@@ -6,15 +6,15 @@ from typing import Any
 import httpx
 import pytest
 
-from analyst import Client
-from analyst.client.synchronous.connection import Connection
-from analyst.sketching.sources import find_snapshot
-from shared.errors import NotFoundError, TransportError
-from shared.plan import SketchPlan, plan_to_json
-from shared.wire import problem_document
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.devices import PlanBody
-from shared.wire.bodies.results import SnapshotSumsBody
+from sfumato.analyst import Client
+from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.sketching.sources import find_snapshot
+from sfumato.shared.errors import NotFoundError, TransportError
+from sfumato.shared.plan import SketchPlan, plan_to_json
+from sfumato.shared.wire import problem_document
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.devices import PlanBody
+from sfumato.shared.wire.bodies.results import SnapshotSumsBody
 from tests.aggregator.fleet import make_plan
 
 STUDY, SNAPSHOT = "5f" * 32, "21" * 32

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.wire import device_id_of
+from sfumato.shared.wire import device_id_of
 
 
 class PowerCutError(Exception):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from clients.c.make_plan import compile_plan
-from shared.core import RadiusLaw
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 from tests.vectors.wire_plans import BOUNDED, BY_COUNT, MASKED
 
 ROOT = Path(__file__).parents[3]

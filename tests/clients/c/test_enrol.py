@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from analyst import Client
 from clients.c import enrol as command
 from clients.c.make_plan import compile_plan
 from deploy.demo.cluster import Aggregator
-from device_agent.store.key import create_key
-from shared.plan import SketchPlan
-from shared.wire import device_id_of
+from sfumato.analyst import Client
+from sfumato.device_agent.store.key import create_key
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire import device_id_of
 from tests.clients.c.test_real_server import open_gateway
 from tests.clients.js.devices import make_code, make_exact_plan
 from tests.commands import run_inside

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from clients.c.make_plan import MOST_DIMENSIONS, compile_plan, main, read_study
-from shared.errors import PlanError
-from shared.plan import SketchPlan, plan_to_json
-from shared.wire import compute_study_id
+from sfumato.shared.errors import PlanError
+from sfumato.shared.plan import SketchPlan, plan_to_json
+from sfumato.shared.wire import compute_study_id
 from tests.clients.c.building import DEVICE, list_plans
 from tests.vectors import wire_plans
 

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
 from tests.clients.c.building import Driver, list_plans, number_of
 
 RATIOS = (2 / 3, 3 / 2)

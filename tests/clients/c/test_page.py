@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from analyst import Client
 from clients.c.make_plan import compile_plan
 from deploy.demo.cluster import BIN
+from sfumato.analyst import Client
 from tests.clients.c.building import (
     EXAMPLES,
     HAS_COMPILER,

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from analyst import Client
 from clients.c.make_plan import main as make_plan
 from deploy.demo.cluster import Aggregator
-from shared.wire.enrolment import encode_proof_input
-from shared.wire.http_signature import sign_request
+from sfumato.analyst import Client
+from sfumato.shared.wire.enrolment import encode_proof_input
+from sfumato.shared.wire.http_signature import sign_request
 from tests.clients.c.board import Board
 from tests.clients.c.building import (
     EMULATOR,

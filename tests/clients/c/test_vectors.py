@@ -14,7 +14,7 @@ import pytest
 
 from clients.c.make_digits import render_digits
 from clients.c.make_plan import compile_plan
-from shared.core.logarithm import compute_log
+from sfumato.shared.core.logarithm import compute_log
 from tests.clients.c.building import (
     DEVICE,
     Driver,

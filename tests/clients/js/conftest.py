@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
+from sfumato.analyst import Client
 from tests.system.servers import start_server
 
 

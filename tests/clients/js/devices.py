@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analyst import Client
-from shared.plan import SketchPlan, plan_from_spec
-from shared.wire import EnrolmentCode, encode_enrolment_code
+from sfumato.analyst import Client
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.clients.js.node import ENVIRONMENT, NODE
 
 HERE = Path(__file__).parent

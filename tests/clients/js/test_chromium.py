@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.core import SketchAccumulator
-from tests.aggregator.ui.browser import MISSING as NO_BROWSER
-from tests.aggregator.ui.browser import PROGRAM
+from sfumato.analyst import Client
+from sfumato.shared.core import SketchAccumulator
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM
 from tests.clients.js.devices import LENGTH, LIMITS, add, make_code, make_exact_plan, make_report
 from tests.clients.js.node import MISSING, NODE
 from tests.clients.js.tabs import Browser, KilledError, Tab, open_tabs

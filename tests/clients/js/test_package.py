@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared import __version__
-from shared.core import SketchAccumulator
+from sfumato.analyst import Client
+from sfumato.shared import __version__
+from sfumato.shared.core import SketchAccumulator
 from tests.clients.js.devices import EPSILON, LIMITS, make_code, make_exact_plan
 from tests.clients.js.node import MISSING, NO_TOOLS, NODE, NPM, PACKAGE, TOOLS
 

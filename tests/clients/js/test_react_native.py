@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.core import SketchAccumulator
+from sfumato.analyst import Client
+from sfumato.shared.core import SketchAccumulator
 from tests.clients.js.devices import (
     LENGTH,
     REACT_NATIVE,

@@ -11,11 +11,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
 from deploy.demo.secure_sum import Helper
-from shared.core import SketchAccumulator
-from shared.plan import SketchPlan
+from sfumato.analyst import Client
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import SketchPlan
 from tests.clients.js.devices import (
     LENGTH,
     NodeDevice,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
+from sfumato.analyst import Client
 from tests.clients.js.devices import LENGTH, NodeDevice, add, make_code, make_exact_plan
 from tests.clients.js.node import MISSING, NODE
 from tests.system.servers import start_server

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from tests.aggregator.ui.browser import MISSING as NO_BROWSER
-from tests.aggregator.ui.browser import PROGRAM, Page, open_browser
+from sfumato.analyst import Client
+from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM, Page, open_browser
 from tests.clients.js.devices import LENGTH, make_code, make_exact_plan
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=NO_BROWSER)

@@ -17,8 +17,8 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from shared.plan import compute_plan_digest
-from shared.wire import (
+from sfumato.shared.plan import compute_plan_digest
+from sfumato.shared.wire import (
     SKETCH_MEDIA_TYPE,
     SketchHeader,
     device_id_of,
@@ -29,7 +29,7 @@ from tests.device_agent.serving import Server
 from tests.forking import Forked
 from tests.ports import hold_port, port_of
 
-COMMAND = [sys.executable, "-m", "device_agent.cli", "relay"]
+COMMAND = [sys.executable, "-m", "sfumato.device_agent.cli", "relay"]
 
 
 @dataclass(frozen=True, kw_only=True)

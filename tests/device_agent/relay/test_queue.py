@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.cli import main
-from device_agent.relay import queue as queues
-from device_agent.relay.answers import Answer
-from device_agent.relay.queue import LONGEST_HOLD_S, QUEUE_NAME, Queue
-from shared.errors import OverloadedError, StoreError
-from shared.wire import SketchHeader, decode_message
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.relay import queue as queues
+from sfumato.device_agent.relay.answers import Answer
+from sfumato.device_agent.relay.queue import LONGEST_HOLD_S, QUEUE_NAME, Queue
+from sfumato.shared.errors import OverloadedError, StoreError
+from sfumato.shared.wire import SketchHeader, decode_message
 from tests.commands import run_inside
 from tests.device_agent.relay.sensors import Relay, Sensor, relay_in
 from tests.device_agent.serving import Server

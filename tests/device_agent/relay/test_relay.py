@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from device_agent.cli import main
-from device_agent.relay.http_source import MOST_CONNECTIONS
-from shared.errors import StudyClosedError, TooEarlyError
-from shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.relay.http_source import MOST_CONNECTIONS
+from sfumato.shared.errors import StudyClosedError, TooEarlyError
+from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from tests.commands import run_inside
 from tests.device_agent.daemons import wait_until
 from tests.device_agent.relay.sensors import COMMAND, Relay, Sensor, Signed, relay_in

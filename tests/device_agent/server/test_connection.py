@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from device_agent.server.connection import make_context
-from device_agent.settings.agent_settings import load_settings
-from device_agent.settings.owner_tables import TlsSettings
-from shared.errors import ConfigError
+from sfumato.device_agent.server.connection import make_context
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.device_agent.settings.owner_tables import TlsSettings
+from sfumato.shared.errors import ConfigError
 from tests.device_agent.conftest import Agent
 from tests.device_agent.settings.test_agent_settings import GOOD, write
 

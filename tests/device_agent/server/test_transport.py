@@ -10,11 +10,11 @@ from typing import TypeGuard
 
 import pytest
 
-from device_agent.server import http_connection
-from device_agent.server.messages import UploadOutcome
-from device_agent.server.transport import ServerClient
-from shared.errors import TransportError
-from shared.wire import DeviceAction
+from sfumato.device_agent.server import http_connection
+from sfumato.device_agent.server.messages import UploadOutcome
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.shared.errors import TransportError
+from sfumato.shared.wire import DeviceAction
 
 ANSWER = {
     "device_id": "00" * 32,

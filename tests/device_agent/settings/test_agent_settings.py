@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.settings.agent_settings import load_settings
-from device_agent.sources.file_source import FileSettings
-from shared.core.engines import list_engines
-from shared.errors import ConfigError
-from shared.privacy import Budget
-from shared.privacy.limits import DEFAULT_DELTA
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.device_agent.sources.file_source import FileSettings
+from sfumato.shared.core.engines import list_engines
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import Budget
+from sfumato.shared.privacy.limits import DEFAULT_DELTA
 from tests.device_agent.conftest import Agent
 
 STUDY = "ab" * 32

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from device_agent.sources import RecordSource
-from device_agent.sources.mqtt_source import MqttSource
-from device_agent.sources.stdin_source import StdinSource
-from shared.plan import Dimension
+from sfumato.device_agent.sources import RecordSource
+from sfumato.device_agent.sources.mqtt_source import MqttSource
+from sfumato.device_agent.sources.stdin_source import StdinSource
+from sfumato.shared.plan import Dimension
 from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_dimensions, make_stream
 
 TIMES: dict[str, Any] = {"timestamp": "t", "timestamp_format": "unix"}

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from device_agent.sources import KnownPosition, RecordSource, open_source
-from device_agent.sources.settings import StreamSettings
-from shared.plan import Dimension
-from shared.structure import structure
+from sfumato.device_agent.sources import KnownPosition, RecordSource, open_source
+from sfumato.device_agent.sources.settings import StreamSettings
+from sfumato.shared.plan import Dimension
+from sfumato.shared.structure import structure
 
 
 def make_stream(

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from device_agent.sources import RecordSource, known_files
-from shared import file_identity
-from shared.errors import LedgerError, RecordError, SketchError
+from sfumato.device_agent.sources import RecordSource, known_files
+from sfumato.shared import file_identity
+from sfumato.shared.errors import LedgerError, RecordError, SketchError
 from tests.device_agent.sources import streams
 from tests.device_agent.sources.streams import Reader, make_stream
 

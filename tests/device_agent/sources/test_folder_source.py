@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from device_agent.sources import Position, RecordSource, known_files
-from device_agent.sources.known_files import KnownFiles
-from shared import file_identity
-from shared.errors import RecordError
+from sfumato.device_agent.sources import Position, RecordSource, known_files
+from sfumato.device_agent.sources.known_files import KnownFiles
+from sfumato.shared import file_identity
+from sfumato.shared.errors import RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 HEADER = "x,y\n"

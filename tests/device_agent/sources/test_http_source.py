@@ -9,11 +9,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from device_agent.sources.http_source import HttpSettings
-from shared.errors import LedgerError, RecordError
+from sfumato.device_agent.sources.http_source import HttpSettings
+from sfumato.shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from device_agent.sources import interface
-from shared.errors import ConfigError
+from sfumato.device_agent.sources import interface
+from sfumato.shared.errors import ConfigError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 
@@ -21,7 +21,9 @@ def test_the_example_of_a_source_is_a_source(
     runner = doctest.DocTestRunner()
     assert runner.run(example, clear_globs=False).failed == 0
     monkeypatch.setattr(interface, "Counting", example.globs["Counting"], raising=False)
-    entry = EntryPoint("counting", "device_agent.sources.interface:Counting", "sfumato.sources")
+    entry = EntryPoint(
+        "counting", "sfumato.device_agent.sources.interface:Counting", "sfumato.sources"
+    )
     monkeypatch.setattr(metadata, "entry_points", lambda **_: EntryPoints([entry]))
     reader = Reader(make_stream(tmp_path, kind="counting", limit=25))
     assert reader.once(limit=4) == [0, 1, 2, 3]
@@ -37,14 +39,14 @@ def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
 
 
 def test_unit_docstrings_hold() -> None:
-    from device_agent.sources import units
+    from sfumato.device_agent.sources import units
 
     assert doctest.testmod(units).failed == 0
 
 
 def test_only_configured_sources_are_imported(tmp_path: Path) -> None:
     program = (
-        "import sys, device_agent.sources, device_agent.settings.agent_settings\n"
+        "import sys, sfumato.device_agent.sources, sfumato.device_agent.settings.agent_settings\n"
         "loaded = {'paho', 'pyarrow', 'httpx', 'sqlite3'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from device_agent.sources import RecordSource
-from shared.errors import ConfigError, LedgerError, RecordError
+from sfumato.device_agent.sources import RecordSource
+from sfumato.shared.errors import ConfigError, LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 QUERY = "SELECT id, x FROM r WHERE id > :last ORDER BY id LIMIT :n"

@@ -9,8 +9,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from device_agent.sources import RecordSource
-from shared.errors import RecordError
+from sfumato.device_agent.sources import RecordSource
+from sfumato.shared.errors import RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 from tests.ports import hold_port, port_of
 

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.sources.pages import PageError, PageReader
-from shared.reading import MAX_LINE_BYTES
+from sfumato.device_agent.sources.pages import PageError, PageReader
+from sfumato.shared.reading import MAX_LINE_BYTES
 
 values: Any = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),

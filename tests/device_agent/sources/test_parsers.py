@@ -3,12 +3,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.sources.mapping import ReadingReport, RecordMapping
-from device_agent.sources.settings import StreamSettings, TextSettings
-from shared.reading import Block, LineCutter, LineParser, RecordTable
+from sfumato.device_agent.sources.mapping import ReadingReport, RecordMapping
+from sfumato.device_agent.sources.settings import StreamSettings, TextSettings
+from sfumato.shared.reading import Block, LineCutter, LineParser, RecordTable
 from tests.device_agent.sources.streams import make_dimensions, make_stream
 
 number = st.one_of(

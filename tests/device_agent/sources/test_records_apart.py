@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from device_agent.windows import SlotSchedule, WindowCutter, WindowState
-from shared.plan import WindowRule
+from sfumato.device_agent.windows import SlotSchedule, WindowCutter, WindowState
+from sfumato.shared.plan import WindowRule
 from tests.device_agent.sources import raw_sources
 from tests.device_agent.sources.raw_sources import LEVELS, Found, Pages, Raw
 

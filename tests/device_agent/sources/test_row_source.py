@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.errors import LedgerError, RecordError
+from sfumato.shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 

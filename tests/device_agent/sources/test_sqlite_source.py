@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from device_agent.sources.sqlite_source import BATCH_RECORDS
-from shared.errors import LedgerError, RecordError
+from sfumato.device_agent.sources.sqlite_source import BATCH_RECORDS
+from sfumato.shared.errors import LedgerError, RecordError
 from tests.device_agent.sources.streams import Reader, make_stream
 
 QUERY = "SELECT id, x, t FROM r WHERE id > :last ORDER BY id LIMIT :n"

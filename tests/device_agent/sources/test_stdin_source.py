@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from device_agent.sources.stdin_source import StdinSource
-from shared.errors import RecordError
+from sfumato.device_agent.sources.stdin_source import StdinSource
+from sfumato.shared.errors import RecordError
 from tests.device_agent.sources.streams import DIGEST_KEY, Reader, make_stream
 
 
@@ -153,7 +152,7 @@ def test_a_real_standard_input_is_read_to_its_end() -> None:
     program = (
         "from pathlib import Path\n"
         "from tests.device_agent.sources.streams import make_dimensions, make_stream\n"
-        "from device_agent.sources import open_source\n"
+        "from sfumato.device_agent.sources import open_source\n"
         "stream = make_stream(Path('/'), kind='stdin')\n"
         "source = open_source(stream, make_dimensions('x'), [], bytes(32))\n"
         "print(sum(float(batch.values.sum()) for batch in source.read()))\n"

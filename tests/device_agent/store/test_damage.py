@@ -14,15 +14,14 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
-from device_agent.store import journal, rebuild, streams
-from device_agent.store.database import DATABASE_NAME
-from device_agent.store.journal import JOURNAL_NAME, Noted, read_journal
-from device_agent.store.positions import PLACES_NAME, Places, read_places, write_positions
-from device_agent.store.streams import StreamState
-from shared.errors import LedgerError, SketchError, StoreError
+from sfumato.device_agent.store import journal, rebuild, streams
+from sfumato.device_agent.store.database import DATABASE_NAME
+from sfumato.device_agent.store.journal import JOURNAL_NAME, Noted, read_journal
+from sfumato.device_agent.store.positions import PLACES_NAME, Places, read_places, write_positions
+from sfumato.device_agent.store.streams import StreamState
+from sfumato.shared.errors import LedgerError, SketchError, StoreError
 from tests.device_agent.conftest import make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import BASE, HOUR, Driver
@@ -30,7 +29,7 @@ from tests.device_agent.serving import Server
 from tests.soak import small_and_soak
 
 # The package has a function of the same name.
-repair = importlib.import_module("device_agent.store.repair")
+repair = importlib.import_module("sfumato.device_agent.store.repair")
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
 NOW = BASE + 1000.0 * HOUR

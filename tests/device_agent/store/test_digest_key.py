@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store.identity import erase_key
-from device_agent.store.key import load_digest_key
-from shared.errors import ConfigError, StoreError
+from sfumato.device_agent.store.identity import erase_key
+from sfumato.device_agent.store.key import load_digest_key
+from sfumato.shared.errors import ConfigError, StoreError
 
 
 def test_the_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store.database import Connection, create_database, sum_ledger, transaction
-from device_agent.store.ledger import append_event, load_entries
-from shared.privacy import PrivacyEvent
+from sfumato.device_agent.store.database import Connection, create_database, sum_ledger, transaction
+from sfumato.device_agent.store.ledger import append_event, load_entries
+from sfumato.shared.privacy import PrivacyEvent
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store.database import create_database, transaction
-from device_agent.store.outbox import (
+from sfumato.device_agent.store.database import create_database, transaction
+from sfumato.device_agent.store.outbox import (
     due_sketches,
     first_due,
     insert_sketch,
     mark_attempt,
     mark_sent,
 )
-from device_agent.store.streams import suspend_stream
+from sfumato.device_agent.store.streams import suspend_stream
 
 DAY = 86400.0
 

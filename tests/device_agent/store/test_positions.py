@@ -1,9 +1,9 @@
 from contextlib import closing
 from pathlib import Path
 
-from device_agent.sources import Position, SourceChanges
-from device_agent.store.database import create_database, transaction
-from device_agent.store.positions import (
+from sfumato.device_agent.sources import Position, SourceChanges
+from sfumato.device_agent.store.database import create_database, transaction
+from sfumato.device_agent.store.positions import (
     load_positions,
     note_source_changes,
     write_positions,

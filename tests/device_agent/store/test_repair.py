@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.store import schema
-from device_agent.store.journal import JOURNAL_NAME, read_journal
-from device_agent.store.streams import write_stream
-from shared.errors import StoreError
+from sfumato.device_agent.store import schema
+from sfumato.device_agent.store.journal import JOURNAL_NAME, read_journal
+from sfumato.device_agent.store.streams import write_stream
+from sfumato.shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.windows import WindowCutter, WindowState
-from shared.plan import WindowRule
+from sfumato.device_agent.windows import WindowCutter, WindowState
+from sfumato.shared.plan import WindowRule
 
 LENGTH = 10
 NOW_SLOT = 8

@@ -1,11 +1,10 @@
 import math
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.windows import LEFT_OUT, SlotSchedule
-from shared.plan import WindowRule
+from sfumato.device_agent.windows import LEFT_OUT, SlotSchedule
+from sfumato.shared.plan import WindowRule
 
 LENGTH = 1000
 ORIGIN = 1_700_000_000

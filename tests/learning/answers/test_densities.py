@@ -3,11 +3,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.answers.densities import (
+from sfumato.learning.answers.densities import (
     Interval,
     clip_interval,
     compute_all_quantiles,
@@ -22,8 +21,8 @@ from learning.answers.densities import (
     pool,
     spread_points,
 )
-from learning.decoding.densities import Posterior
-from shared.errors import DecodingError
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.shared.errors import DecodingError
 
 from .posteriors import draw_posterior, make_posterior
 

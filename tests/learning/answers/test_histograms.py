@@ -1,9 +1,9 @@
 import pytest
 
-from learning.answers.histograms import find_histogram_doubts
-from shared.structure import structure
-from shared.wire.bodies.declaring import make_sample
-from shared.wire.bodies.statistics import HistogramBody, LevelBody, MarginalBody
+from sfumato.learning.answers.histograms import find_histogram_doubts
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.bodies.declaring import make_sample
+from sfumato.shared.wire.bodies.statistics import HistogramBody, LevelBody, MarginalBody
 
 
 def answer(*marginals: MarginalBody) -> HistogramBody:

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.answers.packing import pack_posterior, unpack_posterior
-from shared.cbor import encode_deterministic
-from shared.errors import MalformedMessageError
+from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import MalformedMessageError
 
 from .posteriors import draw_posterior
 

@@ -3,15 +3,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.answers.questions import Inquiry
-from learning.decoding.bars import LAWS
-from learning.decoding.densities import Posterior
-from shared.errors import DecodingError
-from shared.plan import Dimension, LogTransform, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.wire.bodies.questions import (
+from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.bars import LAWS
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import (
+    Dimension,
+    LogTransform,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
+from sfumato.shared.wire.bodies.questions import (
     ConditionalQuestion,
     MarginalQuestion,
     QuantileQuestion,

@@ -7,17 +7,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.calibration.strength import choose_bins_log2
-from learning.estimate.histogram import BinNoise, Marginal, read_marginals
-from learning.estimate.reports import ReportedMarginal
-from shared.core import (
+from sfumato.learning.calibration.strength import choose_bins_log2
+from sfumato.learning.estimate.histogram import BinNoise, Marginal, read_marginals
+from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.shared.core import (
     DimensionEncoding,
     HistogramStatistic,
     Quantiser,
     RecordEncoder,
     SketchAccumulator,
 )
-from shared.privacy.circle import choose_bin_law
+from sfumato.shared.privacy.circle import choose_bin_law
 
 REACH = 2.0**40
 

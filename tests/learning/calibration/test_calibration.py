@@ -2,19 +2,18 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.calibration.calibration import calibrate
-from learning.calibration.columns import Column, calibrate_column
-from learning.calibration.strength import bound_excess
-from learning.calibration.words import (
+from sfumato.learning.calibration.calibration import calibrate
+from sfumato.learning.calibration.columns import Column, calibrate_column
+from sfumato.learning.calibration.strength import bound_excess
+from sfumato.learning.calibration.words import (
     describe_column,
     describe_finding,
     describe_limits,
     describe_refusal,
 )
-from shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError
 from tests.learning.calibration.drawing import draw_marginal, draw_marginals
 
 N = 20_000

@@ -3,17 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learning.calibration.drift import ColumnDrift, compare, compare_levels
-from learning.calibration.strength import (
+from sfumato.learning.calibration.drift import ColumnDrift, compare, compare_levels
+from sfumato.learning.calibration.strength import (
     choose_bins_log2,
     choose_share,
     judge_strength,
     predict_strength,
 )
-from learning.calibration.words import describe_drift
-from learning.estimate.histogram import BinNoise
-from learning.estimate.studies import LevelShares
-from shared.errors import DecodingError
+from sfumato.learning.calibration.words import describe_drift
+from sfumato.learning.estimate.histogram import BinNoise
+from sfumato.learning.estimate.studies import LevelShares
+from sfumato.shared.errors import DecodingError
 from tests.learning.calibration.drawing import draw_marginals
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from learning.calibration.hull import find_hull
-from learning.estimate.histogram import BinNoise, Marginal
+from sfumato.learning.calibration.hull import find_hull
+from sfumato.learning.estimate.histogram import BinNoise, Marginal
 from tests.learning.calibration.drawing import draw_marginal
 
 N_BINS = 512

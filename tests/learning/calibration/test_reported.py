@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.calibration.calibration import calibrate
-from learning.calibration.reported import calibrate_reported
-from learning.calibration.strength import (
+from sfumato.learning.calibration.calibration import calibrate
+from sfumato.learning.calibration.reported import calibrate_reported
+from sfumato.learning.calibration.strength import (
     LEAST_REPORTED,
     judge_reports,
     predict_reach,
 )
-from learning.calibration.words import describe_refusal
-from shared.privacy.circle import choose_bin_law
+from sfumato.learning.calibration.words import describe_refusal
+from sfumato.shared.privacy.circle import choose_bin_law
 from tests.learning.calibration.drawing import draw_reports
 
 Floats = NDArray[np.float64]

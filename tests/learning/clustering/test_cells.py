@@ -3,10 +3,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.clustering.cells import (
+from sfumato.learning.clustering.cells import (
     LEAST_SIZE,
     MOST_SIZE,
     CellGrid,
@@ -15,12 +14,12 @@ from learning.clustering.cells import (
     choose_cells_for_noise,
     compute_laplace_tail,
 )
-from shared.core import Quantiser
-from shared.core.quantise import STEPS
-from shared.core.statistics.grid import MOST_CELLS, GridStatistic
-from shared.errors import PlanError, PrivacyError
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.core import Quantiser
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.statistics.grid import MOST_CELLS, GridStatistic
+from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 
 ONE = Fraction(1)
 

@@ -6,15 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.clustering.covering import run_cover
-from learning.clustering.reference.published_cover import (
+from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.reference.published_cover import (
     FRACTION,
     plan_published,
     run_published,
 )
-from shared.errors import ConfigError
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.coverage.mixtures import DELTA, SEED, draw_clusters, make_plan, measure_cost
 
 

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.clustering import covering
-from learning.clustering.covering import run_cover
-from learning.coverage import gains
-from learning.coverage.averaging import (
+from sfumato.learning.clustering import covering
+from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.coverage import gains
+from sfumato.learning.coverage.averaging import (
     COUNT_UNIT,
     GaussianAverages,
     find_nearest,
     sum_clusters,
 )
-from learning.coverage.gains import CoverGains
-from learning.coverage.plan import CoverPlan
-from learning.coverage.projection import clip_to_ball
-from shared.core.quantise import STEPS
-from shared.privacy.cover import GaussianEvent, PureEvent
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import UNIT, RandomSource, draw_below_wide
-from shared.privacy.selection import ExponentialChoice
-from shared.privacy.testing import SeededSource
+from sfumato.learning.coverage.gains import CoverGains
+from sfumato.learning.coverage.plan import CoverPlan
+from sfumato.learning.coverage.projection import clip_to_ball
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.privacy.cover import GaussianEvent, PureEvent
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import UNIT, RandomSource, draw_below_wide
+from sfumato.shared.privacy.selection import ExponentialChoice
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import LeakError, require
 from tests.learning.coverage.mixtures import make_plan
 

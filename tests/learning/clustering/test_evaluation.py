@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.clustering.evaluation import UNIT, NoisyCost, bound_distance
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.evaluation import UNIT, NoisyCost, bound_distance
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.clustering.cells import CellNoise, choose_cells
-from learning.clustering.grid import GridProblem, GridSolver
-from learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
-from shared.core import Quantiser, SketchAccumulator
-from shared.core.statistics.grid import GridStatistic
-from shared.errors import DecodingCancelledError, DecodingError
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.cells import CellNoise, choose_cells
+from sfumato.learning.clustering.grid import GridProblem, GridSolver
+from sfumato.learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
+from sfumato.shared.core import Quantiser, SketchAccumulator
+from sfumato.shared.core.statistics.grid import GridStatistic
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.testing import SeededSource
 
 MEANS = np.array([[-5.0, -4.0], [5.0, -5.0], [0.0, 6.0]])
 BOX = 10.0

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.clustering.cells import CellGrid, CellNoise
-from learning.clustering.thinning import FALSE_CELLS, keep_mass
+from sfumato.learning.clustering.cells import CellGrid, CellNoise
+from sfumato.learning.clustering.thinning import FALSE_CELLS, keep_mass
 
 seeds = st.integers(0, 2**32 - 1)
 

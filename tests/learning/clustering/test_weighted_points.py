@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.clustering.weighted_points import (
+from sfumato.learning.clustering.weighted_points import (
     _descend,
     cluster_weighted,
     project_on_simplex,
 )
-from learning.decoding.kmeans import cluster, measure_inertia
-from learning.decoding.solver import Monitor
-from shared.errors import PlanError
+from sfumato.learning.decoding.kmeans import cluster, measure_inertia
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import PlanError
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.coverage.plan import CoverPlan, plan_cover
-from learning.coverage.projection import Integers
+from sfumato.learning.coverage.plan import CoverPlan, plan_cover
+from sfumato.learning.coverage.projection import Integers
 
 SEED = bytes(32)
 DELTA = Fraction(1, 10**6)

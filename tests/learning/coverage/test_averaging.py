@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.coverage.averaging import COUNT_UNIT, GaussianAverages
-from learning.coverage.projection import Integers
-from shared.privacy.testing import SeededSource
+from sfumato.learning.coverage.averaging import COUNT_UNIT, GaussianAverages
+from sfumato.learning.coverage.projection import Integers
+from sfumato.shared.privacy.testing import SeededSource
 
 
 def list_changes(relation: str, radius: int) -> list[Integers]:

@@ -5,16 +5,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.coverage.gains import CoverGains, choose_points
-from learning.coverage.grid import CoverGrid
-from learning.coverage.projection import Integers
-from shared.errors import ConfigError
-from shared.privacy.samplers import UNIT
-from shared.privacy.selection import ExponentialChoice
-from shared.privacy.testing import SeededSource
+from sfumato.learning.coverage.gains import CoverGains, choose_points
+from sfumato.learning.coverage.grid import CoverGrid
+from sfumato.learning.coverage.projection import Integers
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.selection import ExponentialChoice
+from sfumato.shared.privacy.testing import SeededSource
 
 HALF = 50
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from learning.coverage import plan as module
-from learning.coverage.averaging import GaussianAverages
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.cover import (
+from sfumato.learning.coverage import plan as module
+from sfumato.learning.coverage.averaging import GaussianAverages
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.cover import (
     CoverEvent,
     GaussianEvent,
     PureEvent,
     calibrate_gaussian,
     compute_joint_delta,
 )
-from shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.samplers import UNIT
 from tests.learning.coverage.mixtures import DELTA, make_plan
 
 
@@ -57,7 +57,7 @@ def calibrate_apart(events: Any, *, epsilon: Fraction, delta: Fraction, relation
 def test_a_plan_whose_stages_cost_more_is_refused(
     name: str, planted: Any, relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"learning.coverage.plan.{name}", planted)
+    monkeypatch.setattr(f"sfumato.learning.coverage.plan.{name}", planted)
     with pytest.raises(PrivacyError, match="exceeded by the planned stages"):
         make_plan(relation=relation)
 

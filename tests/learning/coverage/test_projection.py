@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.coverage.averaging import find_nearest, sum_clusters
-from learning.coverage.projection import SignProjection, clip_to_ball
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError
+from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.projection import SignProjection, clip_to_ball
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 
 SEED = bytes(range(32))
 

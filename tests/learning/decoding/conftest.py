@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.problem import DecodingProblem
 
 MakeProblem = Callable[..., DecodingProblem]
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.gaussians import Atoms, Target, prepare_target
-from learning.decoding.levenberg import Fitted, evaluate
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.gaussians import Atoms, Target, prepare_target
+from sfumato.learning.decoding.levenberg import Fitted, evaluate
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.solver import Monitor
 
 QUIET = Monitor()
 

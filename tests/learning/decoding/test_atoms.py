@@ -1,10 +1,9 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 
-from learning.decoding.atoms import compute_atoms, compute_correlation, compute_misfit
+from sfumato.learning.decoding.atoms import compute_atoms, compute_correlation, compute_misfit
 
 Vector = NDArray[np.float64]
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learning.decoding.bars import (
+from sfumato.learning.decoding.bars import (
     LAWS,
     MOST_ROUGH,
     MOST_STATED,
@@ -14,9 +14,9 @@ from learning.decoding.bars import (
     choose_word,
     describe_bars,
 )
-from learning.decoding.evidence import Evidence
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.verdict import Verdict
 
 from .conftest import MakeProblem
 

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.cautions import choose_counts, compare_labels, compute_caution
-from learning.decoding.densities import Posterior
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.cautions import choose_counts, compare_labels, compute_caution
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.solver import Monitor
 
 
 def make_posterior(centres: np.ndarray, jitter: float) -> Posterior:

@@ -3,12 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from learning.decoding.choice import ClusterChoice
-from learning.decoding.choosing import choose_n_clusters
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.registry import create_solver
-from learning.decoding.solver import Monitor
-from shared.errors import DecodingCancelledError, DecodingError
+from sfumato.learning.decoding.choice import ClusterChoice
+from sfumato.learning.decoding.choosing import choose_n_clusters
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 
 from .conftest import MakeProblem
 from .test_recovery import CORNERS, draw_round_clusters

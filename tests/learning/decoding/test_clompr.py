@@ -2,14 +2,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.clompr import ClOmpr
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.solution import Solution
-from shared.errors import DecodingCancelledError
+from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.errors import DecodingCancelledError
 
 from .conftest import MakeProblem
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from learning.decoding.density import GaussianMixture
-from shared.errors import DecodingError
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.shared.errors import DecodingError
 
 
 def make_mixture() -> GaussianMixture:

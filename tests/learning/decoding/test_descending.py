@@ -1,8 +1,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.density import GaussianMixture
-from learning.decoding.descending import descend_from
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.descending import descend_from
 from tests.learning.decoding.conftest import MakeProblem
 
 MEANS = np.array([[-4.0, 3.0], [2.0, 5.0], [8.0, -1.0]])

@@ -1,9 +1,8 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.descent import descend, fit_nonnegative
+from sfumato.learning.decoding.descent import descend, fit_nonnegative
 
 Vector = NDArray[np.float64]
 

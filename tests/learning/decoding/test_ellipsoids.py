@@ -1,11 +1,21 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.decoding.ellipsoids import Ellipsoids, Kind, count_parameters, draw_samples, widen
-from learning.decoding.gaussians import Target, compute_unit_atoms
-from learning.decoding.shaping import evaluate_shaped, form_equations, project, refine_shaped
+from sfumato.learning.decoding.ellipsoids import (
+    Ellipsoids,
+    Kind,
+    count_parameters,
+    draw_samples,
+    widen,
+)
+from sfumato.learning.decoding.gaussians import Target, compute_unit_atoms
+from sfumato.learning.decoding.shaping import (
+    evaluate_shaped,
+    form_equations,
+    project,
+    refine_shaped,
+)
 
 from .targets import QUIET, draw_atoms, draw_ellipsoids, draw_target
 

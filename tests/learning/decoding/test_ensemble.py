@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from learning.decoding.ensemble import count_agreeing, fit_clusters
-from learning.decoding.gaussians import Atoms
+from sfumato.learning.decoding.ensemble import count_agreeing, fit_clusters
+from sfumato.learning.decoding.gaussians import Atoms
 
 from .targets import QUIET, draw_target
 

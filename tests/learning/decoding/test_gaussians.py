@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.gaussians import (
     Atoms,
     compute_gaussians,
     compute_jacobian,

@@ -1,10 +1,9 @@
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.decoding.gaussians import Atoms
-from learning.decoding.growth import cycle, expand, find_first_atom, grow
-from learning.decoding.levenberg import evaluate, refine
+from sfumato.learning.decoding.gaussians import Atoms
+from sfumato.learning.decoding.growth import cycle, expand, find_first_atom, grow
+from sfumato.learning.decoding.levenberg import evaluate, refine
 
 from .targets import QUIET, draw_atoms, draw_fitted, draw_target
 

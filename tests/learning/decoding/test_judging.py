@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.evidence import Evidence
-from learning.decoding.gathering import measure_kurtosis
-from learning.decoding.judging import FEATURES, compute_features, judge
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.registry import create_solver
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.gathering import measure_kurtosis
+from sfumato.learning.decoding.judging import FEATURES, compute_features, judge
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.registry import create_solver
 
 from .conftest import MakeProblem
 

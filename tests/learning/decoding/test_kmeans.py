@@ -1,9 +1,8 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from sklearn.cluster import KMeans
 
-from learning.decoding.kmeans import cluster
+from sfumato.learning.decoding.kmeans import cluster
 
 from .targets import QUIET
 

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.decoding.ensemble import fit_clusters
-from learning.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
-from learning.decoding.ladder import Candidate, climb, compute_chance_cost, leaves_only_noise
-from learning.decoding.pruning import compute_drop_costs
+from sfumato.learning.decoding.ensemble import fit_clusters
+from sfumato.learning.decoding.gaussians import Target, measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.ladder import (
+    Candidate,
+    climb,
+    compute_chance_cost,
+    leaves_only_noise,
+)
+from sfumato.learning.decoding.pruning import compute_drop_costs
 
 from .conftest import MakeProblem
 from .targets import QUIET

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.gaussians import Atoms
-from learning.decoding.levenberg import evaluate, refine
-from learning.decoding.solver import Monitor
-from shared.errors import DecodingCancelledError
+from sfumato.learning.decoding.gaussians import Atoms
+from sfumato.learning.decoding.levenberg import evaluate, refine
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import DecodingCancelledError
 
 from .targets import QUIET, draw_atoms, draw_fitted, draw_target
 

@@ -1,10 +1,9 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.gaussians import Atoms, Target, compute_misfit_of
-from learning.decoding.levenberg import evaluate
-from learning.decoding.moves import propose_adds, propose_splits
+from sfumato.learning.decoding.gaussians import Atoms, Target, compute_misfit_of
+from sfumato.learning.decoding.levenberg import evaluate
+from sfumato.learning.decoding.moves import propose_adds, propose_splits
 
 from .targets import draw_atoms, draw_fitted, draw_target
 

@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from learning.decoding.ellipsoids import widen
-from learning.decoding.gaussians import Atoms, Target
-from learning.decoding.ladder import Candidate
-from learning.decoding.pooling import (
+from sfumato.learning.decoding.ellipsoids import widen
+from sfumato.learning.decoding.gaussians import Atoms, Target
+from sfumato.learning.decoding.ladder import Candidate
+from sfumato.learning.decoding.pooling import (
     choose_members,
     draw_pool,
     drop_unsupported,
     pool_clusters,
 )
-from learning.decoding.posterior import draw_around
-from learning.decoding.shaping import evaluate_shaped
+from sfumato.learning.decoding.posterior import draw_around
+from sfumato.learning.decoding.shaping import evaluate_shaped
 
 from .targets import QUIET, draw_target
 

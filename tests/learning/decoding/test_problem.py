@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.decoding.problem import Box, DecodingProblem
-from shared.errors import DecodingError
+from sfumato.learning.decoding.problem import Box, DecodingProblem
+from sfumato.shared.errors import DecodingError
 
 
 def valid_fields() -> dict[str, Any]:

@@ -1,10 +1,9 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.gaussians import Atoms, compute_misfit_of
-from learning.decoding.levenberg import evaluate
-from learning.decoding.pruning import compute_drop_costs, fit_weights, propose_merges, prune
+from sfumato.learning.decoding.gaussians import Atoms, compute_misfit_of
+from sfumato.learning.decoding.levenberg import evaluate
+from sfumato.learning.decoding.pruning import compute_drop_costs, fit_weights, propose_merges, prune
 
 from .targets import draw_atoms, draw_fitted, draw_target
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from learning.decoding.ellipsoids import Ellipsoids, compute_rows
-from learning.decoding.gaussians import Target
-from learning.decoding.ladder import compute_chance_cost
-from learning.decoding.reaching import find_far_place
-from learning.decoding.shaping import evaluate_shaped
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, compute_rows
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.ladder import compute_chance_cost
+from sfumato.learning.decoding.reaching import find_far_place
+from sfumato.learning.decoding.shaping import evaluate_shaped
 
 from .targets import draw_target
 

@@ -2,14 +2,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.solution import Solution
-from shared.errors import DecodingCancelledError, DecodingError
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 
 from .conftest import MakeProblem
 

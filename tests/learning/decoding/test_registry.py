@@ -1,9 +1,9 @@
 import pytest
 
-from learning.decoding.clompr import ClOmpr
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.registry import create_solver, default_solver, solver_factories
-from shared.errors import DecodingError
+from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.registry import create_solver, default_solver, solver_factories
+from sfumato.shared.errors import DecodingError
 
 
 def test_the_default_solver_is_registered_and_carries_its_version() -> None:

@@ -1,12 +1,16 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.decoding.ellipsoids import Ellipsoids
-from learning.decoding.pooling import Clusters, Member
-from learning.decoding.responses import choose_evenly, draw_balanced, measure_spreads, respond
-from learning.decoding.solver import Monitor
+from sfumato.learning.decoding.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.pooling import Clusters, Member
+from sfumato.learning.decoding.responses import (
+    choose_evenly,
+    draw_balanced,
+    measure_spreads,
+    respond,
+)
+from sfumato.learning.decoding.solver import Monitor
 
 CENTRES = np.array([[-5.0, 0.0], [5.0, 1.0]])
 

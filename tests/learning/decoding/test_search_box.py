@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.diagnosis import Diagnosis, diagnose
-from learning.decoding.problem import Box, DecodingProblem
-from learning.decoding.registry import create_solver
-from learning.decoding.solution import Solution
+from sfumato.learning.decoding.diagnosis import Diagnosis, diagnose
+from sfumato.learning.decoding.problem import Box, DecodingProblem
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solution import Solution
 
 from .conftest import MakeProblem
 

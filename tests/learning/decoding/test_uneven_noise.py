@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding import clompr, gaussians
-from learning.decoding.atoms import compute_atoms, compute_misfit
-from learning.decoding.clompr import ClOmpr
-from learning.decoding.density import GaussianMixture
-from learning.decoding.descending import descend_from
-from learning.decoding.gaussians import Target
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.recovery import MixtureDecoder
-from learning.decoding.registry import create_solver
-from learning.decoding.solution import Solution
-from learning.decoding.solver import Solver
-from learning.decoding.weighing import WeightedProblem, weigh_equations
+from sfumato.learning.decoding import clompr, gaussians
+from sfumato.learning.decoding.atoms import compute_atoms, compute_misfit
+from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.descending import descend_from
+from sfumato.learning.decoding.gaussians import Target
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.solver import Solver
+from sfumato.learning.decoding.weighing import WeightedProblem, weigh_equations
 
 from .conftest import MakeProblem
 

@@ -2,26 +2,25 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.decoding.atoms import compute_atoms, compute_misfit, standardise
-from learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows, widen
-from learning.decoding.gaussians import (
+from sfumato.learning.decoding.atoms import compute_atoms, compute_misfit, standardise
+from sfumato.learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows, widen
+from sfumato.learning.decoding.gaussians import (
     Target,
     compute_misfit_of,
     compute_unit_atoms,
     measure_in_wavelengths,
     prepare_target,
 )
-from learning.decoding.ladder import draw_errors
-from learning.decoding.levenberg import evaluate
-from learning.decoding.moves import propose_adds, propose_splits
-from learning.decoding.problem import DecodingProblem
-from learning.decoding.reaching import find_far_place
-from learning.decoding.shaping import evaluate_shaped, form_equations
-from learning.decoding.weighing import WeightedProblem, compute_quantile, weigh_equations
+from sfumato.learning.decoding.ladder import draw_errors
+from sfumato.learning.decoding.levenberg import evaluate
+from sfumato.learning.decoding.moves import propose_adds, propose_splits
+from sfumato.learning.decoding.problem import DecodingProblem
+from sfumato.learning.decoding.reaching import find_far_place
+from sfumato.learning.decoding.shaping import evaluate_shaped, form_equations
+from sfumato.learning.decoding.weighing import WeightedProblem, compute_quantile, weigh_equations
 
 from .targets import draw_atoms, draw_ellipsoids
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.estimate.counts import count_records
-from learning.estimate.histogram import Marginal
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.studies import read_study_numbers
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility, weigh
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.null_law import draw_unit_noise
-from shared.plan import SketchPlan, create_plan
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.histogram import Marginal
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.studies import read_study_numbers
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility, weigh
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.null_law import draw_unit_noise
+from sfumato.shared.plan import SketchPlan, create_plan
 from tests.shared.sharing.samples import SPEC, make_plan
 
 LOCAL = replace(SPEC, release="local.v1", least_reports=None, most_reports=None)

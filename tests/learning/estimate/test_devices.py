@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.estimate.counts import count_records
-from learning.estimate.devices import estimate_difference, find_difference
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from learning.estimate.utility import Utility, estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy.testing import SeededSource
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.devices import estimate_difference, find_difference
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import Utility, estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy.testing import SeededSource
 
 M, R, SIGNAL = 40, 4, 0.3
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.estimate.histogram import (
+from sfumato.learning.estimate.histogram import (
     BinNoise,
     Marginal,
     estimate_bands,
@@ -12,14 +11,14 @@ from learning.estimate.histogram import (
     find_critical,
     read_marginals,
 )
-from shared.core import (
+from sfumato.shared.core import (
     DimensionEncoding,
     HistogramStatistic,
     Quantiser,
     RecordEncoder,
     SketchAccumulator,
 )
-from shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError
 
 LAPLACE = BinNoise(variance=800.0)
 SUM_OF_NINE = BinNoise(variance=900.0, n_sums=9)

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from learning.estimate.moment_noise import NoiseLaw
-from learning.estimate.moments import PrincipalComponents, estimate_components
-from shared.core.quantise import Quantiser
-from shared.core.statistics.moments import MOMENT_STEPS, WEIGHT, MomentsStatistic
-from shared.errors import DecodingError
+from sfumato.learning.estimate.moment_noise import NoiseLaw
+from sfumato.learning.estimate.moments import PrincipalComponents, estimate_components
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.core.statistics.moments import MOMENT_STEPS, WEIGHT, MomentsStatistic
+from sfumato.shared.errors import DecodingError
 
 Floats = NDArray[np.float64]
 N_RECORDS = 20_000

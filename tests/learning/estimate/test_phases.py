@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import PayloadSum, Row
-from learning.estimate.counts import count_records
-from learning.estimate.snr import predict_mechanism_snr
-from learning.estimate.totals import Totals
-from learning.estimate.utility import Utility, estimate_utility, form_sketch
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core.features import PHASES, feature_table
-from shared.plan import SketchPlan, plan_from_spec
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.snr import predict_mechanism_snr
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import Utility, estimate_utility, form_sketch
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core.features import PHASES, feature_table
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.shared.plan.test_plan import SPEC
 
 Floats = NDArray[np.float64]

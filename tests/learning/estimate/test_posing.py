@@ -1,11 +1,11 @@
 import numpy as np
 
-from learning.estimate.limbs import split_limbs
-from learning.estimate.posing import pose_problem
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import SketchAccumulator
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core import SketchAccumulator
 from tests.shared.plan.test_plan import SPEC, make
 
 

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.storage.sums.layout import Layout
-from aggregator.storage.sums.summing import PayloadSum, Row
-from learning.estimate.counts import count_records
-from learning.estimate.reports import ReportedMarginal, bound_distribution, deconvolve
-from learning.estimate.studies import (
+from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution, deconvolve
+from sfumato.learning.estimate.studies import (
     read_study_levels,
     read_study_marginals,
     read_study_numbers,
     read_study_reports,
 )
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import SketchAccumulator
-from shared.errors import DecodingError
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy.circle import CircularLaw, choose_bin_law
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy.circle import CircularLaw, choose_bin_law
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 
 N_BINS, N_PLACES = 64, 67
 N_DEVICES = 2000

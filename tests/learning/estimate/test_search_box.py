@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.search_box import check_search_box, make_search_box
-from shared.errors import ConfigError
-from shared.plan import SketchPlan, plan_from_spec
+from sfumato.learning.estimate.search_box import check_search_box, make_search_box
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan, plan_from_spec
 from tests.shared.plan.test_plan import SPEC
 
 PLAN: SketchPlan = plan_from_spec(SPEC)

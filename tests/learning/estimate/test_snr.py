@@ -5,20 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.counts import count_records
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.snr import compute_dilution, predict_mechanism_snr
-from learning.estimate.totals import Totals
-from learning.estimate.utility import estimate_utility, form_sketch
-from learning.estimate.weighting import SIZE_WEIGHTS
-from shared.core import FrequencyBlocks, SketchAccumulator
-from shared.errors import PrivacyError
-from shared.plan import SketchPlan, plan_from_spec
-from shared.privacy.testing import SeededSource
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.snr import compute_dilution, predict_mechanism_snr
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.utility import estimate_utility, form_sketch
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.shared.core import FrequencyBlocks, SketchAccumulator
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.privacy.testing import SeededSource
 from tests.soak import small_and_soak
 
 M = 40

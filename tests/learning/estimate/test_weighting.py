@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
-from shared.errors import PrivacyError
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
+from sfumato.shared.errors import PrivacyError
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=30)
 

@@ -14,10 +14,10 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from learning.generative import accounting
-from learning.generative.accounting import Training, compute_mu
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.normal import bound_gaussian_delta
+from sfumato.learning.generative import accounting
+from sfumato.learning.generative.accounting import Training, compute_mu
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.normal import bound_gaussian_delta
 
 DELTA = Fraction(1, 10**5)
 

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.histogram import BinNoise, Marginal
-from learning.generative.columns import (
+from sfumato.learning.estimate.histogram import BinNoise, Marginal
+from sfumato.learning.generative.columns import (
     LevelColumn,
     NumberColumn,
     match_columns,
 )
-from shared.core.logarithm import compress
+from sfumato.shared.core.logarithm import compress
 
 SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=12).filter(lambda x: sum(x) > 0.1)
 

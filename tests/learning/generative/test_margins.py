@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.histogram import BinNoise, Marginal
-from learning.generative.margins import Blend, blend, invert, list_widths, transform
+from sfumato.learning.estimate.histogram import BinNoise, Marginal
+from sfumato.learning.generative.margins import Blend, blend, invert, list_widths, transform
 
 N_BINS, N = 256, 100_000
 

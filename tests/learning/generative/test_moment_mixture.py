@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Curator
-from learning.generative.moment_mixture import BASIS_STEPS, MomentDesign
-from shared.core import SketchAccumulator
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.accounting import convert_concentrated
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.generative.moment_mixture import BASIS_STEPS, MomentDesign
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.accounting import convert_concentrated
+from sfumato.shared.privacy.testing import SeededSource
 
 D, R, K = 4, 2, 3
 SEEDS = st.integers(0, 2**32 - 1)

@@ -12,15 +12,15 @@ import pytest
 from dp_accounting.pld import pld_privacy_accountant
 from numpy.typing import NDArray
 
-from learning.generative import network_mixture
-from learning.generative.network_mixture import NetworkDesign, read_rate
-from learning.generative.networks import training
-from learning.generative.networks.clipping import NORM, Clipping
-from learning.generative.partition import FeatureMap, KernelPartition
-from shared.core.quantise import Quantiser
-from shared.errors import ConfigError
-from shared.privacy.testing import SeededSource
-from shared.privacy.wide_gaussian import WideGaussian
+from sfumato.learning.generative import network_mixture
+from sfumato.learning.generative.network_mixture import NetworkDesign, read_rate
+from sfumato.learning.generative.networks import training
+from sfumato.learning.generative.networks.clipping import NORM, Clipping
+from sfumato.learning.generative.partition import FeatureMap, KernelPartition
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
 D, K = 4, 2
 EPSILON, DELTA = Fraction(2), Fraction(1, 10**5)

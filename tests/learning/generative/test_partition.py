@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from learning.generative.partition import FeatureMap, KernelPartition, assign
-from shared.core.quantise import Quantiser
-from shared.errors import ConfigError
-from shared.privacy.testing import SeededSource
-from shared.privacy.wide_gaussian import WideGaussian
+from sfumato.learning.generative.partition import FeatureMap, KernelPartition, assign
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
 D, K = 5, 3
 SEEDS = st.integers(0, 2**32 - 1)

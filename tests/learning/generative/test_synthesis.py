@@ -6,13 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.decoding.densities import Posterior
-from learning.generative.columns import Column, LevelColumn, NumberColumn
-from learning.generative.synthesis import Origin, Synthesiser
-from shared.errors import DecodingError
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.wire.bodies.results import PromiseBody, describe_promise
-from shared.wire.bodies.synthesis import SynthesisRequest
+from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.generative.columns import Column, LevelColumn, NumberColumn
+from sfumato.learning.generative.synthesis import Origin, Synthesiser
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.wire.bodies.results import PromiseBody, describe_promise
+from sfumato.shared.wire.bodies.synthesis import SynthesisRequest
 
 ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")
 

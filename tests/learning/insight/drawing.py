@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.decoding.density import GaussianMixture
-from learning.estimate.limbs import split_limbs
-from learning.estimate.sizes import SizeMoments
-from learning.estimate.totals import Totals
-from learning.insight.covariance import Density
-from learning.insight.model import StudyModel
-from learning.insight.selection import Selection
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from shared.privacy.testing import SeededSource
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.estimate.limbs import split_limbs
+from sfumato.learning.estimate.sizes import SizeMoments
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.covariance import Density
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import Selection
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.privacy.testing import SeededSource
 
 DELTA = Fraction(1, 10**6)
 MIXTURE = GaussianMixture(

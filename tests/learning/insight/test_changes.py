@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.insight.changes import (
+from sfumato.learning.insight.changes import (
     compute_levels,
     find_begins,
     find_change_points,
@@ -16,9 +16,9 @@ from learning.insight.changes import (
     spend_levels,
     watch,
 )
-from learning.insight.null_law import draw_errors
-from learning.insight.timeline import Timeline, follow
-from shared.errors import DecodingError
+from sfumato.learning.insight.null_law import draw_errors
+from sfumato.learning.insight.timeline import Timeline, follow
+from sfumato.shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 N_WINDOWS = 12

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.decoding.density import GaussianMixture
-from learning.insight.comparing import (
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.insight.comparing import (
     Change,
     Comparison,
     compare,
@@ -16,13 +16,13 @@ from learning.insight.comparing import (
     describe_p,
     draw_null,
 )
-from learning.insight.covariance import Density
-from learning.insight.model import StudyModel
-from learning.insight.null_law import draw_noise
-from learning.insight.selection import SelectionMean, average
-from learning.insight.shared_law import SharedDraws
-from shared.errors import DecodingError
-from shared.plan import SketchPlan, WindowRule
+from sfumato.learning.insight.covariance import Density
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.null_law import draw_noise
+from sfumato.learning.insight.selection import SelectionMean, average
+from sfumato.learning.insight.shared_law import SharedDraws
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan, WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 STRONG = {"epsilon": Fraction(1)}

@@ -2,18 +2,17 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.decoding.density import GaussianMixture
-from learning.insight.covariance import (
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.insight.covariance import (
     Density,
     compute_atoms,
     compute_covariance,
     pool_densities,
     stack,
 )
-from shared.errors import DecodingError
+from sfumato.shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE
 
 FREQUENCIES = np.random.default_rng(1).normal(0.0, 0.5, (2, 12))

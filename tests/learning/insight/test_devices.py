@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.estimate.totals import Totals
-from learning.estimate.weighting import Weights
-from learning.insight.devices import DeviceExamination, DeviceReport, examine_devices, examine_means
-from learning.insight.selection import Selection, average
-from shared.core import SketchAccumulator
-from shared.errors import DecodingError
-from shared.plan import SketchPlan, WindowRule
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.insight.devices import (
+    DeviceExamination,
+    DeviceReport,
+    examine_devices,
+    examine_means,
+)
+from sfumato.learning.insight.selection import Selection, average
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import SketchPlan, WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 LIE = replace(MIXTURE, means=np.full((3, 2), 15.0))

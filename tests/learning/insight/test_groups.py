@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.decoding.density import GaussianMixture
-from learning.insight.groups import GroupComparison, compare_groups, compare_pairs, place_groups
-from shared.errors import DecodingError
-from shared.plan import WindowRule
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.insight.groups import (
+    GroupComparison,
+    compare_groups,
+    compare_pairs,
+    place_groups,
+)
+from sfumato.shared.errors import DecodingError
+from sfumato.shared.plan import WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 GROWN = replace(MIXTURE, weights=np.array([0.3, 0.5, 0.2]))

@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.decoding.density import GaussianMixture
-from learning.estimate.counts import count_records
-from learning.estimate.posing import pose_problem
-from learning.estimate.utility import estimate_utility
-from learning.estimate.weighting import SIZE_WEIGHTS
-from learning.insight.covariance import Density, compute_atoms, stack
-from learning.insight.model import StudyModel, explain
-from shared.errors import DecodingError
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.estimate.counts import count_records
+from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.insight.covariance import Density, compute_atoms, stack
+from sfumato.learning.insight.model import StudyModel, explain
+from sfumato.shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 STEP = 1e-5

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.estimate.weighting import Weights
-from learning.insight.null_law import draw_errors, draw_noise, draw_unit_noise
-from learning.insight.selection import Selection, average
-from learning.insight.statistics import compute_sigma
-from shared.privacy.testing import SeededSource
+from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.insight.null_law import draw_errors, draw_noise, draw_unit_noise
+from sfumato.learning.insight.selection import Selection, average
+from sfumato.learning.insight.statistics import compute_sigma
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.insight.drawing import Fleet, make_model, make_plan
 
 MECHANISMS = ("discrete-knorm", "discrete-laplace", "discrete-gaussian")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from learning.estimate.weighting import Weights
-from learning.insight.selection import average, require_supported
-from shared.errors import DecodingError, WrongStatisticError
-from shared.plan import Dimension, WindowRule
+from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.insight.selection import average, require_supported
+from sfumato.shared.errors import DecodingError, WrongStatisticError
+from sfumato.shared.plan import Dimension, WindowRule
 from tests.learning.insight.drawing import Fleet, make_plan
 
 PHASES: dict[str, Any] = {

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.insight.comparing import Comparison, compare_means, draw_null
-from learning.insight.covariance import Density
-from learning.insight.model import StudyModel
-from learning.insight.selection import SelectionMean, average
-from learning.insight.shared_law import SharedDraws
-from shared.plan import WindowRule
+from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
+from sfumato.learning.insight.covariance import Density
+from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.selection import SelectionMean, average
+from sfumato.learning.insight.shared_law import SharedDraws
+from sfumato.shared.plan import WindowRule
 from tests.learning.insight.drawing import Fleet, make_model, make_plan
 
 SECRET = {

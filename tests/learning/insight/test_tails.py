@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import brentq
 from scipy.stats import gamma, norm
 from scipy.stats.distributions import rv_frozen
 
-from learning.insight.tails import NullDraws, SmallestDraws, adjust_holm, find_discoveries
+from sfumato.learning.insight.tails import NullDraws, SmallestDraws, adjust_holm, find_discoveries
 
 P_VALUES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30).map(np.array)
 

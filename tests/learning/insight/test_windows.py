@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.decoding.density import GaussianMixture
-from learning.insight.selection import Selection
-from learning.insight.windows import MOST_WINDOWS, History, follow_windows
-from shared.errors import DecodingCancelledError, DecodingError
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.insight.selection import Selection
+from sfumato.learning.insight.windows import MOST_WINDOWS, History, follow_windows
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_plan
 
 PLAN = make_plan(60, epsilon=Fraction(10))

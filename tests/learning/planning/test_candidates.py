@@ -2,20 +2,19 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.planning import candidates
-from learning.planning.candidates import (
+from sfumato.learning.planning import candidates
+from sfumato.learning.planning.candidates import (
     Candidate,
     choose_candidate,
     predict_candidate,
     predict_splits,
 )
-from learning.planning.outline import StudyOutline
-from shared.errors import PrivacyError
-from shared.plan import plan_from_spec
-from shared.privacy import MECHANISMS
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.privacy import MECHANISMS
 
 KNORM = "discrete-knorm"
 M = 300

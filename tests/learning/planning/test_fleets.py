@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from learning.planning.fleets import FLEET_SIZES, forecast_fleets
-from learning.planning.outline import StudyOutline
+from sfumato.learning.planning.fleets import FLEET_SIZES, forecast_fleets
+from sfumato.learning.planning.outline import StudyOutline
 
 
 def outline(**changes: Any) -> StudyOutline:

@@ -2,17 +2,16 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.planning.grids import (
+from sfumato.learning.planning.grids import (
     allows_grid,
     is_grid_better,
     predict_grid,
     predict_grid_band,
 )
-from learning.planning.outline import StudyOutline
-from shared.errors import PlanError, PrivacyError
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.errors import PlanError, PrivacyError
 
 ONE = Fraction(1)
 STUDY = StudyOutline(n_records=100_000, n_sketches=1, n_dimensions=2, n_clusters=10)

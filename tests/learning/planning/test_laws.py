@@ -1,14 +1,13 @@
 import tomllib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from analyst.planning.spec import format_law
-from learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law, describe_law
-from learning.planning.signal import expect_signal_energy
-from shared.core import RadiusLaw
-from shared.structure import structure
+from sfumato.analyst.planning.spec import format_law
+from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law, describe_law
+from sfumato.learning.planning.signal import expect_signal_energy
+from sfumato.shared.core import RadiusLaw
+from sfumato.shared.structure import structure
 
 snrs = st.floats(0.0, 1e12)
 

@@ -6,12 +6,11 @@ from dataclasses import fields, replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.clustering.methods.contract import Task
-from learning.clustering.methods.registry import METHODS
-from learning.planning.methods import (
+from sfumato.learning.clustering.methods.contract import Task
+from sfumato.learning.clustering.methods.registry import METHODS
+from sfumato.learning.planning.methods import (
     ALIKE,
     SKETCH,
     TABLE,
@@ -21,7 +20,7 @@ from learning.planning.methods import (
     choose_name,
     find_row,
 )
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 
 HOLDING = Holding(n_records=100_000, n_dimensions=4, n_clusters=5, epsilon=Fraction(1), scale=0.1)
 

@@ -1,10 +1,9 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.planning.outline import guess_clusters, guess_scale
+from sfumato.learning.planning.outline import guess_clusters, guess_scale
 
 SPREADS = st.floats(1e-6, 1e6)
 

@@ -3,21 +3,20 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
-from learning.planning.candidates import SPLIT_MECHANISM, Candidate, predict_candidate
-from learning.planning.outline import StudyOutline
-from learning.planning.phases import (
+from sfumato.learning.estimate.snr import DEFAULT_SIGNAL_ENERGY
+from sfumato.learning.planning.candidates import SPLIT_MECHANISM, Candidate, predict_candidate
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.phases import (
     find_least_reports,
     list_phase_reports,
     predict_phase_reports,
 )
-from learning.planning.planner import advise, find_smallest_epsilon
-from shared.errors import PrivacyError
-from shared.plan import plan_from_spec
-from shared.privacy import choose_law
+from sfumato.learning.planning.planner import advise, find_smallest_epsilon
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.privacy import choose_law
 
 PURE, ONE = Fraction(0), Fraction(1)
 M = 500

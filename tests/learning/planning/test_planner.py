@@ -3,27 +3,26 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.estimate.snr import predict_mechanism_snr
-from learning.planning.candidates import predict_candidate
-from learning.planning.outline import (
+from sfumato.learning.estimate.snr import predict_mechanism_snr
+from sfumato.learning.planning.candidates import predict_candidate
+from sfumato.learning.planning.outline import (
     FEATURES_PER_PARAMETER,
     LARGEST_FREQUENCIES,
     POSSIBLE_CLUSTERS,
     StudyOutline,
 )
-from learning.planning.planner import (
+from sfumato.learning.planning.planner import (
     Advice,
     advise,
     advise_for_unknown_clusters,
     find_smallest_epsilon,
 )
-from learning.planning.quality import predict_relative_sse
-from shared.errors import PlanError, PrivacyError
-from shared.plan import plan_from_spec
-from shared.privacy import (
+from sfumato.learning.planning.quality import predict_relative_sse
+from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.plan import plan_from_spec
+from sfumato.shared.privacy import (
     MECHANISMS,
     FourierShape,
     PrivacyTarget,

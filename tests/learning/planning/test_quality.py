@@ -4,20 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.estimate.snr import (
+from sfumato.learning.estimate.snr import (
     compute_noise_energy,
     estimate_signal_energy,
     predict_mechanism_snr,
     predict_snr,
 )
-from learning.planning.quality import predict_quality, predict_relative_sse
-from shared.core import AMPLITUDE, SketchAccumulator, feature_table
-from shared.plan import SketchPlan, plan_from_spec
-from shared.privacy import DiscreteLaplace, compute_sensitivity
-from shared.privacy.testing import SeededSource
+from sfumato.learning.planning.quality import predict_quality, predict_relative_sse
+from sfumato.shared.core import AMPLITUDE, SketchAccumulator, feature_table
+from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
+from sfumato.shared.privacy.testing import SeededSource
 from tests.shared.core.strategies import N_FREQUENCIES, make_statistic
 
 RECORDS = np.random.default_rng(6).normal([0.2, 4.0, 5.0], [0.1, 0.7, 5.0], size=(3000, 3))

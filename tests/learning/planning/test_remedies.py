@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from learning.decoding.judging import LEAST_SNR_PER_PARAMETER
-from learning.planning.outline import StudyOutline
-from learning.planning.planner import advise, can_reach
-from learning.planning.quality import predict_relative_sse
-from learning.planning.remedies import find_remedies
+from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise, can_reach
+from sfumato.learning.planning.quality import predict_relative_sse
+from sfumato.learning.planning.remedies import find_remedies
 
 TARGET = 1.2
 

@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks.datasets import Mixture
 from benchmarks.sketches import Sketcher, Study
-from learning.planning.laws import LAW_CHOICES
-from learning.planning.signal import expect_signal_energy
-from shared.core import RadiusLaw
+from sfumato.learning.planning.laws import LAW_CHOICES
+from sfumato.learning.planning.signal import expect_signal_energy
+from sfumato.shared.core import RadiusLaw
 
 LAWS = [choice.law for choice in LAW_CHOICES]
 

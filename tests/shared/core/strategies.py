@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import FourierStatistic, MaskSchedule, Quantiser, RadiusLaw, draw_frequencies
+from sfumato.shared.core import (
+    FourierStatistic,
+    MaskSchedule,
+    Quantiser,
+    RadiusLaw,
+    draw_frequencies,
+)
 
 SEED = bytes(range(32))
 N_DIMENSIONS = 3

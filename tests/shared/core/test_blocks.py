@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import FrequencyBlocks
-from shared.errors import PlanError
+from sfumato.shared.core import FrequencyBlocks
+from sfumato.shared.errors import PlanError
 
 SEED = bytes(range(32))
 SIZES = st.integers(1, 12).flatmap(lambda b: st.tuples(st.just(b), st.integers(1, 9)))

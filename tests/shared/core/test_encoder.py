@@ -2,10 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import (
+from sfumato.shared.core import (
     Columns,
     DimensionEncoding,
     FourierStatistic,
@@ -15,10 +14,10 @@ from shared.core import (
     SketchAccumulator,
     draw_frequencies,
 )
-from shared.core.encoder import find_nearest_shares
-from shared.core.logarithm import compress
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import PlanError, RecordError
+from sfumato.shared.core.encoder import find_nearest_shares
+from sfumato.shared.core.logarithm import compress
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import PlanError, RecordError
 
 ENCODER = RecordEncoder(
     dimensions=(

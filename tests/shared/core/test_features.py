@@ -1,6 +1,6 @@
 import numpy as np
 
-from shared.core import AMPLITUDE, compute_features, feature_table
+from sfumato.shared.core import AMPLITUDE, compute_features, feature_table
 
 PHASES = np.arange(65536)
 EXACT = np.exp(2j * np.pi * (PHASES + 0.5) / 65536)

@@ -2,11 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import Quantiser, RadiusLaw, draw_frequencies
-from shared.core.frequencies import (
+from sfumato.shared.core import Quantiser, RadiusLaw, draw_frequencies
+from sfumato.shared.core.frequencies import (
     _adapted_radii,
     _draw_scaled,
     _draw_sigmas,
@@ -14,8 +13,8 @@ from shared.core.frequencies import (
     _log_uniform,
     _take,
 )
-from shared.core.seeds import WordStream
-from shared.errors import PlanError
+from sfumato.shared.core.seeds import WordStream
+from sfumato.shared.errors import PlanError
 
 SEED = b"\x07" * 32
 BOX = Quantiser.from_bounds([-4.0, -40.0], [4.0, 40.0])

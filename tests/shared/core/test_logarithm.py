@@ -3,10 +3,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core.logarithm import compress, compute_log, expand
+from sfumato.shared.core.logarithm import compress, compute_log, expand
 
 
 def test_the_logarithm_agrees_with_exact_values_below_and_above_one() -> None:

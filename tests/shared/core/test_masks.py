@@ -2,12 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import MaskSchedule
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import PlanError
+from sfumato.shared.core import MaskSchedule
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import PlanError
 
 
 def make(m: int = 60, r: int = 12, stream: bytes = b"a") -> MaskSchedule:

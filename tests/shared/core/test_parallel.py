@@ -5,15 +5,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.core import Columns, FourierStatistic, Records, SketchAccumulator
-from shared.core.engines import NumpyEngine
-from shared.core.masks import BLOCK_RECORDS
-from shared.core.parallel import map_in_order, sketch_batches
-from shared.errors import ConfigError, RecordError
+from sfumato.shared.core import Columns, FourierStatistic, Records, SketchAccumulator
+from sfumato.shared.core.engines import NumpyEngine
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.core.parallel import map_in_order, sketch_batches
+from sfumato.shared.errors import ConfigError, RecordError
 from tests.shared.core.strategies import make_statistic, record_arrays
 
 WHOLE = make_statistic()

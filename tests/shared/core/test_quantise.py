@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import Quantiser
-from shared.errors import PlanError, RecordError
+from sfumato.shared.core import Quantiser
+from sfumato.shared.errors import PlanError, RecordError
 
 BOX = Quantiser.from_bounds([-2.0, 0.0], [2.0, 100.0])
 

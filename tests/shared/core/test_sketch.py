@@ -2,19 +2,18 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     AMPLITUDE,
     FourierStatistic,
     SketchAccumulator,
     count_most_records,
     feature_table,
 )
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import RecordError
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import RecordError
 from tests.shared.core.strategies import N_FREQUENCIES, make_statistic, record_arrays
 
 WHOLE = make_statistic()

@@ -4,10 +4,9 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core.text import PLAIN_TEXT, is_plain
+from sfumato.shared.core.text import PLAIN_TEXT, is_plain
 
 BIDIRECTIONAL = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 SEEN = {

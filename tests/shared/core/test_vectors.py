@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.engines import choose_engine, list_engines
+from sfumato.shared.core.engines import choose_engine, list_engines
 from tests.vectors import make_vectors
 from tests.vectors.kind_vectors import make_kind_vectors
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.core import SketchAccumulator
-from shared.errors import MalformedMessageError, PlanError, PlanMismatchError
-from shared.plan import (
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import MalformedMessageError, PlanError, PlanMismatchError
+from sfumato.shared.plan import (
     SketchPlan,
     decode_plan,
     describe_release,
@@ -18,9 +18,9 @@ from shared.plan import (
     plan_from_spec,
     plan_to_json,
 )
-from shared.plan.deriving import verify
-from shared.privacy.testing import SeededSource
-from shared.wire import PayloadForm
+from sfumato.shared.plan.deriving import verify
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 
 NUMBER = {"name": "x", "unit": "m", "lower": -10, "upper": 10}
 LEVELS = {"name": "kind", "unit": "1", "levels": ["a", "b", "c"]}

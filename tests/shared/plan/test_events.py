@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.plan import SketchPlan, compute_plan_digest, make_event
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from tests.shared.plan import test_plan, test_units
 from tests.shared.sharing import samples
 

@@ -9,10 +9,10 @@ from typing import Any
 import cbor2
 import pytest
 
-from analyst.planning.files import read_plan
-from shared.cbor import encode_deterministic
-from shared.errors import PlanError
-from shared.plan import (
+from sfumato.analyst.planning.files import read_plan
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import PlanError
+from sfumato.shared.plan import (
     SketchPlan,
     decode_plan,
     encode_plan,

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import FourierStatistic, MaskSchedule, SketchAccumulator
-from shared.errors import (
+from sfumato.shared.core import FourierStatistic, MaskSchedule, SketchAccumulator
+from sfumato.shared.errors import (
     MalformedMessageError,
     PlanError,
     PlanMismatchError,
@@ -16,7 +15,7 @@ from shared.errors import (
     SketchError,
     UnsupportedVersionError,
 )
-from shared.plan import (
+from sfumato.shared.plan import (
     SketchPlan,
     compute_plan_digest,
     decode_plan,

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from device_agent.server.messages import KeyOffer
-from device_agent.server.transport import ServerClient
-from shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan, make_statement
-from shared.plan.statement import PublicFact, describe_release, list_public_facts
-from shared.privacy.group import format_upper
-from shared.wire import RequestSignature, SketchHeader
-from shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
+from sfumato.device_agent.server.messages import KeyOffer
+from sfumato.device_agent.server.transport import ServerClient
+from sfumato.shared.plan import (
+    Dimension,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+    make_statement,
+)
+from sfumato.shared.plan.statement import PublicFact, describe_release, list_public_facts
+from sfumato.shared.privacy.group import format_upper
+from sfumato.shared.wire import RequestSignature, SketchHeader
+from sfumato.shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
 
 WIDE = Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0)
 

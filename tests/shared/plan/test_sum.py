@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shared.errors import PlanError, SketchError
-from shared.plan import (
+from sfumato.shared.errors import PlanError, SketchError
+from sfumato.shared.plan import (
     Helper,
     WindowRule,
     decode_plan,
@@ -19,7 +19,7 @@ from shared.plan import (
     plan_from_json,
     plan_to_json,
 )
-from shared.plan.endorsing import require_endorsed
+from sfumato.shared.plan.endorsing import require_endorsed
 from tests.shared.sharing.samples import HELPER, IDENTITY, make_draft, make_plan
 
 WINDOW = WindowRule(kind="time", origin=1_000_000, length_s=3600)

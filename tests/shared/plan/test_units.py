@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from shared.core import feature_table
-from shared.errors import PlanError, PlanMismatchError, UnsupportedVersionError
-from shared.plan import (
+from sfumato.shared.core import feature_table
+from sfumato.shared.errors import PlanError, PlanMismatchError, UnsupportedVersionError
+from sfumato.shared.plan import (
     PhaseRelease,
     SketchPlan,
     decode_plan,
@@ -22,8 +21,8 @@ from shared.plan import (
     plan_from_spec,
     plan_to_json,
 )
-from shared.privacy import certify_odds
-from shared.privacy.polygon import GON24
+from sfumato.shared.privacy import certify_odds
+from sfumato.shared.privacy.polygon import GON24
 from tests.shared.plan.test_plan import SPEC
 
 TABLE = feature_table().astype(np.int64)

@@ -1,6 +1,6 @@
 """Sources of randomness that tests look into."""
 
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.testing import SeededSource
 
 
 class CountingSource:

@@ -6,11 +6,10 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import BudgetExceededError
-from shared.privacy import (
+from sfumato.shared.errors import BudgetExceededError
+from sfumato.shared.privacy import (
     NEIGHBOURINGS,
     Budget,
     PrivacyEvent,
@@ -19,7 +18,7 @@ from shared.privacy import (
     compute_per_record_loss,
     require_within_budget,
 )
-from shared.privacy.accounting import convert_concentrated
+from sfumato.shared.privacy.accounting import convert_concentrated
 
 ONE = Fraction(1)
 S = (b"", "s")

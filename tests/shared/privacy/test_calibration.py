@@ -3,8 +3,8 @@ from fractions import Fraction
 
 import pytest
 
-from shared.errors import PrivacyError
-from shared.privacy import MECHANISMS, FourierShape, PrivacyTarget, calibrate_mechanism
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import MECHANISMS, FourierShape, PrivacyTarget, calibrate_mechanism
 
 MASKED = FourierShape(n_frequencies=200, measurements_per_record=50)
 TARGET = PrivacyTarget(
@@ -76,7 +76,7 @@ def test_importing_the_privacy_core_pulls_in_no_large_library() -> None:
     import sys
 
     script = (
-        "import sys, shared.privacy, shared.plan, shared.wire; "
+        "import sys, sfumato.shared.privacy, sfumato.shared.plan, sfumato.shared.wire; "
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run(

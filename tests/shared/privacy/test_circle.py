@@ -9,12 +9,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import feature_table
-from shared.errors import PrivacyError
-from shared.privacy.circle import (
+from sfumato.shared.core import feature_table
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.circle import (
     CircularLaw,
     _choose_arc,
     certify_odds,
@@ -22,8 +21,8 @@ from shared.privacy.circle import (
     floor_exp,
     predict_energy,
 )
-from shared.privacy.samplers import RandomSource, draw_below
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.samplers import RandomSource, draw_below
+from sfumato.shared.privacy.testing import SeededSource
 from tests.shared.privacy.sources import CountingSource
 from tests.vectors import make_vectors
 

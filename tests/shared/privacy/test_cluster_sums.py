@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.cluster_sums import ClusterSums
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.cluster_sums import ClusterSums
 
 Integers = NDArray[np.int64]
 

@@ -14,9 +14,9 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from shared.errors import PrivacyError
-from shared.privacy import cover as module
-from shared.privacy.cover import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import cover as module
+from sfumato.shared.privacy.cover import (
     CoverEvent,
     GaussianEvent,
     PureEvent,
@@ -28,7 +28,7 @@ from shared.privacy.cover import (
     compute_joint_delta,
     compute_joint_epsilon,
 )
-from shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.samplers import UNIT
 
 # Three places of records, and the places that each of three options covers.
 COVERED = ({0}, {0, 1}, {1, 2})

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
-from shared.privacy.mechanisms.cube import DiscreteCube
-from shared.privacy.mechanisms.gaussian import draw_gaussian
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.mechanisms.laplace import draw_laplace
-from shared.privacy.samplers import (
+from sfumato.shared.privacy import FourierShape, Mechanism, PrivacyTarget, calibrate_mechanism
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.mechanisms.gaussian import draw_gaussian
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
+from sfumato.shared.privacy.samplers import (
     EXPONENT_BITS,
     UNIT,
     RandomSource,

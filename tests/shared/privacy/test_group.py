@@ -13,17 +13,16 @@ from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.errors import PrivacyError
-from shared.privacy.accounting import PrivacyEvent, compose, scale_to_group
-from shared.privacy.group import bound_group_loss, compute_group_loss
-from shared.privacy.mechanisms.gaussian import DiscreteGaussian
-from shared.privacy.mechanisms.knorm import DiscreteKNorm
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.polygon import GON24
-from shared.privacy.samplers import UNIT
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.accounting import PrivacyEvent, compose, scale_to_group
+from sfumato.shared.privacy.group import bound_group_loss, compute_group_loss
+from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.samplers import UNIT
 
 DISTANCE = 40
 """How far one record moves one coordinate."""

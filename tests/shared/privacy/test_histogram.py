@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy import histogram as module
-from shared.privacy.histogram import NoisyHistogram
-from shared.privacy.samplers import UNIT, RandomSource
-from shared.privacy.testing import SeededSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import histogram as module
+from sfumato.shared.privacy.histogram import NoisyHistogram
+from sfumato.shared.privacy.samplers import UNIT, RandomSource
+from sfumato.shared.privacy.testing import SeededSource
 
 Integers = NDArray[np.int64]
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from shared.privacy.noise_radius import NoiseRadius
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.noise_radius import NoiseRadius
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
 
 RADIUS = NoiseRadius(shift=7, n_geometrics=5, rate=UNIT // 40)
 

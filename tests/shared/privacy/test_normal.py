@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 from scipy.stats import norm
 
-from shared.privacy.normal import _normal_below, bound_gaussian_delta
+from sfumato.shared.privacy.normal import _normal_below, bound_gaussian_delta
 
 
 @pytest.mark.parametrize("x", ["-39", "-12.5", "-6", "-1", "-0.001", "0", "0.5", "3", "12"])

@@ -3,11 +3,10 @@
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import ConfigError
-from shared.privacy import Origin, OriginIndex, TimeSpan
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import Origin, OriginIndex, TimeSpan
 
 LEVELS = ("a", "b", "")
 TOPICS = ["/".join(t) for n in (1, 2, 3, 4) for t in itertools.product(LEVELS, repeat=n)]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE
-from shared.privacy import (
+from sfumato.shared.core import AMPLITUDE
+from sfumato.shared.privacy import (
     MECHANISMS,
     DiscreteGaussian,
     DiscreteKNorm,
@@ -25,9 +25,9 @@ from shared.privacy import (
     PrivacyTarget,
     calibrate_mechanism,
 )
-from shared.privacy.plausibility import bound_noise, bound_squared_norm, compute_influence
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.plausibility import bound_noise, bound_squared_norm, compute_influence
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
 
 LAPLACE = DiscreteLaplace(sensitivity_l1=1, rate=UNIT // 700, neighbouring="replace-one")
 GAUSSIAN = DiscreteGaussian(

@@ -2,11 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.core import AMPLITUDE, feature_table
-from shared.privacy.polygon import GON24, compute_norm_sensitivity
+from sfumato.shared.core import AMPLITUDE, feature_table
+from sfumato.shared.privacy.polygon import GON24, compute_norm_sensitivity
 
 COORDINATES = st.integers(-(10**6), 10**6)
 

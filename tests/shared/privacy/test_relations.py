@@ -9,12 +9,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import BudgetExceededError, PrivacyError
-from shared.privacy import Budget, PrivacyEvent, PrivacyLoss, compose, require_within_budget
-from shared.privacy.accounting import (
+from sfumato.shared.errors import BudgetExceededError, PrivacyError
+from sfumato.shared.privacy import Budget, PrivacyEvent, PrivacyLoss, compose, require_within_budget
+from sfumato.shared.privacy.accounting import (
     convert_concentrated,
     explain_relations,
     express_in_one_relation,

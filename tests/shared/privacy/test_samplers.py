@@ -5,10 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.privacy.samplers import (
+from sfumato.shared.privacy.samplers import (
     EXPONENT_BITS,
     UNIT,
     Probability,
@@ -19,7 +18,7 @@ from shared.privacy.samplers import (
     draw_geometric,
     exp_of,
 )
-from shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.testing import SeededSource
 from tests.vectors import make_vectors
 from tests.vectors.noise_vectors import make_noise_vectors
 

@@ -7,15 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy import selection
-from shared.privacy.samplers import UNIT
-from shared.privacy.selection import ExponentialChoice, PermuteAndFlip
-from shared.privacy.testing import SeededSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import selection
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.selection import ExponentialChoice, PermuteAndFlip
+from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
 FAR = 10**12

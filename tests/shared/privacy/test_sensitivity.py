@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from shared.core import AMPLITUDE, GridStatistic, Quantiser, feature_table
-from shared.errors import PrivacyError
-from shared.privacy import Sensitivity, compute_sensitivity, measure_sensitivity
+from sfumato.shared.core import AMPLITUDE, GridStatistic, Quantiser, feature_table
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import Sensitivity, compute_sensitivity, measure_sensitivity
 
 
 def test_enumeration_agrees_with_a_search_over_every_pair_of_a_coarser_table() -> None:
@@ -37,7 +37,7 @@ def test_integers_stay_below_the_formula_and_close_to_it() -> None:
 
 
 def test_no_pair_of_neighbouring_records_moves_a_sum_further_than_the_sensitivity() -> None:
-    from shared.core import SketchAccumulator
+    from sfumato.shared.core import SketchAccumulator
     from tests.shared.core.strategies import N_FREQUENCIES, make_statistic
 
     statistic = make_statistic()

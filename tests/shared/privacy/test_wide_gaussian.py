@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from shared.errors import PrivacyError
-from shared.privacy.testing import SeededSource
-from shared.privacy.wide_gaussian import (
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.wide_gaussian import (
     LARGEST_WIDE_SIGMA,
     REACH,
     WIDTH,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     AMPLITUDE,
     FourierStatistic,
     FrequencyMatrix,
@@ -27,9 +27,9 @@ from shared.core import (
     draw_frequencies,
     feature_table,
 )
-from shared.core.quantise import STEPS
-from shared.privacy import compute_sensitivity
-from shared.privacy.polygon import GON24, compute_norm_sensitivity
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.privacy import compute_sensitivity
+from sfumato.shared.privacy.polygon import GON24, compute_norm_sensitivity
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

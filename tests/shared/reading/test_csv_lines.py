@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from numpy.typing import NDArray
 
-from shared.core import Columns, Records
-from shared.reading import Block, Fields
-from shared.reading.csv_lines import CsvParser
-from shared.reading.records import read_number
+from sfumato.shared.core import Columns, Records
+from sfumato.shared.reading import Block, Fields
+from sfumato.shared.reading.csv_lines import CsvParser
+from sfumato.shared.reading.records import read_number
 
 PIECES = [
     *"0123456789+-.eE_ \t",

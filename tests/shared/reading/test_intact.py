@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.reading.csv_lines import split_line
-from shared.reading.intact import find_intact, split_intact
+from sfumato.shared.reading.csv_lines import split_line
+from sfumato.shared.reading.intact import find_intact, split_intact
 
 csv_text = st.lists(st.sampled_from(['"', '""', ",", "a", " ", "é", "\0", ";"]), max_size=12).map(
     "".join

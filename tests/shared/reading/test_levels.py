@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analyst.sketching.reader import RecordReader, choose_fields
-from shared.core import Columns
-from shared.errors import ConfigError, RecordError
-from shared.plan import Dimension
-from shared.reading import WatchedFile
-from shared.reading.records import spell_value
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.shared.core import Columns
+from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.plan import Dimension
+from sfumato.shared.reading import WatchedFile
+from sfumato.shared.reading.records import spell_value
 from tests.device_agent.sources.raw_sources import collect
 from tests.device_agent.sources.streams import Reader, make_stream
 

@@ -2,10 +2,9 @@
 
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.reading import BOM, LineCutter
+from sfumato.shared.reading import BOM, LineCutter
 
 texts = st.binary(max_size=20).filter(lambda text: b"\n" not in text)
 

@@ -7,11 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.errors import RecordError
-from shared.reading import Fields, RecordTable, TimeField, WatchedFile, open_rows
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading import Fields, RecordTable, TimeField, WatchedFile, open_rows
 
 FORMS = ("npy", "parquet")
 

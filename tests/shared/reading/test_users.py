@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from numpy.typing import NDArray
 
-from analyst.sketching.reader import RecordReader, choose_fields
-from shared.core import Columns, Records
-from shared.plan import Dimension
-from shared.reading import WatchedFile
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.shared.core import Columns, Records
+from sfumato.shared.plan import Dimension
+from sfumato.shared.reading import WatchedFile
 from tests.analyst.sketching.samples import make_plan, sum_of
 from tests.device_agent.sources.raw_sources import collect
 from tests.device_agent.sources.streams import Reader, make_dimensions, make_stream
@@ -69,7 +68,7 @@ def read_as_sketch(
     path: Path, dimensions: Sequence[Dimension] = NUMBERS, *, block_bytes: int = 1 << 22
 ) -> NDArray[np.float64]:
     with pytest.MonkeyPatch.context() as patch, WatchedFile(path) as file:
-        patch.setattr("analyst.sketching.reader.BLOCK_BYTES", block_bytes)
+        patch.setattr("sfumato.analyst.sketching.reader.BLOCK_BYTES", block_bytes)
         batches = RecordReader(file, choose_fields(dimensions)).batches(2)
         return np.concatenate([np.empty((0, 3)), *map(to_rows, batches)])
 

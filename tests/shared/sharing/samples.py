@@ -10,7 +10,15 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shared.plan import Dimension, Helper, PlanSpec, SketchPlan, WindowRule, create_plan, endorse
+from sfumato.shared.plan import (
+    Dimension,
+    Helper,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+    endorse,
+)
 
 IDENTITY = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"helper identity").digest())
 KEY = X25519PrivateKey.from_private_bytes(hashlib.sha256(b"helper key").digest())

@@ -9,7 +9,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from shared.sharing.batches import (
+from sfumato.shared.sharing.batches import (
     BatchKey,
     add_noise_to_masks,
     choose_part,
@@ -17,8 +17,8 @@ from shared.sharing.batches import (
     compute_report,
     open_total,
 )
-from shared.sharing.masks import MaskContext, expand_mask, mask_sum, read_masked
-from shared.sharing.ring import Ring
+from sfumato.shared.sharing.masks import MaskContext, expand_mask, mask_sum, read_masked
+from sfumato.shared.sharing.ring import Ring
 
 KEY = BatchKey(plan_digest=b"p" * 32, slot=3, labels={"ward": "north"}, part=0, number=0)
 

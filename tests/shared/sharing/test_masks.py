@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import MalformedMessageError
-from shared.sharing.masks import MaskContext, expand_mask, mask_sum, read_masked
-from shared.sharing.ring import Ring
+from sfumato.shared.errors import MalformedMessageError
+from sfumato.shared.sharing.masks import MaskContext, expand_mask, mask_sum, read_masked
+from sfumato.shared.sharing.ring import Ring
 
 CONTEXT = MaskContext(plan_digest=b"p" * 32, sketch_id=b"s" * 32, report_id=b"r" * 16)
 RING = Ring(width=5)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from shared.errors import MalformedMessageError, WireError
-from shared.sharing.ring import WIDTHS, Ring
+from sfumato.shared.errors import MalformedMessageError, WireError
+from sfumato.shared.sharing.ring import WIDTHS, Ring
 
 widths = st.sampled_from(WIDTHS)
 words = arrays(np.uint64, 7, elements=st.integers(0, 2**64 - 1))

@@ -8,8 +8,8 @@ import os
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shared.errors import SealError
-from shared.sharing.seals import is_usable_key, open_seal, seal_seed
+from sfumato.shared.errors import SealError
+from sfumato.shared.sharing.seals import is_usable_key, open_seal, seal_seed
 from tests.shared.sharing.rfc9180 import open_by_the_rfc, seal_by_the_rfc
 
 KEY = X25519PrivateKey.from_private_bytes(hashlib.sha256(b"seal").digest())

@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shared.plan import decode_plan
-from shared.sharing.seals import open_seal
-from shared.wire import decode_header
+from sfumato.shared.plan import decode_plan
+from sfumato.shared.sharing.seals import open_seal
+from sfumato.shared.wire import decode_header
 from tests.vectors.sum_vectors import make_sum_vectors
 
 VECTORS: dict[str, Any] = json.loads(

@@ -5,7 +5,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shared.wire import SketchHeader, device_id_of, encode_message
+from sfumato.shared.wire import SketchHeader, device_id_of, encode_message
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"\x01" * 32)
 PUBLIC_KEY = KEY.public_key().public_bytes_raw()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from shared.errors import TransportError
-from shared.structure import declared, member
-from shared.wire import AnswerReader, read_problem, read_retry_after
+from sfumato.shared.errors import TransportError
+from sfumato.shared.structure import declared, member
+from sfumato.shared.wire import AnswerReader, read_problem, read_retry_after
 
 READER = AnswerReader("server")
 

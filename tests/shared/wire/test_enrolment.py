@@ -1,7 +1,7 @@
 import pytest
 
-from shared.errors import ConfigError, SignatureError
-from shared.wire import encode_proof_input, verify_proof
+from sfumato.shared.errors import ConfigError, SignatureError
+from sfumato.shared.wire import encode_proof_input, verify_proof
 from tests.shared.wire.samples import KEY, PUBLIC_KEY
 
 

@@ -3,12 +3,11 @@ import re
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.cbor import encode_deterministic
-from shared.errors import MalformedMessageError, UnsupportedVersionError, WireError
-from shared.wire import (
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import MalformedMessageError, UnsupportedVersionError, WireError
+from sfumato.shared.wire import (
     CODE_PREFIX,
     EnrolmentCode,
     decode_enrolment_code,

@@ -9,12 +9,11 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.cbor import decode_deterministic, encode_deterministic
-from shared.errors import MalformedMessageError, WireError
-from shared.wire import SketchMessage, decode_message
+from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.errors import MalformedMessageError, WireError
+from sfumato.shared.wire import SketchMessage, decode_message
 from tests.shared.wire.samples import PAYLOAD, PUBLIC_KEY, make_message
 
 MESSAGE = make_message()

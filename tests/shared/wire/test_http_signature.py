@@ -2,8 +2,8 @@ import base64
 
 import pytest
 
-from shared.errors import SignatureError
-from shared.wire import device_id_of, parse_request_signature, sign_request, verify_request
+from sfumato.shared.errors import SignatureError
+from sfumato.shared.wire import device_id_of, parse_request_signature, sign_request, verify_request
 from tests.shared.wire.samples import KEY, PUBLIC_KEY
 
 NOW = 1_800_000_000

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.errors import ConfigError
-from shared.wire import require_public_key, verify_proof
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire import require_public_key, verify_proof
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "public_keys.json").read_text()

@@ -6,18 +6,22 @@ import cbor2
 import pycddl
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pycose.keys.okp import OKPKey
 from pycose.messages.sign1message import Sign1Message
 
-import shared.wire
-from shared.cbor import encode_deterministic
-from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError, WireError
-from shared.wire import compute_sketch_id, decode_message, encode_message
+import sfumato.shared.wire
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import (
+    MalformedMessageError,
+    SignatureError,
+    UnsupportedVersionError,
+    WireError,
+)
+from sfumato.shared.wire import compute_sketch_id, decode_message, encode_message
 from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, make_header, make_message
 
-CDDL = (Path(shared.wire.__file__).parent / "sketch.cddl").read_text()
+CDDL = (Path(sfumato.shared.wire.__file__).parent / "sketch.cddl").read_text()
 
 
 @pytest.mark.parametrize("slots", [None, (0, 0), (5, 7)])

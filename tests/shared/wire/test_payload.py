@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import MalformedMessageError, WireError
-from shared.wire import decode_payload, encode_payload
+from sfumato.shared.errors import MalformedMessageError, WireError
+from sfumato.shared.wire import decode_payload, encode_payload
 
 
 @given(st.integers(1, 8), st.data())

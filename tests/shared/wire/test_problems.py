@@ -2,8 +2,8 @@ import inspect
 
 import pytest
 
-from shared import errors
-from shared.wire import (
+from sfumato.shared import errors
+from sfumato.shared.wire import (
     DeviceAction,
     error_from_problem,
     problem_document,

@@ -5,14 +5,18 @@ from typing import Any
 import cbor2
 import pycddl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pycose.keys.okp import OKPKey
 from pycose.messages.sign1message import Sign1Message
 
-import shared.wire
-from shared.errors import MalformedMessageError, SignatureError, UnsupportedVersionError, WireError
-from shared.wire import (
+import sfumato.shared.wire
+from sfumato.shared.errors import (
+    MalformedMessageError,
+    SignatureError,
+    UnsupportedVersionError,
+    WireError,
+)
+from sfumato.shared.wire import (
     PublishedResult,
     compute_key_id,
     decode_published,
@@ -20,7 +24,7 @@ from shared.wire import (
 )
 from tests.shared.wire.samples import KEY, PUBLIC_KEY
 
-CDDL = (Path(shared.wire.__file__).parent / "result.cddl").read_text()
+CDDL = (Path(sfumato.shared.wire.__file__).parent / "result.cddl").read_text()
 
 
 def make_result(**changes: Any) -> PublishedResult:

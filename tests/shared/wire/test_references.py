@@ -1,11 +1,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import ConfigError, NotFoundError, SketchError
-from shared.wire.references import choose_study, is_identity, require_identity
+from sfumato.shared.errors import ConfigError, NotFoundError, SketchError
+from sfumato.shared.wire.references import choose_study, is_identity, require_identity
 
 PUMPS, WEATHER, OTHER = "5f3a" * 16, "5f3a" * 15 + "5f3b", "0c" * 32
 STUDIES = [(PUMPS, "pumps"), (WEATHER, "weather"), (OTHER, "weather")]

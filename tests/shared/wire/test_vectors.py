@@ -8,9 +8,9 @@ from typing import Any
 import pycddl
 import pytest
 
-import shared.wire
-from shared.plan import decode_plan, plan_from_json
-from shared.wire import (
+import sfumato.shared.wire
+from sfumato.shared.plan import decode_plan, plan_from_json
+from sfumato.shared.wire import (
     compute_study_id,
     decode_enrolment_code,
     decode_message,
@@ -24,7 +24,7 @@ from tests.vectors import make_vectors, result_vectors, wire_vectors
 ENROLMENT = json.loads((make_vectors.HERE / "enrolment.json").read_text(encoding="utf-8"))
 MESSAGES = json.loads((make_vectors.HERE / "messages.json").read_text(encoding="utf-8"))
 REQUESTS = json.loads((make_vectors.HERE / "requests.json").read_text(encoding="utf-8"))
-CDDL = Path(shared.wire.__file__).parent
+CDDL = Path(sfumato.shared.wire.__file__).parent
 
 
 def rule(file: str, name: str) -> pycddl.Schema:
@@ -112,7 +112,7 @@ def test_the_cddl_files_describe_the_bytes_of_the_vectors(file: str, name: str, 
     ],
 )
 def test_the_cddl_files_refuse_what_has_another_form(name: str, broken: Any) -> None:
-    from shared.cbor import encode_deterministic
+    from sfumato.shared.cbor import encode_deterministic
 
     with pytest.raises(pycddl.ValidationError):
         rule("enrolment.cddl", name).validate_cbor(encode_deterministic(broken))

@@ -16,10 +16,10 @@ from typing import Any
 import cbor2
 import pytest
 
-from analyst import Client
 from deploy.demo.cluster import Aggregator
-from shared.plan import decode_plan
-from shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
+from sfumato.analyst import Client
+from sfumato.shared.plan import decode_plan
+from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
 from tests.system.servers import start_server
 from tests.system.stranger import plans, sketch, wire
 from tests.system.stranger.device import Device, choose_action

@@ -2,8 +2,8 @@
 
 from alembic import op
 
-from aggregator.storage.models import Base
-from aggregator.storage.schema import LATEST_REVISION
+from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.schema import LATEST_REVISION
 
 revision = LATEST_REVISION
 down_revision = None

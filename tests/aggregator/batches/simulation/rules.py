@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from shared.errors import SketchError
+from sfumato.shared.errors import SketchError
 from tests.aggregator.batches.simulation.servers import N_DEVICES, ORIGIN, Fate
 from tests.aggregator.batches.simulation.world import World
 from tests.aggregator.machine.worlds import Killed

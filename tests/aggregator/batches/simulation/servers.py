@@ -16,20 +16,20 @@ from unittest.mock import patch
 import httpx
 from sqlalchemy import Connection, Engine, Row, event
 
-import aggregator.services.studies as studies_module
-from aggregator.services.batches.helper import HelperClient
-from aggregator.settings import Settings, normalise_database_url
-from aggregator.storage import Store, Transaction
-from aggregator.storage.engine import create_engine
-from helper.accepting import Plans
-from helper.app import create_app, hash_key
-from helper.batches import Batches
-from helper.journal import Journal
-from helper.keys import KeyFolder
-from helper.tables import leader_keys, open_database, write
-from shared.plan import SketchPlan
-from shared.system import SystemSource
-from shared.wire.summing import CommitRequest, SumAnswer
+import sfumato.aggregator.services.studies as studies_module
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.settings import Settings, normalise_database_url
+from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.storage.engine import create_engine
+from sfumato.helper.accepting import Plans
+from sfumato.helper.app import create_app, hash_key
+from sfumato.helper.batches import Batches
+from sfumato.helper.journal import Journal
+from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import leader_keys, open_database, write
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.system import SystemSource
+from sfumato.shared.wire.summing import CommitRequest, SumAnswer
 from tests.aggregator.batches.conftest import HOUR, KEY, make_sum_draft
 from tests.aggregator.databases import copy_sqlite
 from tests.aggregator.fleet import Device

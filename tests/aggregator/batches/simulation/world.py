@@ -15,22 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import event, text
 
-from aggregator.batch_records import BatchRecord
-from aggregator.records import Selection
-from aggregator.services import Services
-from aggregator.services.batches.helper import HelperClient
-from aggregator.services.batches.opening import BatchOpener
-from aggregator.settings import normalise_database_url
-from aggregator.storage import Layout
-from aggregator.storage.engine import create_engine
-from helper.keys import KeyFolder
-from shared.errors import HelperRestoredError, SketchError
-from shared.plan import compute_plan_digest
-from shared.sharing.batches import compute_members, compute_report
-from shared.sharing.masks import read_masked
-from shared.sharing.ring import Words
-from shared.wire import decode_message
-from shared.wire.summing import SumAnswer
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.settings import normalise_database_url
+from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.engine import create_engine
+from sfumato.helper.keys import KeyFolder
+from sfumato.shared.errors import HelperRestoredError, SketchError
+from sfumato.shared.plan import compute_plan_digest
+from sfumato.shared.sharing.batches import compute_members, compute_report
+from sfumato.shared.sharing.masks import read_masked
+from sfumato.shared.sharing.ring import Words
+from sfumato.shared.wire import decode_message
+from sfumato.shared.wire.summing import SumAnswer
 from tests.aggregator.batches.conftest import Pair
 from tests.aggregator.batches.simulation.servers import (
     ORIGIN,

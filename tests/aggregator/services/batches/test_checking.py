@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from aggregator.batch_records import BatchRecord
-from aggregator.services.batches.checking import find_inconsistent, is_plausible
-from aggregator.services.batches.suspecting import find_suspects
-from aggregator.storage.sums.batches import encode_ordinals
-from shared.core import SketchAccumulator
-from shared.plan import Dimension, SketchPlan
-from shared.privacy.testing import SeededSource
-from shared.wire import encode_payload
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.services.batches.checking import find_inconsistent, is_plausible
+from sfumato.aggregator.services.batches.suspecting import find_suspects
+from sfumato.aggregator.storage.sums.batches import encode_ordinals
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import encode_payload
 from tests.shared.sharing.samples import make_plan as make_sum_plan
 
 N_PARTS = 8

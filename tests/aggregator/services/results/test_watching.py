@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from aggregator.job_records import DecodeRecord
-from aggregator.records import KeyRecord
-from shared.errors import AccessError
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.records import KeyRecord
+from sfumato.shared.errors import AccessError
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Device, make_plan
 from tests.aggregator.serving import Server, open_server

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Curator,
     Integers,
@@ -19,16 +19,16 @@ from learning.clustering.methods.contract import (
     QuantisedRecords,
     Task,
 )
-from learning.clustering.methods.sums import SumsNoise
-from shared.core.quantise import STEPS
-from shared.errors import PrivacyError
-from shared.privacy.accounting import convert_concentrated
-from shared.privacy.histogram import NoisyHistogram
-from shared.privacy.mechanism import PrivacyGuarantee
-from shared.privacy.mechanisms.cube import DiscreteCube
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.samplers import RandomSource
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.sums import SumsNoise
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.accounting import convert_concentrated
+from sfumato.shared.privacy.histogram import NoisyHistogram
+from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.testing import SeededSource
 
 
 class LeakError(AssertionError):

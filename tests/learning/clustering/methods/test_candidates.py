@@ -5,17 +5,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from learning.clustering.methods.candidates import CandidateMethod, _keep_live, _Quadtree
-from learning.clustering.methods.contract import QuantisedRecords
-from learning.clustering.reference.local_search import (
+from sfumato.learning.clustering.methods.candidates import CandidateMethod, _keep_live, _Quadtree
+from sfumato.learning.clustering.methods.contract import QuantisedRecords
+from sfumato.learning.clustering.reference.local_search import (
     bound_cost,
     compute_cost,
     compute_swap_costs,
 )
-from shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError
 from tests.learning.clustering.methods.replaying import (
     compare_neighbours,
     draw_steps,

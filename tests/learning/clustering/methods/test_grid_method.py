@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from learning.clustering.methods import grid
-from learning.clustering.methods.contract import Floats, QuantisedRecords
-from learning.clustering.methods.grid import GridMethod, limit_cells
-from shared.core.quantise import STEPS
+from sfumato.learning.clustering.methods import grid
+from sfumato.learning.clustering.methods.contract import Floats, QuantisedRecords
+from sfumato.learning.clustering.methods.grid import GridMethod, limit_cells
+from sfumato.shared.core.quantise import STEPS
 from tests.learning.clustering.methods.replaying import make_task, play
 
 MEANS = 9000.0 * np.array(

@@ -10,33 +10,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.learning.clustering.methods.contract import (
     Curator,
     Method,
     QuantisedRecords,
     Round,
 )
-from learning.clustering.methods.cover import CoverMethod
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.kernel import KernelMethod, compute_rows
-from learning.clustering.methods.lloyd import LloydMethod
-from learning.clustering.methods.registry import METHODS, make_method
-from learning.clustering.methods.release import ClusterRelease
-from learning.clustering.methods.sums import (
+from sfumato.learning.clustering.methods.cover import CoverMethod
+from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.learning.clustering.methods.kernel import KernelMethod, compute_rows
+from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.registry import METHODS, make_method
+from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.learning.clustering.methods.sums import (
     SumsNoise,
     find_nearest,
     sum_bodies,
 )
-from learning.clustering.methods.tree import TreeMethod
-from learning.clustering.reference.kvariates import KVariatesMethod
-from learning.clustering.reference.privgene import PrivGeneMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod
-from shared.core import Quantiser
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError, MalformedMessageError, PrivacyError
-from shared.privacy.histogram import NoisyHistogram
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.tree import TreeMethod
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
+from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
+from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
+from sfumato.shared.core import Quantiser
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, MalformedMessageError, PrivacyError
+from sfumato.shared.privacy.histogram import NoisyHistogram
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import (
     Drawn,
     compare_neighbours,

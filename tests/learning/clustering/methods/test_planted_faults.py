@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from learning.clustering.methods import sums, tree
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import (
+from sfumato.learning.clustering.methods import sums, tree
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,
     Curator,
@@ -24,16 +24,16 @@ from learning.clustering.methods.contract import (
     Task,
     divide_concentrated,
 )
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.kernel import KernelMethod
-from learning.clustering.methods.lloyd import LloydMethod
-from learning.clustering.methods.starts import make_rng
-from learning.clustering.methods.sums import ask_sums, find_nearest, make_noise, sum_bodies
-from learning.clustering.methods.tree import TreeMethod
-from shared.core.quantise import STEPS
-from shared.core.statistics.grid import locate_cells
-from shared.privacy import histogram
-from shared.privacy.cluster_sums import ClusterSums
+from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.learning.clustering.methods.kernel import KernelMethod
+from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.starts import make_rng
+from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, make_noise, sum_bodies
+from sfumato.learning.clustering.methods.tree import TreeMethod
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.core.statistics.grid import locate_cells
+from sfumato.shared.privacy import histogram
+from sfumato.shared.privacy.cluster_sums import ClusterSums
 from tests.learning.clustering.methods.replaying import find_leak, make_task
 
 QUESTION = "a question depends on exact records"

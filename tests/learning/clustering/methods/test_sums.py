@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from learning.clustering.methods.candidates import CandidateMethod
-from learning.clustering.methods.contract import Method, QuantisedRecords
-from learning.clustering.methods.grid import GridMethod
-from learning.clustering.methods.sums import choose_rounds
-from shared.core.quantise import STEPS
+from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.learning.clustering.methods.contract import Method, QuantisedRecords
+from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.learning.clustering.methods.sums import choose_rounds
+from sfumato.shared.core.quantise import STEPS
 from tests.learning.clustering.methods.replaying import make_task, play
 
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.reference.local_method import LocalMethod, Tally
-from learning.clustering.reference.unary import UnaryLaw
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.reference.local_method import LocalMethod, Tally
+from sfumato.learning.clustering.reference.unary import UnaryLaw
+from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
 Law = dict[tuple[int, ...], Fraction]

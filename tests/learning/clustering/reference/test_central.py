@@ -7,13 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from learning.clustering.methods.contract import Method, QuantisedRecords
-from learning.clustering.reference.kvariates import KVariatesMethod, draw_weighted
-from learning.clustering.reference.privgene import PrivGeneMethod
-from learning.clustering.reference.sample_aggregate import SampleAggregateMethod, count_blocks
-from shared.core.quantise import STEPS
-from shared.errors import ConfigError, PrivacyError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.contract import Method, QuantisedRecords
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod, draw_weighted
+from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
+from sfumato.learning.clustering.reference.sample_aggregate import (
+    SampleAggregateMethod,
+    count_blocks,
+)
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import draw_steps, make_task, play
 
 

@@ -4,15 +4,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.clustering.reference import HashingTree, Tally
-from learning.clustering.reference.hashing_tree import MOST_LEVELS, PublicTree, grow_tree
-from learning.clustering.reference.unary import BLANK, choose_unary_law
-from shared.core.quantise import STEPS
-from shared.errors import PlanError, PrivacyError, RecordError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.reference import HashingTree, Tally
+from sfumato.learning.clustering.reference.hashing_tree import MOST_LEVELS, PublicTree, grow_tree
+from sfumato.learning.clustering.reference.unary import BLANK, choose_unary_law
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import PlanError, PrivacyError, RecordError
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     Law,
     compute_mean_square,

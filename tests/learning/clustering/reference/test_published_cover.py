@@ -8,14 +8,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.reference.published_cover import (
+from sfumato.learning.clustering.reference.published_cover import (
     FRACTION,
     PublishedPlan,
     draw_noisy_average,
     plan_published,
 )
-from shared.core.quantise import STEPS
-from shared.privacy.testing import SeededSource
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.privacy.testing import SeededSource
 
 D = 3
 

@@ -5,20 +5,19 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.clustering.reference.unary import (
+from sfumato.learning.clustering.reference.unary import (
     BLANK,
     LARGEST_EPSILON,
     LEAST_EPSILON,
     UnaryLaw,
     choose_unary_law,
 )
-from shared.errors import PlanError, PrivacyError
-from shared.privacy.samplers import RandomSource
-from shared.privacy.testing import SeededSource
+from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.privacy.samplers import RandomSource
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     Law,
     count_deviations,

@@ -5,14 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.clustering.reference import Tally, UnaryGrid
-from learning.clustering.reference.unary import BLANK
-from learning.clustering.reference.unary_grid import MOST_CELLS
-from shared.errors import PlanError, PrivacyError, RecordError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.reference import Tally, UnaryGrid
+from sfumato.learning.clustering.reference.unary import BLANK
+from sfumato.learning.clustering.reference.unary_grid import MOST_CELLS
+from sfumato.shared.errors import PlanError, PrivacyError, RecordError
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     compute_mean_square,
     count_deviations,

@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from learning.generative.networks.clipping import (
+from sfumato.learning.generative.networks.clipping import (
     NORM,
     RULES,
     Clipping,
     measure_lengths,
     sum_clipped,
 )
-from learning.generative.networks.fixed_point import AHEAD, BACK, WEIGHT, fix_weights
-from learning.generative.networks.rbm import BoltzmannMachine
-from learning.generative.networks.vae import VariationalAutoencoder
-from shared.errors import ConfigError
-from shared.privacy.testing import SeededSource
+from sfumato.learning.generative.networks.fixed_point import AHEAD, BACK, WEIGHT, fix_weights
+from sfumato.learning.generative.networks.rbm import BoltzmannMachine
+from sfumato.learning.generative.networks.vae import VariationalAutoencoder
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
 

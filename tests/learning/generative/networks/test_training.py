@@ -14,12 +14,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.generative.accounting import RATE_UNIT
-from learning.generative.networks import training
-from learning.generative.networks.clipping import NORM, Clipping, measure_lengths, sum_clipped
-from learning.generative.networks.fixed_point import AHEAD, fix_weights
-from learning.generative.networks.rbm import BoltzmannMachine
-from learning.generative.networks.training import (
+from sfumato.learning.generative.accounting import RATE_UNIT
+from sfumato.learning.generative.networks import training
+from sfumato.learning.generative.networks.clipping import (
+    NORM,
+    Clipping,
+    measure_lengths,
+    sum_clipped,
+)
+from sfumato.learning.generative.networks.fixed_point import AHEAD, fix_weights
+from sfumato.learning.generative.networks.rbm import BoltzmannMachine
+from sfumato.learning.generative.networks.training import (
     TrainingRule,
     count_weights,
     draw_batch,
@@ -27,9 +32,9 @@ from learning.generative.networks.training import (
     split,
     train,
 )
-from learning.generative.networks.vae import VariationalAutoencoder
-from shared.privacy.testing import SeededSource
-from shared.privacy.wide_gaussian import WideGaussian
+from sfumato.learning.generative.networks.vae import VariationalAutoencoder
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
 D, H = 6, 3
 NETWORK = BoltzmannMachine(n_features=D, n_hidden=H)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Answer, Curator
-from learning.generative.reference.bins import Bins
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.contract import Answer, Curator
+from sfumato.learning.generative.reference.bins import Bins
+from sfumato.shared.privacy.testing import SeededSource
 
 Records = NDArray[np.float64]
 

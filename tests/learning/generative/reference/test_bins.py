@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from learning.generative.reference.bins import Bins, count_boxes, draw_boxes
-from shared.errors import ConfigError
+from sfumato.learning.generative.reference.bins import Bins, count_boxes, draw_boxes
+from sfumato.shared.errors import ConfigError
 from tests.learning.generative.reference.neighbours import make_bins
 
 SEEDS = st.integers(0, 2**32 - 1)

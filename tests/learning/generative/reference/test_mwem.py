@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Curator
-from learning.generative.reference.bins import Bins, count_boxes, draw_boxes
-from learning.generative.reference.mwem import CellTable, MwemDesign
-from shared.errors import ConfigError, DecodingError, PrivacyError
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.generative.reference.bins import Bins, count_boxes, draw_boxes
+from sfumato.learning.generative.reference.mwem import CellTable, MwemDesign
+from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
 from tests.soak import small_and_soak
 from tests.statistical.auditor import judge_scores

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learning.clustering.methods.contract import Curator
-from learning.generative.reference.bins import Bins
-from learning.generative.reference.pair_tree import PairTree, PairTreeDesign
-from shared.errors import ConfigError, DecodingError
-from shared.privacy.mechanisms.laplace import DiscreteLaplace
-from shared.privacy.selection import PermuteAndFlip
-from shared.privacy.testing import SeededSource
+from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.generative.reference.bins import Bins
+from sfumato.learning.generative.reference.pair_tree import PairTree, PairTreeDesign
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.selection import PermuteAndFlip
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
 from tests.soak import small_and_soak
 from tests.statistical.auditor import judge_scores

@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     Columns,
     FourierStatistic,
     FrequencyMatrix,
@@ -17,15 +16,15 @@ from shared.core import (
     Records,
     SketchAccumulator,
 )
-from shared.core.engines import (
+from sfumato.shared.core.engines import (
     NumpyEngine,
     SketchEngine,
     choose_engine,
     default_engine,
     list_engines,
 )
-from shared.core.masks import BLOCK_RECORDS
-from shared.errors import ConfigError, RecordError
+from sfumato.shared.core.masks import BLOCK_RECORDS
+from sfumato.shared.errors import ConfigError, RecordError
 
 # "numpy" stays in the list, so that something runs where the kernel was not compiled.
 ENGINES = list_engines()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.engines import list_engines
-from shared.core.engines.source_digest import compute_source_digest
+from sfumato.shared.core.engines import list_engines
+from sfumato.shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[4]
 NATIVE = ROOT / "shared/core/engines/native"
@@ -82,13 +82,13 @@ def test_the_portable_level_agrees_with_the_definition_on_arm(tmp_path: Path) ->
 
 SANITIZED = """
 import importlib.util, sys
-name = "shared.core.engines._native"
+name = "sfumato.shared.core.engines._native"
 specification = importlib.util.spec_from_file_location(name, sys.argv[1])
 module = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(module)
 sys.modules[name] = module
 import pytest
-from shared.core.engines import list_engines
+from sfumato.shared.core.engines import list_engines
 assert len(list_engines()) > 1
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """

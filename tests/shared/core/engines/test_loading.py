@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.engines import describe_engine, list_engines
-from shared.core.engines.numpy_engine import NumpyEngine
-from shared.core.engines.source_digest import compute_source_digest
+from sfumato.shared.core.engines import describe_engine, list_engines
+from sfumato.shared.core.engines.numpy_engine import NumpyEngine
+from sfumato.shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = """
-from shared.core.engines import choose_engine, default_engine, describe_engine
-from shared.errors import ConfigError
+from sfumato.shared.core.engines import choose_engine, default_engine, describe_engine
+from sfumato.shared.errors import ConfigError
 print(describe_engine(default_engine()))
 try:
     print(choose_engine("native").name)
@@ -28,17 +28,17 @@ needs_kernel = pytest.mark.skipif(len(list_engines()) == 1, reason="the kernel w
 @pytest.fixture
 def engines(tmp_path: Path) -> Path:
     """A copy of the package, to be changed; return the folder of its engines."""
-    shutil.copytree(
-        ROOT / "shared", tmp_path / "shared", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    return tmp_path / "shared" / "core" / "engines"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "sfumato/shared", tmp_path / "sfumato/shared", ignore=ignored)
+    shutil.copy(ROOT / "sfumato/__init__.py", tmp_path / "sfumato")
+    return tmp_path / "sfumato/shared/core/engines"
 
 
 def load(engines: Path) -> list[str]:
     """Start a process on that copy; return the name of its engine, and what `native` gives."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        cwd=engines.parents[2],
+        cwd=engines.parents[3],
         capture_output=True,
         text=True,
         check=True,

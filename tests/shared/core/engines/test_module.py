@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared.core.engines import list_engines
+from sfumato.shared.core.engines import list_engines
 
 if len(list_engines()) == 1:
     pytest.skip("the kernel was not compiled", allow_module_level=True)
 
-from shared.core.engines import _native  # type: ignore[attr-defined]
+from sfumato.shared.core.engines import _native  # type: ignore[attr-defined]
 
 LEVEL = _native.levels()[0]
 D, R, GROUPS = 3, 5, 2

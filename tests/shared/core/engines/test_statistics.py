@@ -5,12 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     Columns,
     DimensionEncoding,
     GridStatistic,
@@ -22,9 +21,9 @@ from shared.core import (
     SketchAccumulator,
     Statistic,
 )
-from shared.core.engines import NumpyEngine, SketchEngine, choose_engine, list_engines
-from shared.core.statistics.histogram import MOST_BINS_LOG2
-from shared.errors import RecordError
+from sfumato.shared.core.engines import NumpyEngine, SketchEngine, choose_engine, list_engines
+from sfumato.shared.core.statistics.histogram import MOST_BINS_LOG2
+from sfumato.shared.errors import RecordError
 
 ENGINES = list_engines()
 LIMITS = st.one_of(st.floats(-1e3, 1e3), st.floats(-1e-3, 1e-3))

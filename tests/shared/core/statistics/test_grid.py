@@ -3,19 +3,18 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     DimensionEncoding,
     GridStatistic,
     Quantiser,
     RecordEncoder,
     SketchAccumulator,
 )
-from shared.errors import PlanError
+from sfumato.shared.errors import PlanError
 
 
 def make_statistic(*cells: int) -> GridStatistic:

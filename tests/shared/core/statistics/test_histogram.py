@@ -3,12 +3,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     DimensionEncoding,
     HistogramStatistic,
     Quantiser,
@@ -16,7 +15,7 @@ from shared.core import (
     SketchAccumulator,
     count_most_records,
 )
-from shared.errors import PlanError, PrivacyError
+from sfumato.shared.errors import PlanError, PrivacyError
 
 ENCODER = RecordEncoder(
     dimensions=(

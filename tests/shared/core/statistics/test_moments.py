@@ -3,18 +3,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from shared.core import (
+from sfumato.shared.core import (
     MomentsStatistic,
     Quantiser,
     SketchAccumulator,
     count_most_records,
 )
-from shared.errors import PlanError
+from sfumato.shared.errors import PlanError
 
 STEP = 16.0
 """Quantisation steps of one step of the moments."""

@@ -7,15 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy import CircularLaw, certify_odds
-from shared.privacy.circle import choose_bin_law
-from shared.privacy.mechanisms.bins import BinCircle, BinReports
-from shared.privacy.testing import SeededSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import CircularLaw, certify_odds
+from sfumato.shared.privacy.circle import choose_bin_law
+from sfumato.shared.privacy.mechanisms.bins import BinCircle, BinReports
+from sfumato.shared.privacy.testing import SeededSource
 
 ORDER = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8)
 

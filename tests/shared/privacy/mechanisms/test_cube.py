@@ -6,15 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanisms.cube import DiscreteCube
-from shared.privacy.samplers import UNIT, draw_below, draw_below_each
-from shared.privacy.testing import SeededSource
-from shared.system import SystemSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.samplers import UNIT, draw_below, draw_below_each
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.system import SystemSource
 
 
 def make(n_coordinates: int, sensitivity: int, epsilon: Fraction) -> DiscreteCube:

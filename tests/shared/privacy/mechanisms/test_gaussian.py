@@ -4,12 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanisms.gaussian import LARGEST_SIGMA, DiscreteGaussian, sigma_for_rho
-from shared.system import SystemSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanisms.gaussian import (
+    LARGEST_SIGMA,
+    DiscreteGaussian,
+    sigma_for_rho,
+)
+from sfumato.shared.system import SystemSource
 
 L2 = 4 * 16380**2
 
@@ -58,7 +61,7 @@ def test_the_exact_delta_of_the_discrete_law_is_below_the_claim_and_close_to_it(
 
 
 def test_the_continuous_formula_is_no_bound_for_the_discrete_law() -> None:
-    from shared.privacy.normal import bound_gaussian_delta
+    from sfumato.shared.privacy.normal import bound_gaussian_delta
 
     # The counterexample that forbids calibrating with it: sigma^2 = 400, distance 41.
     found = [
@@ -88,7 +91,7 @@ def test_the_noise_is_a_small_part_of_laplace_noise_at_m_1000() -> None:
 
 @given(st.fractions(Fraction(1, 50), 20), st.integers(2, 12))
 def test_one_step_less_of_sigma_would_not_be_proved(epsilon: Fraction, digits: int) -> None:
-    from shared.privacy.mechanisms.gaussian import _bound_delta
+    from sfumato.shared.privacy.mechanisms.gaussian import _bound_delta
 
     delta = Fraction(1, 10**digits)
     mechanism = calibrate(epsilon, delta, m=3)

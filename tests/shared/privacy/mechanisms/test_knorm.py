@@ -3,15 +3,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import PrivacyError
-from shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
-from shared.privacy.polygon import GON24
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
-from shared.system import SystemSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.system import SystemSource
 
 
 def calibrate(epsilon: Fraction = Fraction(1), m: int = 100, delta: int = 2730) -> DiscreteKNorm:

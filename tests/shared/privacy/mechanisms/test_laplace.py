@@ -3,14 +3,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared.errors import PrivacyError
-from shared.privacy import DiscreteLaplace
-from shared.privacy.samplers import UNIT
-from shared.privacy.testing import SeededSource
-from shared.system import SystemSource
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import DiscreteLaplace
+from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.system import SystemSource
 
 
 def calibrate(epsilon: Fraction, l1: int = 46324) -> DiscreteLaplace:

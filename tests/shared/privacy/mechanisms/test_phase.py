@@ -4,16 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from shared.core import AMPLITUDE, feature_table
-from shared.core.features import PHASES
-from shared.errors import PrivacyError
-from shared.privacy import CircularLaw, RandomSource, choose_law
-from shared.privacy.mechanisms.phase import PhaseReports, find_phases
-from shared.privacy.testing import SeededSource
+from sfumato.shared.core import AMPLITUDE, feature_table
+from sfumato.shared.core.features import PHASES
+from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy import CircularLaw, RandomSource, choose_law
+from sfumato.shared.privacy.mechanisms.phase import PhaseReports, find_phases
+from sfumato.shared.privacy.testing import SeededSource
 
 Draw = Callable[[NDArray[np.int64], RandomSource], NDArray[np.int64]]
 TABLE = feature_table().astype(np.int64)
