@@ -1,5 +1,7 @@
 """Hooks of MkDocs: documents beside the code become pages of the site, and links point to them.
 
+Long reference pages are rendered from the code while the site is built.
+
 A page links to files as they lie in the repository, so that it can be read on a forge. In the site
 a link to a document leads to its page, one to another file to a copy, and one to a folder is text.
 """
@@ -15,6 +17,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
+
+from docs.generator.__main__ import SITE_PAGES
 
 COPIES = "files"
 """Folder of the site with the pictures and examples that documents link to."""
@@ -35,6 +39,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the documents beside the code, and a copy of each file that a document links to."""
     root = _root(config)
+    for page, render in SITE_PAGES.items():
+        files.append(File.generated(config, page, content=render()))
     for page, path in _beside(config).items():
         files.append(File.generated(config, page, abs_src_path=str(root / path)))
     for document in list(files.documentation_pages()):

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from docs.generator.__main__ import PAGES, render_pages
+from docs.generator.__main__ import PAGES, SITE_PAGES, render_pages
 
 ROOT = Path(__file__).parents[2]
 NOT_OURS = {"build", "dist", "site", "node_modules"}
@@ -106,14 +106,14 @@ def list_navigation(entries: Any) -> Iterator[str]:
         yield from list_navigation(entry)
 
 
-def find_navigation_faults(tree: Path) -> list[str]:
+def find_navigation_faults(tree: Path, *rendered: str) -> list[str]:
     """Return each page that the navigation lacks, names twice, or that does not exist."""
     config = yaml.safe_load((tree / "mkdocs.yml").read_text(encoding="utf-8"))
     named = Counter(list_navigation(config["nav"]))
     beside: dict[str, str] = config["extra"]["beside_the_code"]
     pages = [path for kind in ("*.md", "*.ipynb") for path in (tree / "docs").rglob(kind)]
     there = {str(path.relative_to(tree / "docs")) for path in pages}
-    there |= {page for page, path in beside.items() if (tree / path).is_file()}
+    there |= {page for page, path in beside.items() if (tree / path).is_file()} | {*rendered}
     return [
         *(f"not in the navigation: {page}" for page in sorted(there - set(named))),
         *(f"does not exist: {page}" for page in sorted(set(named) - there)),
@@ -122,7 +122,7 @@ def find_navigation_faults(tree: Path) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
-    assert find_navigation_faults(ROOT) == []
+    assert find_navigation_faults(ROOT, *SITE_PAGES) == []
 
 
 def test_a_page_that_the_navigation_lacks_is_found(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_reference_pages_say_what_the_code_says() -> None:
 
 
 def test_the_page_of_commands_loses_no_bracket_of_a_value() -> None:
-    page = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
+    page = SITE_PAGES["reference/commands.md"]()
     values = re.findall(r"^\| `-[^|]*` `([^`]+)` \|", page, re.MULTILINE)
     assert "COLUMN=LOWER:UPPER[:SCALE]" in values
     assert [text for text in values if text.count("[") != text.count("]")] == []
