@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.cover import METHODS
-from benchmarks.pages import describe_ends, list_table, read_row, run_page
+from benchmarks.pages import describe_ends, list_table, name_origins, read_row, run_page
 from benchmarks.rows import Row
 
 _INTRODUCTION: Final = """\
@@ -52,8 +52,7 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
     )
     head = _INTRODUCTION.format(
         date=date,
-        commit=", ".join(sorted({row["commit"] for row in raw})),
-        machine=", ".join(sorted({row["machine"] for row in raw})),
+        **name_origins(raw),
         runs=describe_ends(row.runs for found in costs.values() for row in found.values()),
     )
     parts = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.pages import list_table
+from benchmarks.pages import list_table, name_origins
 from benchmarks.rows import read_page
 
 _INTRODUCTION = """\
@@ -52,8 +52,7 @@ def write_page(lines: Iterable[str], date: str) -> str:
         cases.setdefault(row["case"], {})[row["figure"]] = figure
     head = _INTRODUCTION.format(
         date=date,
-        commit=", ".join(sorted({row["commit"] for row in rows})),
-        machine=", ".join(sorted({row["machine"] for row in rows})),
+        **name_origins(rows),
     )
     parts = [*_list_rates(cases), *_list_power(cases), *_list_years(cases)]
     parts += [*_list_groups(cases), *_list_fleets(cases), *_list_lamps(cases)]

@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
 from benchmarks.method_trial import REASONS, STRENGTHS, TRIAL, is_alike
-from benchmarks.pages import describe_ends, list_table, run_page
+from benchmarks.pages import describe_ends, list_table, name_origins, run_page
 from benchmarks.rows import Row
 
 _INTRODUCTION: Final = """\
@@ -211,8 +211,7 @@ def write_page(lines: Iterable[str], date: str, picture: str = "") -> str:
     runs = [row["runs"] for row in rows]
     head = _INTRODUCTION.format(
         date=date,
-        commit=", ".join(sorted({row["commit"] for row in rows})),
-        machine=", ".join(sorted({row["machine"] for row in rows})),
+        **name_origins(rows),
         runs=describe_ends(runs),
     )
     medians, tails = (_collect(rows, f"{name}_relative_sse") for name in ("median", "p90"))

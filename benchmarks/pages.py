@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from benchmarks.rows import Row, read_page
 
@@ -66,3 +67,11 @@ def run_page(
         load_draw()([read_row(line) for line in lines], options.plot)
         picture = f"../{options.plot.parent.name}/{options.plot.name}"
     options.page.write_text(write(lines, date, picture), "utf-8")
+
+
+def name_origins(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Name the commits and the machines of rows in JSON, for the first line of a page."""
+    commits = sorted({row["commit"] for row in rows})
+    remark = " (some rows are of earlier code)" if len(commits) > 1 else ""
+    machines = sorted({row["machine"] for row in rows})
+    return {"commit": " and ".join(commits) + remark, "machine": ", ".join(machines)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.pages import list_table, read_row, run_page
+from benchmarks.pages import list_table, name_origins, read_row, run_page
 from benchmarks.rows import Row
 
 _INTRODUCTION: Final = """\
@@ -42,8 +42,7 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
     rows = [read_row(line) for line in lines]
     head = _INTRODUCTION.format(
         date=date,
-        commit=", ".join(sorted({row["commit"] for row in raw})),
-        machine=", ".join(sorted({row["machine"] for row in raw})),
+        **name_origins(raw),
     )
     parts = [
         *([f"![The three figures]({picture})\n"] if picture else []),

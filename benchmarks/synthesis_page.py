@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from benchmarks.pages import describe_ends, list_table, read_row, run_page
+from benchmarks.pages import describe_ends, list_table, name_origins, read_row, run_page
 from benchmarks.rows import Row
 from benchmarks.synthesis_items import INDEPENDENT
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
@@ -65,8 +65,7 @@ def write_page(lines: Sequence[str], date: str, picture: str = "") -> str:
     items = {case: ways for case, ways in found.items() if case[0] in _ITEM_SETS}
     head = _INTRODUCTION.format(
         date=date,
-        commit=", ".join(sorted({row["commit"] for row in raw})),
-        machine=", ".join(sorted({row["machine"] for row in raw})),
+        **name_origins(raw),
         runs=describe_ends(row.runs for row in rows),
     )
     parts = [head, *_list_losses(ranges)]
