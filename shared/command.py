@@ -231,14 +231,15 @@ def _complain(message: str, status: int = EXIT_REFUSED) -> int:
 def _to_missing(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> Missing:
     """Find the extra that provides a module which a command misses.
 
-    An extra is named after the package whose imports it provides, so that this module need not
-    know the packages above it. No extra provides a module of the package itself.
+    An extra is named after the room whose imports it provides, so that this module need not
+    know the rooms above it. No extra provides a module of the package itself.
     """
     module = error.name or str(error)
-    package = entry.module.partition(".")[0]
+    package, *rooms = entry.module.split(".")
     offered = (entry.dist.metadata.get_all("Provides-Extra") if entry.dist else None) or ()
     is_own = module.partition(".")[0] == package
-    return Missing(module=module, extra=package if package in offered and not is_own else None)
+    named = [name for name in (package, *rooms) if name in offered and not is_own]
+    return Missing(module=module, extra=named[0] if named else None)
 
 
 def _format_rows(rows: list[tuple[str, str]], width: int) -> list[str]:

@@ -70,9 +70,11 @@ def contribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Contribute:
         commands: dict[str, str], *, modules: dict[str, str], extras: tuple[str, ...] = ()
     ) -> None:
         for name, source in modules.items():
-            (tmp_path / f"{name}.py").write_text(source)
+            path = tmp_path / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
             # The module cache outlives a test; these names belong to this one.
-            monkeypatch.delitem(sys.modules, name, raising=False)
+            monkeypatch.delitem(sys.modules, name.replace("/", "."), raising=False)
         information = tmp_path / "contributor-1.0.dist-info"
         information.mkdir()
         provided = "".join(f"Provides-Extra: {extra}\n" for extra in extras)
@@ -124,10 +126,10 @@ def test_help_names_the_extra_that_would_provide_a_command(
     contribute: Contribute, capsys: pytest.CaptureFixture[str]
 ) -> None:
     contribute(
-        {"greet": "contributed:greet", "chart": "plotting:chart", "lost": "adrift:lost"},
+        {"greet": "contributed:greet", "chart": "house.plotting.cli:chart", "lost": "adrift:lost"},
         modules={
             "contributed": GOOD_MODULE,
-            "plotting": "import a_library_nobody_has",
+            "house/plotting": "import a_library_nobody_has",
             "adrift": "import another_library_nobody_has",
         },
         extras=("plotting",),
@@ -266,7 +268,7 @@ def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
 
 def test_the_packages_contribute_their_commands() -> None:
     registered = {
-        name: entry.module.partition(".")[0] for name, entry in command.find_commands().items()
+        name: entry.module.split(".")[1] for name, entry in command.find_commands().items()
     }
     aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
     analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
@@ -274,7 +276,8 @@ def test_the_packages_contribute_their_commands() -> None:
 
 
 def test_the_command_brings_no_other_package_with_it() -> None:
-    siblings = ("device_agent", "aggregator", "analyst", "typer", "httpx", "numpy")
+    rooms = ("sfumato.device_agent", "sfumato.aggregator", "sfumato.analyst")
+    siblings = (*rooms, "typer", "httpx", "numpy")
     program = (
         "import sys; import sfumato.shared.command; "
         f"sys.exit(', '.join(name for name in {siblings!r} if name in sys.modules))"

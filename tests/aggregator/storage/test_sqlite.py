@@ -64,7 +64,7 @@ async def test_a_stream_holds_no_more_rows_than_come_at_once(
             return super().cursor(factory or Watched)
 
     monkeypatch.setattr(
-        "aggregator.storage.sqlite.sqlite3.connect",
+        "sfumato.aggregator.storage.sqlite.sqlite3.connect",
         lambda *given, **options: connect(*given, **options, factory=Connection),
     )
     async with (

@@ -299,7 +299,7 @@ def test_a_planted_fault_of_a_cover_is_found(
     relation: str, name: str, planted: Any, rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = "clustering" if name.startswith("covering") else "coverage"
-    monkeypatch.setattr(f"learning.{room}.{name}", planted)
+    monkeypatch.setattr(f"sfumato.learning.{room}.{name}", planted)
     assert find_leak(relation, radius=9000) in rules
 
 
