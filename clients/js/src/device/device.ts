@@ -62,6 +62,7 @@ interface RecordCounts {
 
 /** What a flush has done. */
 export interface FlushReport extends RecordCounts {
+  /** Windows that were released since the last report, by this flush or by a save before it. */
   released: number;
   sent: number;
   waiting: number;
@@ -123,6 +124,7 @@ export class Device {
   /** Whether the server would take a sketch now. */
   #mayReach = false;
   #nDropped = 0;
+  #nReleased = 0;
   #problem = "";
 
   constructor(options: DeviceOptions = {}) {
@@ -224,10 +226,9 @@ export class Device {
     const loaded = await this.#exclusively("work", () => this.#load());
     const problems: string[] = [];
     const mayRelease = await this.#poll(loaded, problems);
-    let released = 0;
     let failure: unknown;
     try {
-      released = await this.#exclusively("work", () => this.#absorb(loaded, mayRelease, true));
+      await this.#exclusively("work", () => this.#absorb(loaded, mayRelease, true));
     } catch (error) {
       // What was released before is sent all the same.
       failure = error;
@@ -249,6 +250,8 @@ export class Device {
     const waiting = ((await this.#readState())?.outbox ?? []).filter(({ state }) => state === "waiting");
     const nEarly = waiting.filter(({ problem }) => problem === "too-early").length;
     if (nEarly) problems.push(`${nEarly} sketch(es) wait for a time to come that this device's clock was ahead to`);
+    const released = this.#nReleased;
+    this.#nReleased = 0;
     return { released, sent, waiting: waiting.length, problems, ...this.#countRecords() };
   }
 
@@ -350,14 +353,15 @@ export class Device {
   }
 
   /** Take added records into windows. */
-  async #absorb({ plan, stream }: Loaded, mayRelease: boolean, mayClose: boolean): Promise<number> {
+  async #absorb({ plan, stream }: Loaded, mayRelease: boolean, mayClose: boolean): Promise<void> {
     for (const { record, time } of this.#added.splice(0)) {
       // A list of another length, added before the plan was known, cannot be read.
       const isRead = !isList(record) || record.length === plan.fields.dimensions.length;
       this.#pending.push({ values: plan.readRecord(isRead ? record : {}), time });
     }
     try {
-      return await stream.absorb(this.#pending, await this.#readClocks(), mayRelease, mayClose);
+      const released = await stream.absorb(this.#pending, await this.#readClocks(), mayRelease, mayClose);
+      this.#nReleased += released;
     } catch (error) {
       // What can never be released is not kept.
       if (error instanceof SketchError && (error.kind === "budget" || error.kind === "ledger")) {
