@@ -20,7 +20,7 @@ help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-13s %s\n", $$1, $$2 }'
 
-setup: .venv/.stamp-dev .venv/.stamp-js  ## install everything for development into .venv
+setup: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-tools  ## install everything for development into .venv; as root on Debian, what tests need beside it
 	@# pip hides a failed compilation of the kernel: print which engine runs, and why.
 	@echo "setup: $$(.venv/bin/sfumato --version | tail -1)" >&2
 	@echo 'setup: .venv is ready; to activate it, run: . .venv/bin/activate' >&2
@@ -29,11 +29,12 @@ demo: .venv/.stamp-demo  ## run devices, aggregator and analyst on example data;
 	@echo 'demo: running devices, aggregator and analyst on this machine' >&2
 	@$(VENV) deploy/demo/run_demo.py $(ARGS)
 
-test: .venv/.stamp-dev .venv/.stamp-js  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
+test: .venv/.stamp-dev .venv/.stamp-js .venv/.stamp-tools  ## run the tests on every core; ARGS="tests/shared -k wire" selects some
 	@echo 'test: running the tests on every core' >&2
 	@# Each worker runs neighbours, which share what a module set up, and takes over others at the end.
 	@# A test that hangs ends its worker, after a stack trace, so that a run tells which one it was.
-	@$(VENV) -m pytest -n auto --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS)
+	@status=0; $(VENV) -m pytest -n auto --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true $(ARGS) || \
+		status=$$?; .ci/tools --say; exit $$status
 
 soak: .venv/.stamp-spark  ## run the long explorations, an hour or more; ARGS="tests/fuzz" selects some
 	@echo 'soak: running the long explorations on every core' >&2
@@ -121,6 +122,11 @@ endif
 .venv/.stamp-demo: .venv/.stamp-venv pyproject.toml setup.py $(NATIVE)
 	@echo 'installing what the demo needs into .venv' >&2
 	@$(VENV) -m pip install --quiet --editable '.[all]' --group demo >&2
+	@touch $@
+
+# Browsers, compilers and emulators of the system. Once: where they cannot be installed, setup goes on.
+.venv/.stamp-tools: .venv/.stamp-venv .ci/tools
+	@.ci/tools
 	@touch $@
 
 # The package for npm is built and checked by these tools; all else of the tests does without them.
