@@ -12,15 +12,22 @@ from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
 pytestmark = pytest.mark.usefixtures("forked")
 
 
-def test_the_daemon_is_measured_over_tls(tmp_path: Path) -> None:
+def test_the_daemon_and_how_far_it_is_behind_are_measured_over_tls(tmp_path: Path) -> None:
     with running_aggregator(tmp_path) as aggregator:
         assert aggregator.url.startswith("https://")
         rows = {row.case: row for row in measure_size(tmp_path, aggregator, runs=1)}
+        behind = {
+            row.figure: row.value
+            for row in measure_tail(tmp_path, aggregator, rate=1000, seconds=1)
+        }
     assert set(rows) == {"idle", "after-first-upload", "start", "window m=500"}
     # A process with NumPy in it is never smaller, and a sketch is at least its coordinates.
     assert rows["idle"].value > 20
     assert rows["window m=500"].value > 1000
     assert rows["start"].value > 0
+    assert set(behind) == {"cpu_fraction", "behind_seconds", "rss_mb"}
+    assert 0 <= behind["cpu_fraction"] < 2
+    assert behind["behind_seconds"] > 0
 
 
 def test_what_is_installed_is_summed_over_the_packages_that_the_agent_needs() -> None:
@@ -30,17 +37,6 @@ def test_what_is_installed_is_summed_over_the_packages_that_the_agent_needs() ->
     names = {case.removeprefix("installed ") for case in rows}
     assert {"sfumato", "numpy", "cbor2", "cryptography", "httpx"} <= names
     assert not names & {"scipy", "fastapi", "rich", "pyarrow"}
-
-
-def test_a_growing_file_is_measured_with_how_far_the_daemon_is_behind(tmp_path: Path) -> None:
-    with running_aggregator(tmp_path) as aggregator:
-        rows = {
-            row.figure: row.value
-            for row in measure_tail(tmp_path, aggregator, rate=1000, seconds=1)
-        }
-    assert set(rows) == {"cpu_fraction", "behind_seconds", "rss_mb"}
-    assert 0 <= rows["cpu_fraction"] < 2
-    assert rows["behind_seconds"] > 0
 
 
 @pytest.mark.soak

@@ -14,20 +14,25 @@ from benchmarks.trials import Case
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.decoding", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def test_the_command_prints_one_json_object_a_line_and_draws(tmp_path: Path) -> None:
+def test_the_command_prints_one_json_object_a_line_and_draws_with_a_bar_in_a_terminal(
+    tmp_path: Path,
+) -> None:
     picture = tmp_path / "quality.png"
-    done = run(
-        "--case", "weather noiseless", "--seeds", "1", "--json", "--solver", "cl-ompr",
-        "--plot", str(picture),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    leader, follower = os.openpty()
+    with (tmp_path / "rows").open("wb") as output:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "benchmarks.decoding", "--case", "weather noiseless",
+                "--seeds", "1", "--json", "--solver", "cl-ompr", "--plot", str(picture),
+            ],
+            cwd=ROOT, stdout=output, stderr=follower, env=os.environ | {"TERM": "xterm"},
+        )  # fmt: skip
+        os.close(follower)
+        shown = _read_all(leader)
+        assert process.wait() == 0, shown
+    assert "1/1" in shown
+    assert "median_relative_sse" not in shown
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
     assert [row["figure"] for row in rows] == [
         "median_relative_sse", "p90_relative_sse", "truth_start_median", "truth_start_p90",
         "median_seconds", "n_frequencies",
@@ -44,25 +49,6 @@ def test_the_command_prints_one_json_object_a_line_and_draws(tmp_path: Path) -> 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_in_a_terminal_the_bar_goes_to_standard_error_and_rows_stay_whole(tmp_path: Path) -> None:
-    leader, follower = os.openpty()
-    with (tmp_path / "rows").open("wb") as output:
-        process = subprocess.Popen(
-            [
-                sys.executable, "-m", "benchmarks.decoding", "--case", "weather noiseless",
-                "--seeds", "1", "--json", "--solver", "cl-ompr",
-            ],
-            cwd=ROOT, stdout=output, stderr=follower, env=os.environ | {"TERM": "xterm"},
-        )  # fmt: skip
-        os.close(follower)
-        shown = _read_all(leader)
-        assert process.wait() == 0
-    assert "1/1" in shown
-    assert "median_relative_sse" not in shown
-    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
-    assert len(rows) == 6
-
-
 def _read_all(terminal: int) -> str:
     """Read until the other side is closed, which Linux reports as an error."""
     read = b""
@@ -77,7 +63,8 @@ def _read_all(terminal: int) -> str:
 
 
 def test_a_case_that_is_not_there_ends_with_the_names_of_those_that_are() -> None:
-    done = run("--case", "no such thing")
+    command = [sys.executable, "-m", "benchmarks.decoding", "--case", "no such thing"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "--case: matches no case" in done.stderr

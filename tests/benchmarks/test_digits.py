@@ -26,8 +26,8 @@ NAMES = [name for name in (*WAYS, *VARIANTS) if "rbm" not in name]
 
 @pytest.mark.parametrize("way", NAMES)
 def test_a_classifier_learns_from_drawn_images(way: str) -> None:
-    images, digits = make_digits(3000)
-    test_images, test_digits = make_digits(500)
+    images, digits = make_digits(1000)
+    test_images, test_digits = make_digits(300)
     data = Digits(images=images, digits=digits, test_images=test_images, test_digits=test_digits)
     draw = (WAYS | VARIANTS)[way]
     drawn, of = (partial(draw, **SMALL) if "Network" in way else draw)(data, "5", 0)
