@@ -10,6 +10,7 @@ import pytest
 
 from sfumato.shared.core.engines import list_engines
 from sfumato.shared.core.engines.source_digest import compute_source_digest
+from tests.soak import small_and_soak
 
 ROOT = Path(__file__).parents[4]
 NATIVE = ROOT / "shared/core/engines/native"
@@ -95,7 +96,12 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]))
 
 
 @pytest.mark.skipif("gcc" not in COMPILERS, reason="needs gcc and its sanitizers")
-def test_the_python_module_passes_the_same_tests_under_sanitizers(tmp_path: Path) -> None:
+@small_and_soak(
+    "names", ("test_module.py",), ("test_engines.py", "test_statistics.py", "test_module.py")
+)
+def test_the_python_module_passes_the_same_tests_under_sanitizers(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
     include = run(sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('include'))")
     if not (Path(include.strip()) / "Python.h").exists():
         pytest.skip("needs the header files of Python")
@@ -105,7 +111,6 @@ def test_the_python_module_passes_the_same_tests_under_sanitizers(tmp_path: Path
     options = ["-O1", "-shared", "-fPIC", f"-I{include.strip()}", digest, *COMMON, *SANITIZERS]
     run("gcc", *options, NATIVE / "module.c", *KERNEL, "-o", module)
     library = run("gcc", "-print-file-name=libasan.so").strip()
-    names = ("test_engines.py", "test_statistics.py", "test_module.py")
     tests = [Path(__file__).parent / name for name in names]
     output = run(
         sys.executable,
