@@ -89,7 +89,7 @@ def count_released(state: Path) -> int:
     return int(str(n_released))
 
 
-@small_and_soak("n_cycles", 5, 200)
+@small_and_soak("n_cycles", 3, 200)
 @pytest.mark.parametrize("spec", [SPLIT, REPORTS], ids=["sums", "reports"])
 def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
     spec: dict[str, Any], n_cycles: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -271,7 +271,7 @@ async def require_all_is_there(
 
 
 @pytest.mark.anyio
-@small_and_soak("n_kills", 4, 200)
+@small_and_soak("n_kills", 2, 200)
 @pytest.mark.parametrize(
     ("kind", "count", "released"),
     [
