@@ -1,4 +1,4 @@
-"""Size of the source: modules, lines, and the files whose code one record passes on its way.
+"""Size of the package: names, time of its import, modules, lines, files that one record passes.
 
 A real server and a real device run under a profiler. After the device has enrolled, one file of
 records is read, released and uploaded, then decoded. A file counts where one of its functions is
@@ -10,9 +10,13 @@ from __future__ import annotations
 import csv
 import json
 import os
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +27,7 @@ from sfumato.analyst import Client
 from sfumato.shared.plan import plan_from_spec
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst", "simulator")
+SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst", "helper", "simulator")
 _PLAN = plan_from_spec(
     {
         "dimensions": [
@@ -98,9 +102,10 @@ def trace_record() -> dict[str, set[str]]:
             found = json.loads(path.read_text())
             side = "device" if "sfumato-agent" in found["command"][0] else "server"
             passed[side] |= {
-                str(Path(file).relative_to(ROOT))
+                str(Path(file).resolve().relative_to(ROOT))
                 for file, last in found["last"].items()
-                if last >= began and file.startswith(tuple(str(ROOT / room) for room in SHIPPED))
+                # Modules are reached by the links of the package, too.
+                if last >= began and Path(file).resolve().relative_to(ROOT).parts[0] in SHIPPED
             }
     return passed
 
@@ -132,8 +137,22 @@ def _pass_records(folder: Path) -> float:
     return began
 
 
+def measure_import(runs: int = 9) -> float:
+    """Return the milliseconds that ``import sfumato`` takes, the median of some runs."""
+    program = "import time; t = time.perf_counter(); import sfumato; print(time.perf_counter() - t)"
+    command = [sys.executable, "-c", program]
+    seconds = [
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for _ in range(runs)
+    ]
+    return 1000 * statistics.median(seconds)
+
+
 def measure(quick: bool) -> Iterator[Row]:
     """Yield the sizes; a quick run leaves the traced record out."""
+    names = (distribution("sfumato").read_text("top_level.txt") or "").split()
+    yield _row("package", "top-level names", len(names), "names")
+    yield _row("import sfumato", "milliseconds", measure_import(), "ms")
     trees = {"source": SHIPPED, "benchmarks": ("benchmarks",), "tests": ("tests",)}
     for case, folders in trees.items():
         modules, lines = count_source(*folders)
