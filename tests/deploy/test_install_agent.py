@@ -16,6 +16,7 @@ import pytest
 from sfumato.device_agent.cli.sample import SAMPLE
 from sfumato.device_agent.settings.agent_settings import load_settings
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
+from tests.architecture.test_wheel import build_wheel, copy_tree
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "install-agent.sh"
@@ -31,15 +32,7 @@ Install = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # From a copy, so that no build is left in the tree.
-    copy, folder = tmp_path_factory.mktemp("source") / "tree", tmp_path_factory.mktemp("wheel")
-    ignore = shutil.ignore_patterns(".*", "build", "tests", "benchmarks", "*.egg-info")
-    shutil.copytree(ROOT, copy, ignore=ignore)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    environment = {**os.environ, "CC": "/no/compiler"}
-    subprocess.run([*command, "--wheel-dir", str(folder), str(copy)], check=True, env=environment)
-    (found,) = folder.glob("*.whl")
-    return found
+    return build_wheel(copy_tree(tmp_path_factory.mktemp("source")), CC="/no/compiler")
 
 
 @pytest.fixture
