@@ -118,8 +118,8 @@ def make_worst_neighbours(phases: Sequence[int], *, count_scale: int = 0) -> Nei
 
     The box is such that a step is one data unit. The first dimension carries the phases; each step
     of the second is half a turn of every feature. With a public count one record moves from its
-    phases to the opposite ones, and another cancels it in one data set: the sums are 0, where
-    floating-point numbers are finest, and twice a feature. With a secret count one data set has one
+    phases to the opposite ones, and another cancels it in one data set: the sums are 0 and twice
+    a feature. With a secret count one data set has one
     record and the other none.
 
     Parameters
@@ -177,27 +177,12 @@ def score_residues(outputs: Floats, near: Floats, far: Floats) -> Floats:
     return np.asarray(first - second, dtype=np.float64)
 
 
-def score_reachable(outputs: Floats, near: Floats, far: Floats) -> Floats:
-    """On how many more coordinates a double, added to the sum in floating point, gives the output.
-
-    If some double y has ``fl(S + y) = z``, then ``fl(z - S)`` or a double next to it is one.
-    """
-    counts = []
-    for centre in (near, far):
-        y = outputs - centre
-        tried = (y, np.nextafter(y, -np.inf), np.nextafter(y, np.inf))
-        reached = np.logical_or.reduce([centre + candidate == outputs for candidate in tried])
-        counts.append(np.count_nonzero(reached, axis=1))
-    return np.asarray(counts[0] - counts[1], dtype=np.float64)
-
-
 ATTACKS: dict[str, Attack] = {
     "l1": score_l1,
     "projection": score_projection,
     "bodies": score_bodies,
     "inside": score_inside,
     "residues": score_residues,
-    "reachable": score_reachable,
 }
 
 

@@ -1,132 +1,65 @@
-"""Releases of a tiny histogram and of tiny moments: the exact law, and no event beyond epsilon.
+"""No event that an auditor finds contradicts a claimed epsilon; planted errors are caught.
 
-Neighbours are the two records, or the record and none, that move the sums furthest. The noise of
-what a device would send is compared with its exact law by a chi-square test: false alarm 5e-7 each,
-over the choice of a seed. The black-box auditor raises a false alarm with probability 2e-6 each.
-Seeds are fixed. Both must find a mechanism at two thirds of the scale.
+The auditor sees bytes alone. Its bound exceeds the true epsilon with probability at most 2e-6 an
+audit (two Clopper-Pearson bounds of 1e-6), the false-alarm rate of each audit of an honest device,
+over the choice of a seed; seeds are fixed. Every audit of an honest device also has to reach a
+stated share of the claim, so that silence means something. The noise of what is sent is compared
+with its exact law by a chi-square test: false alarm 5e-7 each.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.reading.release import _draw_payload
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from sfumato.shared.privacy import RandomSource
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import FourierShape, RandomSource, calibrate_mechanism
 from sfumato.shared.privacy.mechanisms.gaussian import draw_gaussian
+from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm, draw_in_polygon
 from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
-from sfumato.shared.privacy.samplers import UNIT
+from sfumato.shared.privacy.polygon import GON24
+from sfumato.shared.privacy.samplers import UNIT, draw_geometric
 from sfumato.shared.privacy.testing import SeededSource
-from sfumato.shared.wire import PayloadForm
+from tests.soak import small_and_soak
 from tests.statistical import test_gaussian, test_laplace
-from tests.statistical.auditor import Finding, Neighbours, audit_release
-from tests.statistical.test_audit import Noise
+from tests.statistical.auditor import MISS, Integers, bound_epsilon
+from tests.statistical.devices import (
+    EPSILON,
+    Noise,
+    SmallDevice,
+    audit,
+    make_neighbours,
+    make_opposites,
+    make_plan,
+)
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-EPSILON, DELTA = Fraction(2), Fraction(1, 100)
-RADIUS = 24
-N_RUNS = 30_000
-"""Runs on each data set; half of them choose the event, the others bound it."""
 POWER = 0.5
 """The share of the claim that the bound on an honest device has to reach."""
 ALARM = 4.9
 """Standard deviations of a chi-square statistic: false alarm 5e-7."""
-RELATIONS = {
-    "replace-one": WindowRule(kind="count", length=1),
-    "add-remove-one": WindowRule(kind="time", origin=3600, length_s=3600),
-}
+FEW, MANY = 20_000, 100_000
+"""Runs on each data set; half of them choose the event, the others bound it."""
+FEW_POLYGONS, MANY_POLYGONS = 3_000, 12_000
 CASES = [
+    ("fourier", "discrete-laplace", "replace-one"),
+    ("fourier", "discrete-gaussian", "replace-one"),
     ("histogram", "discrete-laplace", "replace-one"),
     ("histogram", "discrete-laplace", "add-remove-one"),
     ("moments", "discrete-laplace", "add-remove-one"),
     ("moments", "discrete-gaussian", "replace-one"),
 ]
-
-
-def make_plan(statistic: str, mechanism: str, neighbouring: str) -> SketchPlan:
-    """Make a plan of few sums, whose stated sensitivity two records attain, or nearly.
-
-    Those of moments that L2 measures take two coordinates. A step of their coarser quantiser is 16
-    units of the data.
-    """
-    names = "xy" if mechanism == "discrete-gaussian" else "x"
-    axes = [Dimension(name=name, unit="1", lower=-32767.0, upper=32767.0) for name in names]
-    chosen: dict[str, Any] = {"dimensions": tuple(axes)}
-    chosen |= {"bins_log2": 1} if statistic == "histogram" else {"norm_steps": RADIUS}
-    is_secret = neighbouring == "add-remove-one"
-    return create_plan(
-        PlanSpec(
-            statistic=statistic,  # type: ignore[arg-type]
-            epsilon=EPSILON,
-            delta=DELTA if mechanism == "discrete-gaussian" else Fraction(0),
-            mechanism=mechanism,
-            neighbouring=neighbouring,  # type: ignore[arg-type]
-            window=RELATIONS[neighbouring],
-            least_records=0 if is_secret else 1,
-            most_records=1,
-            **chosen,
-        )
-    )
-
-
-def make_neighbours(plan: SketchPlan) -> Neighbours:
-    """Return the records that move the sums furthest in the norm of the mechanism."""
-    if plan.kind == "histogram":
-        near, far = np.array([[-1.0]]), np.array([[np.nan]])
-    else:
-        near, far = _find_furthest(plan)
-    if plan.releases_count:
-        far = np.empty((0, plan.n_dimensions))
-    statistic = plan.statistic_of(b"")
-    return Neighbours(statistic=statistic, near=near, far=far, count_scale=plan.count_scale)
-
-
-def _find_furthest(plan: SketchPlan) -> tuple[Floats, Floats]:
-    """Search all pairs of clipped records near the sphere, up to the sign of the first."""
-    steps = itertools.product(range(-RADIUS, RADIUS + 1), repeat=plan.n_dimensions)
-    ball = [u for u in steps if 0.9 <= math.hypot(*u) / RADIUS <= 1]
-    records = 16.0 * np.array(ball)
-    sums = []
-    for record in records:
-        accumulator = SketchAccumulator(plan.statistic_of(b""))
-        accumulator.add(record[None])
-        sums.append(accumulator.sums)
-    moved = np.array(sums)
-    changes = np.abs(moved[:, None] - (0 if plan.releases_count else moved))
-    norms = (changes if plan.sensitivity.norm == "l1" else np.square(changes)).sum(axis=2)
-    first, second = np.unravel_index(int(norms.argmax()), norms.shape)
-    return records[[first]], records[[second]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SmallDevice:
-    """Noise, clip and encode as a device of a plan does, many times.
-
-    Coordinates are independent, so one call on many copies of a sum has the law of many calls.
-    """
-
-    plan: SketchPlan
-    noise: Noise
-
-    def release(self, sums: Integers, n_runs: int, source: RandomSource) -> bytes:
-        noisy = self.noise.add_noise(np.tile(sums, n_runs), source).reshape(n_runs, -1)
-        low, high = self.plan.coordinate_limits(None if self.plan.releases_count else 1)
-        return PayloadForm.of(self.plan).encode(np.clip(noisy, low, high).ravel())
-
-    def read(self, payloads: bytes, n_runs: int) -> Floats:
-        released = PayloadForm.of(self.plan).decode(payloads, n_payloads=n_runs)
-        return released.astype(np.float64)
+POLYGONS = [
+    ("fourier", "discrete-knorm", "replace-one"),
+    ("fourier", "discrete-knorm", "add-remove-one"),
+]
+Case = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -142,20 +75,10 @@ class TwoThirds:
         return sums + draw_laplace(source, math.floor(UNIT / scale), sums.size)
 
 
-def audit(plan: SketchPlan, noise: Noise, *, seed: int) -> Finding:
-    return audit_release(
-        SmallDevice(plan=plan, noise=noise),
-        make_neighbours(plan),
-        n_runs=N_RUNS,
-        source=SeededSource(seed),
-        delta=float(plan.release.delta),
-    )
-
-
 def score_law(plan: SketchPlan, noise: Noise, *, seed: int) -> list[float]:
     """Compare the noise of what is sent with the plan's law, under either data set."""
     device, source = SmallDevice(plan=plan, noise=noise), SeededSource(seed)
-    scale, n_runs, scores = plan.mechanism.scale, N_RUNS // plan.n_coordinates, []
+    scale, n_runs, scores = plan.mechanism.scale, 20_000 // plan.n_coordinates, []
     for sums in make_neighbours(plan).compute_sums():
         released = device.read(device.release(sums, n_runs, source), n_runs).astype(np.int64)
         drawn = (released - sums).ravel()
@@ -166,42 +89,154 @@ def score_law(plan: SketchPlan, noise: Noise, *, seed: int) -> list[float]:
     return scores
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_the_neighbours_nearly_attain_the_stated_sensitivity(case: tuple[str, str, str]) -> None:
-    plan = make_plan(*case)
-    near, far = make_neighbours(plan).compute_sums()
-    change = np.abs(near - far)
-    is_l1 = plan.sensitivity.norm == "l1"
-    moved = int(change.sum()) if is_l1 else int(np.square(change).sum())
-    assert 0.9 * plan.sensitivity.value <= moved <= plan.sensitivity.value
+def test_the_neighbours_nearly_attain_the_stated_sensitivity() -> None:
+    shares = {}
+    for case in CASES + POLYGONS:
+        plan = make_plan(*case)
+        near, far = make_neighbours(plan).compute_sums()
+        moved, most = np.abs(near - far), plan.sensitivity.value
+        if plan.release.mechanism == "discrete-knorm":
+            features = moved[: 2 * plan.n_frequencies].reshape(2, -1)
+            length = int(GON24.norm(*features).min())
+        else:
+            is_l1 = plan.sensitivity.norm == "l1"
+            length = int(moved.sum() if is_l1 else np.square(moved).sum())
+        shares[case] = length / most
+    assert all(0.9 <= share <= 1 for share in shares.values()), shares
+    assert all(share == 1 for case, share in shares.items() if case[0] == "fourier"), shares
+
+
+def test_the_audited_bytes_are_those_that_a_device_would_send() -> None:
+    differing = []
+    for case in CASES + POLYGONS:
+        plan = make_plan(*case)
+        neighbours = make_neighbours(plan)
+        accumulator = SketchAccumulator(neighbours.statistic)
+        accumulator.add(neighbours.near)
+        sent = _draw_payload(plan, accumulator, SeededSource(1))
+        device = SmallDevice(plan=plan, noise=plan.mechanism)
+        if device.release(neighbours.compute_sums()[0], 1, SeededSource(1)) != sent:
+            differing.append(case)
+    assert differing == []
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_the_audited_bytes_are_those_that_a_device_would_send(case: tuple[str, str, str]) -> None:
-    plan = make_plan(*case)
-    neighbours = make_neighbours(plan)
-    accumulator = SketchAccumulator(neighbours.statistic)
-    accumulator.add(neighbours.near)
-    sent = _draw_payload(plan, accumulator, SeededSource(1))
-    device = SmallDevice(plan=plan, noise=plan.mechanism)
-    assert device.release(neighbours.compute_sums()[0], 1, SeededSource(1)) == sent
-
-
-@pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_what_is_sent_has_the_exact_law_and_two_thirds_of_the_scale_are_found(
-    case: tuple[str, str, str],
-) -> None:
+def test_what_is_sent_has_the_exact_law_and_two_thirds_of_the_scale_are_found(case: Case) -> None:
     plan = make_plan(*case)
     assert max(score_law(plan, plan.mechanism, seed=1)) < ALARM
     assert min(score_law(plan, TwoThirds(plan), seed=2)) > ALARM
 
 
+@small_and_soak("n_runs", FEW, MANY)
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_no_event_contradicts_the_claim_and_two_thirds_of_the_scale_are_caught(
-    case: tuple[str, str, str],
+    case: Case, n_runs: int
 ) -> None:
     plan = make_plan(*case)
-    finding = audit(plan, plan.mechanism, seed=3)
+    finding = audit(plan, seed=3, n_runs=n_runs)
     assert POWER * float(EPSILON) <= finding.epsilon <= float(EPSILON), finding
-    finding = audit(plan, TwoThirds(plan), seed=4)
+    finding = audit(plan, TwoThirds(plan), seed=4, n_runs=n_runs)
     assert finding.epsilon > float(EPSILON), finding
+
+
+@pytest.mark.parametrize(
+    ("m", "n_runs"),
+    [
+        pytest.param(1, FEW_POLYGONS, id="small"),
+        pytest.param(1, MANY_POLYGONS, id="soak", marks=pytest.mark.soak),
+        pytest.param(4, MANY_POLYGONS, id="soak-4", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.parametrize("case", POLYGONS, ids="-".join)
+def test_no_event_contradicts_the_claim_of_polygon_noise(case: Case, m: int, n_runs: int) -> None:
+    finding = audit(make_plan(*case, n_frequencies=m), seed=m, n_runs=n_runs)
+    assert POWER * float(EPSILON) <= finding.epsilon <= float(EPSILON), finding
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("neighbouring", ["replace-one", "add-remove-one"])
+def test_no_event_of_several_features_contradicts_the_claim(
+    mechanism: str, neighbouring: str
+) -> None:
+    plan = make_plan("fourier", mechanism, neighbouring, n_frequencies=4)
+    finding = audit(plan, seed=4, n_runs=MANY)
+    assert POWER * float(EPSILON) <= finding.epsilon <= float(EPSILON), finding
+
+
+def test_fresh_noise_on_a_retry_is_caught() -> None:
+    finding = audit(make_plan(*CASES[0]), seed=13, n_runs=FEW, copies=2)
+    assert finding.epsilon > float(EPSILON), finding
+
+
+@dataclass(frozen=True)
+class OneGeometricTooFew:
+    """K-norm noise with a radius of D geometrics, as if D + 1 were a slip."""
+
+    right: DiscreteKNorm
+
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
+        steps = draw_geometric(source, self.right.rate, self.right.n_coordinates)
+        radius = self.right.shift + int(steps.sum())
+        x, y = draw_in_polygon(source, GON24, radius, self.right.n_frequencies)
+        noise: Integers = np.concatenate([x, y])
+        return sums + noise
+
+
+def test_a_radius_with_one_geometric_too_few_is_caught() -> None:
+    plan = make_plan(*POLYGONS[0])
+    noise = OneGeometricTooFew(cast(DiscreteKNorm, plan.mechanism))
+    finding = audit(plan, noise, seed=14, n_runs=8_000)
+    assert finding.epsilon > float(EPSILON), finding
+
+
+@dataclass(frozen=True)
+class NoiseOnAGrid:
+    """Noise rounded to multiples of 8, so that the low bits of the sum shine through."""
+
+    inner: Noise
+
+    def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
+        noise = self.inner.add_noise(np.zeros_like(sums), source)
+        return sums + noise // 8 * 8
+
+
+def test_noise_on_a_coarse_grid_is_told_by_the_low_bits_of_the_sum() -> None:
+    plan = make_plan(*CASES[0])
+    finding = audit(plan, NoiseOnAGrid(plan.mechanism), seed=16, n_runs=2_000)
+    assert finding.attack == "residues"
+    assert finding.epsilon > 2 * float(EPSILON), finding
+
+
+def test_no_event_of_a_sketch_of_some_features_contradicts_the_claim() -> None:
+    plan = make_plan(
+        "fourier", n_frequencies=4, frequencies_per_sketch=2, epsilon=Fraction(1), most_records=2
+    )
+    one = calibrate_mechanism(
+        replace(plan.privacy_target, shape=FourierShape(n_frequencies=1, measurements_per_record=1))
+    )
+
+    class EachByItself:
+        """Noise of a sketch of one feature on each of two."""
+
+        def add_noise(self, sums: Integers, source: RandomSource) -> Integers:
+            pairs = sums.reshape(2, -1).T
+            return np.array([one.add_noise(pair, source) for pair in pairs]).T.ravel()
+
+    neighbours = make_opposites(2)
+    finding = audit(plan, None, neighbours, seed=7, n_runs=FEW_POLYGONS)
+    assert 0.3 <= finding.epsilon <= 1.0, finding
+    finding = audit(plan, EachByItself(), neighbours, seed=7, n_runs=2 * FEW_POLYGONS)
+    assert finding.epsilon > 1.0, finding
+
+
+def test_bounds_fail_no_more_often_than_stated() -> None:
+    # The event has P = P' exp(1): sums over every outcome of both counts that would show more.
+    from scipy.stats import binom
+
+    n, p = 400, 0.3
+    k = np.arange(n + 1)
+    hits, misses = (grid.ravel() for grid in np.meshgrid(k, k))
+    wrong = bound_epsilon(hits, misses, n, 0.0) > 1.0
+    weight = binom.pmf(hits, n, p) * binom.pmf(misses, n, p / math.e)
+    assert float(weight[wrong].sum()) <= 2 * MISS

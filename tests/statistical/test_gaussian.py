@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.shared.privacy.mechanisms.gaussian import draw_gaussian
 from sfumato.shared.privacy.testing import SeededSource
 
-N_DRAWS = 60_000
+N_DRAWS = 40_000
 
 
 def score(drawn: NDArray[np.int64], sigma: int) -> float:
@@ -38,19 +38,12 @@ def score(drawn: NDArray[np.int64], sigma: int) -> float:
     )
 
 
-@pytest.mark.parametrize("sigma", [3, 6, 90, 30_000])
-def test_draws_follow_the_discrete_gaussian_law(sigma: int) -> None:
+@pytest.mark.parametrize("sigma", [3, 90, 30_000])
+def test_draws_follow_the_discrete_gaussian_law_at_no_other_scale(sigma: int) -> None:
     # 4.9 standard deviations: false alarm 5e-7 per scale.
     assert score(draw_gaussian(SeededSource(sigma), sigma, N_DRAWS), sigma) < 4.9
-
-
-@pytest.mark.parametrize("sigma", [3, 6, 90, 30_000])
-@pytest.mark.parametrize(("up", "down"), [(2, 3), (3, 2)])
-def test_two_thirds_and_three_halves_of_the_scale_are_rejected(
-    sigma: int, up: int, down: int
-) -> None:
-    drawn = draw_gaussian(SeededSource(sigma), sigma * up // down, N_DRAWS)
-    assert score(drawn, sigma) > 4.9
+    for wrong in (sigma * 2 // 3, sigma * 3 // 2):
+        assert score(draw_gaussian(SeededSource(sigma), wrong, N_DRAWS), sigma) > 4.9
 
 
 def test_a_unit_scale_has_the_exact_probability_of_zero() -> None:
