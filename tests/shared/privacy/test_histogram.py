@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.shared.errors import PrivacyError
-from sfumato.shared.privacy import histogram as module
 from sfumato.shared.privacy.histogram import NoisyHistogram
 from sfumato.shared.privacy.samplers import UNIT, RandomSource
 from sfumato.shared.privacy.testing import SeededSource
@@ -78,48 +77,11 @@ class _SkipsEmptyCells(NoisyHistogram):
         return released
 
 
-class _CutsOffExactCounts(NoisyHistogram):
-    """It sets cells to zero by their exact counts, before the noise."""
-
-    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
-        return super().add_noise(np.where(counts < 2, 0, counts), source)
-
-
-class _ReturnsFullCellsAsTheyAre(NoisyHistogram):
-    """It keeps zero where a cell is empty, after the noise."""
-
-    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
-        return np.where(counts == 0, 0, super().add_noise(counts, source))
-
-
 class _DrawsOnce(NoisyHistogram):
     """It adds one draw to all cells."""
 
     def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
         return counts + self.mechanism.add_noise(np.zeros(1, dtype=np.int64), source)
-
-
-class _NoisesTheTotalAlone(NoisyHistogram):
-    """It adds noise to the first cell only."""
-
-    def add_noise(self, counts: Integers, source: RandomSource) -> Integers:
-        return np.append(self.mechanism.add_noise(counts[:1], source), counts[1:])
-
-
-class _CutsOffByOneEpsilon(NoisyHistogram):
-    """Its threshold is that of the other relation."""
-
-    @property
-    def threshold(self) -> float:
-        return super().threshold * (2 if self.mechanism.neighbouring == "add-remove-one" else 0.5)
-
-
-class _CutsOffByTheRelationTwice(NoisyHistogram):
-    """Its threshold is half of the rule under add-remove-one."""
-
-    @property
-    def threshold(self) -> float:
-        return super().threshold * RELATIONS[self.mechanism.neighbouring] / 2
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -132,56 +94,22 @@ def test_a_histogram_breaks_no_rule(relation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutant", "relation", "fault"),
+    ("mutant", "fault"),
     [
-        (_SkipsEmptyCells, "replace-one", "noise depends on the counts"),
-        (_SkipsEmptyCells, "add-remove-one", "noise depends on the counts"),
-        (_CutsOffExactCounts, "add-remove-one", "noise depends on the counts"),
-        (_ReturnsFullCellsAsTheyAre, "replace-one", "noise depends on the counts"),
-        (_DrawsOnce, "add-remove-one", "cells share their noise"),
-        (_NoisesTheTotalAlone, "add-remove-one", "cells have no noise"),
-        (_CutsOffByOneEpsilon, "replace-one", "threshold is not that of the relation"),
-        (_CutsOffByOneEpsilon, "add-remove-one", "threshold is not that of the relation"),
-        (_CutsOffByTheRelationTwice, "add-remove-one", "threshold is not that of the relation"),
+        (_SkipsEmptyCells, "noise depends on the counts"),
+        (_DrawsOnce, "cells share their noise"),
     ],
 )
-def test_a_planted_fault_is_found(mutant: type[NoisyHistogram], relation: str, fault: str) -> None:
+def test_a_planted_fault_is_found(mutant: type[NoisyHistogram], fault: str) -> None:
     epsilon = Fraction(1, 20)
-    planted = mutant.calibrate(n_cells=3, epsilon=epsilon, neighbouring=relation)
-    assert find_fault(planted, relation, epsilon) == fault
+    planted = mutant.calibrate(n_cells=3, epsilon=epsilon, neighbouring="add-remove-one")
+    assert find_fault(planted, "add-remove-one", epsilon) == fault
 
 
-@pytest.mark.parametrize(
-    ("relation", "moved", "fault"),
-    [
-        # A record that is replaced leaves a cell and enters another.
-        ("replace-one", 1, "neighbours are further apart than epsilon allows"),
-        # Too much noise is no leak, but the threshold tells of it.
-        ("add-remove-one", 2, "threshold is not that of the relation"),
-    ],
-)
-def test_a_wrong_number_of_cells_that_a_record_moves_is_found(
-    relation: str, moved: int, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "count_records_moved", lambda relation: moved)
+def test_noise_for_fewer_cells_than_a_record_moves_is_found() -> None:
     epsilon = Fraction(1, 20)
-    assert find_fault(calibrate(3, relation, epsilon), relation, epsilon) == fault
-
-
-@pytest.mark.parametrize(
-    ("relation", "made_for", "share", "fault"),
-    [
-        # As if two rounds took the whole of epsilon each, and not half of it.
-        ("replace-one", "replace-one", 2, "neighbours are further apart than epsilon allows"),
-        ("replace-one", "add-remove-one", 1, "neighbours are further apart than epsilon allows"),
-        ("add-remove-one", "replace-one", 1, "guarantee is of another relation"),
-    ],
-)
-def test_noise_that_was_made_for_something_else_is_found(
-    relation: str, made_for: str, share: int, fault: str
-) -> None:
-    epsilon = Fraction(1, 20)
-    assert find_fault(calibrate(3, made_for, share * epsilon), relation, epsilon) == fault
+    fault = find_fault(calibrate(3, "add-remove-one", epsilon), "replace-one", epsilon)
+    assert fault == "neighbours are further apart than epsilon allows"
 
 
 @pytest.mark.parametrize(("relation", "moved"), RELATIONS.items())

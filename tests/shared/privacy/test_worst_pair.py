@@ -165,10 +165,7 @@ def measure_as_a_device_would(
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "norm"])
-@pytest.mark.parametrize(
-    ("d", "m", "r"),
-    [(1, 1, None), (1, 4, None), (2, 6, None), (3, 40, None), (10, 200, None), (2, 12, 4)],
-)
+@pytest.mark.parametrize(("d", "m", "r"), [(1, 4, None), (3, 40, None), (2, 12, 4)])
 def test_no_pair_on_drawn_frequencies_exceeds_the_sensitivity(
     d: int, m: int, r: int | None, name: str
 ) -> None:
@@ -182,23 +179,16 @@ def test_no_pair_on_drawn_frequencies_exceeds_the_sensitivity(
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "norm"])
-@pytest.mark.parametrize("m", [1, 2, 3, 4])
-def test_where_features_align_the_search_attains_the_sensitivity(m: int, name: str) -> None:
+@pytest.mark.parametrize("m", [1, 3])
+# Against none: a record that cannot be sketched adds zero, as one that is absent does.
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
+def test_where_features_align_the_search_attains_the_sensitivity(
+    m: int, name: str, relation: str
+) -> None:
     statistic = make_aligned_statistic(m)
-    measure = make_measures(m, "replace-one")[name]
-    pair = find_worst_pair(statistic, measure, seed=m)
-    assert measure_as_a_device_would(statistic, pair, measure) == pair.length
-    assert 0.99**measure.power * measure.bound <= pair.length <= measure.bound
-
-
-@pytest.mark.parametrize("name", ["l1", "l2", "norm"])
-@pytest.mark.parametrize("m", [1, 4])
-def test_a_record_against_none_attains_the_sensitivity_to_its_presence(m: int, name: str) -> None:
-    # A record that cannot be sketched adds zero, as one that is absent does.
-    statistic = make_aligned_statistic(m)
-    measure = make_measures(m, "add-remove-one")[name]
-    pair = find_worst_pair(statistic, measure, seed=m, always_absent=True)
-    assert np.isnan(pair.second).all()
+    measure, against_none = make_measures(m, relation)[name], relation == "add-remove-one"
+    pair = find_worst_pair(statistic, measure, seed=m, always_absent=against_none)
+    assert np.isnan(pair.second).all() or not against_none
     assert measure_as_a_device_would(statistic, pair, measure) == pair.length
     assert 0.99**measure.power * measure.bound <= pair.length <= measure.bound
 

@@ -108,7 +108,7 @@ def exact_law(n: int, sensitivity: int, epsilon: float, reach: int) -> NDArray[n
 @pytest.mark.parametrize("wrong", [Fraction(1), Fraction(2, 3), Fraction(3, 2)])
 def test_one_integer_follows_the_exact_law_and_no_other(n: int, wrong: Fraction) -> None:
     # Chi-square over 25 classes, by Wilson and Hilferty; 4.9 standard deviations: 5e-7.
-    bodies, reach = 30_000, 24
+    bodies, reach = 12_000, 24
     drawn = make(n, 3, Fraction(1) * wrong).draw_noise(SeededSource(n), bodies)[:, 0]
     law = exact_law(n, 3, 1.0, reach)
     seen = np.bincount(np.minimum(np.abs(drawn), reach + 1), minlength=reach + 2)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanisms.gaussian import (
@@ -60,35 +60,13 @@ def test_the_exact_delta_of_the_discrete_law_is_below_the_claim_and_close_to_it(
     assert exact_delta(max(1, mechanism.sigma * 2 // 3), distance, epsilon) > float(delta)
 
 
-def test_the_continuous_formula_is_no_bound_for_the_discrete_law() -> None:
-    from sfumato.shared.privacy.normal import bound_gaussian_delta
-
-    # The counterexample that forbids calibrating with it: sigma^2 = 400, distance 41.
-    found = [
-        exact_delta(20, distance, Fraction(4))
-        > float(
-            bound_gaussian_delta(
-                sensitivity_squared=Fraction(distance**2),
-                variance=Fraction(400),
-                epsilon=Fraction(4),
-            )
-        )
-        for distance in range(40, 61)
-    ]
-    assert any(found)
-
-
 def test_the_scale_is_that_of_the_analytic_calibration_within_a_thousandth() -> None:
     # c(1, 1e-6) = 4.22 and c(0.1, 1e-6) = 36.3, sigma = c Delta_2.
     assert calibrate().sigma / math.sqrt(100 * L2) == pytest.approx(4.2247, rel=1e-3)
     assert calibrate(Fraction(1, 10)).sigma / math.sqrt(100 * L2) == pytest.approx(36.305, rel=1e-3)
 
 
-def test_the_noise_is_a_small_part_of_laplace_noise_at_m_1000() -> None:
-    ratio = calibrate(m=1000).variance / (16 * (1000 * 16380) ** 2)
-    assert ratio == pytest.approx(1 / 224, rel=0.01)
-
-
+@settings(max_examples=20)
 @given(st.fractions(Fraction(1, 50), 20), st.integers(2, 12))
 def test_one_step_less_of_sigma_would_not_be_proved(epsilon: Fraction, digits: int) -> None:
     from sfumato.shared.privacy.mechanisms.gaussian import _bound_delta

@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy import DiscreteLaplace
 from sfumato.shared.privacy.samplers import UNIT
-from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.system import SystemSource
 
 
@@ -58,14 +57,6 @@ def test_sums_are_not_changed_in_place_and_noise_is_fresh() -> None:
     assert not sums.any()
     # Equal by chance with probability below 1e-400.
     assert not np.array_equal(first, second)
-
-
-def test_a_seeded_source_repeats_for_tests() -> None:
-    sums = np.arange(100, dtype=np.int64)
-    mechanism = calibrate(Fraction(1))
-    assert np.array_equal(
-        mechanism.add_noise(sums, SeededSource(1)), mechanism.add_noise(sums, SeededSource(1))
-    )
 
 
 def test_the_bound_holds_with_probability_beyond_chance() -> None:

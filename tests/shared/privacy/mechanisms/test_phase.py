@@ -74,13 +74,18 @@ def test_an_unusable_record_reports_a_uniform_phase() -> None:
     assert measure_pull(draw_something(make(), 0)) > 5
 
 
+def compute_means(law: CircularLaw) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Return the feature of each phase, and the exact mean of its report, by a correlation."""
+    features = TABLE @ np.array([1, 1j])
+    chances = np.full(PHASES, float(law.probability(PHASES // 2)))
+    chances[np.arange(-law.arc, law.arc + 1)] = float(law.probability(0))
+    return features, np.fft.ifft(np.fft.fft(features) * np.conj(np.fft.fft(chances)))
+
+
 @pytest.mark.parametrize("epsilon", ["0.001", "1", "7"])
 def test_the_mean_of_a_report_is_the_feature_of_its_record_for_every_phase(epsilon: str) -> None:
     law = choose_law(Fraction(epsilon))
-    chances = np.full(PHASES, float(law.probability(PHASES // 2)))
-    chances[np.arange(-law.arc, law.arc + 1)] = float(law.probability(0))
-    spectrum = np.fft.fft(TABLE @ np.array([1, 1j])) * np.conj(np.fft.fft(chances))
-    means = np.fft.ifft(spectrum) / (AMPLITUDE * law.gain)
+    means = compute_means(law)[1] / (AMPLITUDE * law.gain)
     truth = np.exp(2j * math.pi * (np.arange(PHASES) + 0.5) / PHASES)
     # A report starts at the least phase that has the record's row.
     assert np.max(np.abs(means[find_phases(TABLE.T)] - truth)) < 1.7e-4
@@ -91,11 +96,7 @@ def test_the_mean_of_a_report_is_the_feature_of_its_record_for_every_phase(epsil
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "4"])
 def test_gain_and_variance_are_those_of_the_reports(epsilon: str) -> None:
     mechanism, law = make(epsilon), choose_law(Fraction(epsilon))
-    # Exact means over the law: a correlation with the table over the circle.
-    features = TABLE @ np.array([1, 1j])
-    chances = np.full(PHASES, float(law.probability(PHASES // 2)))
-    chances[np.arange(-law.arc, law.arc + 1)] = float(law.probability(0))
-    means = np.fft.ifft(np.fft.fft(features) * np.conj(np.fft.fft(chances)))
+    features, means = compute_means(law)
     assert np.max(np.abs(means - mechanism.gain * features)) < 2e-4 * AMPLITUDE * mechanism.gain
     energies = np.abs(features) ** 2 - np.abs(means) ** 2
     assert np.mean(energies) == pytest.approx(2 * mechanism.variance, rel=1e-3)
