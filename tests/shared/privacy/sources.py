@@ -1,4 +1,7 @@
-"""Sources of randomness that tests look into."""
+"""Sources of randomness that tests look into, and the exact loss of noise on a body."""
+
+from collections.abc import Callable
+from decimal import Decimal, localcontext
 
 from sfumato.shared.privacy.testing import SeededSource
 
@@ -13,3 +16,24 @@ class CountingSource:
     def draw_bytes(self, count: int) -> bytes:
         self.n_bytes += count
         return self._source.draw_bytes(count)
+
+
+def find_largest_loss(
+    count_points: Callable[[int], int], *, rate: float, n: int, shift: int, reach: int, move: int
+) -> float:
+    """The largest of log h(k) / h(k + move), h(k) = sum over t >= max(k, shift) of p(t) / V(t).
+
+    This is the whole privacy loss of noise of n integers on a body of V(t) points, if ``move`` is
+    what records change together: no randomness, sums of 60-digit numbers.
+    """
+    with localcontext(prec=60):
+        ratio, weight, tail = (-Decimal(rate)).exp(), Decimal(1), [Decimal(0)] * (reach + 1)
+        terms = {}
+        for t in range(shift, reach):
+            if t > shift:
+                weight = weight * ratio * (t - shift + n) / (t - shift)
+            terms[t] = weight / count_points(t)
+        for t in range(reach - 1, -1, -1):
+            tail[t] = tail[t + 1] + terms.get(t, Decimal(0))
+        # The cut at `reach` would dominate the last ratios, so the far end is left out.
+        return max(float((tail[k] / tail[k + move]).ln()) for k in range(reach // 2 - move))

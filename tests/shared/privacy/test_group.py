@@ -7,7 +7,6 @@ truth from both sides; where it has none (K-norm noise) the exact law is summed 
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +22,7 @@ from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.polygon import GON24
 from sfumato.shared.privacy.samplers import UNIT
+from tests.shared.privacy.sources import find_largest_loss
 
 DISTANCE = 40
 """How far one record moves one coordinate."""
@@ -104,22 +104,6 @@ def test_laplace_noise_protects_q_records_in_w_windows_at_q_w_epsilon(
     assert largest >= 0.97 * float(loss.epsilon) - slack
 
 
-def largest_knorm_loss(m: int, delta: int, epsilon: float, shift: int, q: int) -> float:
-    """The largest of log h(k) / h(k + q delta) of the sampled law, in 60-digit sums."""
-    reach = 400 * (2 * m + 1)
-    with localcontext(prec=60):
-        ratio = (-Decimal(epsilon) / delta).exp()
-        tail = [Decimal(0)] * (reach + 1)
-        weight, terms = Decimal(1), {}
-        for t in range(shift, reach):
-            if t > shift:
-                weight = weight * ratio * (t - shift + 2 * m) / (t - shift)
-            terms[t] = weight / Decimal(GON24.count_points(t)) ** m
-        for t in range(reach - 1, -1, -1):
-            tail[t] = tail[t + 1] + terms.get(t, Decimal(0))
-        return max(float((tail[k] / tail[k + q * delta]).ln()) for k in range(reach // 2))
-
-
 @pytest.mark.parametrize("q", [1, 2, 5])
 def test_knorm_noise_protects_q_records_at_q_epsilon(q: int) -> None:
     mechanism = DiscreteKNorm(
@@ -127,7 +111,14 @@ def test_knorm_noise_protects_q_records_at_q_epsilon(q: int) -> None:
     )
     loss = compute_group_loss(mechanism, n_records=q, n_windows=4)
     # Windows are independent, so their largest losses add up exactly.
-    largest = 4 * largest_knorm_loss(2, 3, float(mechanism.guarantee.epsilon), mechanism.shift, q)
+    largest = 4 * find_largest_loss(
+        lambda t: GON24.count_points(t) ** 2,
+        rate=float(mechanism.guarantee.epsilon) / 3,
+        n=4,
+        shift=mechanism.shift,
+        reach=2000,
+        move=3 * q,
+    )
     assert largest <= float(loss.epsilon) + 1e-9
     assert largest >= 0.95 * float(loss.epsilon)
     assert loss.delta == 0

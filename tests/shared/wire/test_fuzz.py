@@ -72,13 +72,7 @@ def apply(data: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=1000)
-@given(st.binary(max_size=300))
-def test_arbitrary_bytes_give_an_error_of_the_wire(data: bytes) -> None:
-    assert read(data) is None
-
-
-@settings(max_examples=1000)
+@settings(max_examples=200)
 @given(edits)
 def test_a_mutated_message_gives_an_error_of_the_wire_or_is_unchanged(
     changes: list[tuple[str, int, bytes]],
@@ -87,14 +81,14 @@ def test_a_mutated_message_gives_an_error_of_the_wire_or_is_unchanged(
     assert (read(data) is None) == (data != MESSAGE)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(values)
 def test_any_value_of_cbor_gives_an_error_of_the_wire(value: Any) -> None:
     assert read(cbor2.dumps(value)) is None
     assert read(cbor2.dumps([value, PAYLOAD])) is None
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.integers(1, 14), values)
 def test_a_header_with_any_value_in_a_field_gives_an_error_of_the_wire(
     field: int, value: Any
@@ -167,7 +161,8 @@ def test_a_cbor_bomb_is_refused_before_it_unfolds(bomb: bytes) -> None:
 
 def test_no_tag_becomes_anything_but_a_tag_or_an_exact_number() -> None:
     samples = [0, 1.5, "2020-01-01", b"\x01", [1, 2], {}, "a"]
-    for tag in range(1 << 16):
+    # Those that the library or a registry gives a meaning, and others.
+    for tag in (*range(1200), 43_000, 43_001, 55_799, 65_535):
         for sample in samples if tag < 300 else samples[:2]:
             data = encode_deterministic(cbor2.CBORTag(tag, sample))
             try:

@@ -1,5 +1,3 @@
-import re
-from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -10,7 +8,6 @@ from hypothesis import given, strategies as st
 from pycose.keys.okp import OKPKey
 from pycose.messages.sign1message import Sign1Message
 
-import sfumato.shared.wire
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import (
     MalformedMessageError,
@@ -19,9 +16,7 @@ from sfumato.shared.errors import (
     WireError,
 )
 from sfumato.shared.wire import compute_sketch_id, decode_message, encode_message
-from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, make_header, make_message
-
-CDDL = (Path(sfumato.shared.wire.__file__).parent / "sketch.cddl").read_text()
+from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, cddl_rule, make_header, make_message
 
 
 @pytest.mark.parametrize("slots", [None, (0, 0), (5, 7)])
@@ -30,22 +25,6 @@ def test_a_message_decodes_to_the_header_and_payload_it_was_made_of(slots: Any) 
     message.verify(PUBLIC_KEY)
     assert message.header == make_header(slots=slots)
     assert message.payload == PAYLOAD
-
-
-def cddl_rule(name: str) -> pycddl.Schema:
-    # The validator does not look inside byte strings, so each encoded part is checked by its rule.
-    return pycddl.Schema(f"root = {name}\n" + re.sub(r"bstr \.cbor [a-z-]+", "bstr", CDDL))
-
-
-@pytest.mark.parametrize(
-    "change", [{"slots": None}, {"slots": (5, 7)}, {"n_records": None, "n_public": False}]
-)
-def test_the_message_is_what_the_cddl_file_describes(change: dict[str, Any]) -> None:
-    data = make_message(**change)
-    protected, _, header, _ = cbor2.loads(data)[0].value
-    cddl_rule("sketch-message").validate_cbor(data)
-    cddl_rule("protected-header").validate_cbor(protected)
-    cddl_rule("sketch-header").validate_cbor(header)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +41,7 @@ def test_the_message_is_what_the_cddl_file_describes(change: dict[str, Any]) -> 
 def test_the_cddl_file_refuses_what_the_decoder_refuses(change: dict[str, Any]) -> None:
     data = make_message(**change)
     with pytest.raises(pycddl.ValidationError):
-        cddl_rule("sketch-header").validate_cbor(cbor2.loads(data)[0].value[2])
+        cddl_rule("sketch.cddl", "sketch-header").validate_cbor(cbor2.loads(data)[0].value[2])
     with pytest.raises(WireError):
         decode_message(data)
 
@@ -75,12 +54,6 @@ def test_the_envelope_is_a_cose_sign1_to_another_implementation() -> None:
     assert message.verify_signature()
     message.payload = (message.payload or b"") + b"\x00"
     assert not message.verify_signature()
-
-
-def test_the_header_alone_can_be_verified_without_the_payload() -> None:
-    envelope = cbor2.loads(make_message())[0]
-    assert len(cbor2.dumps(envelope)) < 400
-    assert PAYLOAD not in cbor2.dumps(envelope)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))

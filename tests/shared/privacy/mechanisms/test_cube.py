@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +13,7 @@ from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
 from sfumato.shared.privacy.samplers import UNIT, draw_below, draw_below_each
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.system import SystemSource
+from tests.shared.privacy.sources import find_largest_loss
 
 
 def make(n_coordinates: int, sensitivity: int, epsilon: Fraction) -> DiscreteCube:
@@ -38,25 +38,17 @@ def calibrate(
 
 
 def log_tail_loss(n: int, sensitivity: int, epsilon: float, shift: int, reach: int) -> float:
-    """Largest of log h(k) / h(k + sensitivity), h(k) = sum over t >= max(k, s) of p(t) / V(t).
-
-    The whole loss of a body that takes all of the change: no randomness, 60-digit numbers.
-    """
-    with localcontext(prec=60):
-        q = (-Decimal(epsilon) / sensitivity).exp()
-        tail, weight, terms = [Decimal(0)] * (reach + 1), Decimal(1), {}
-        for t in range(shift, reach):
-            if t > shift:
-                weight = weight * q * (t - shift + n) / (t - shift)
-            terms[t] = weight / Decimal(2 * t + 1) ** n
-        for t in range(reach - 1, -1, -1):
-            tail[t] = tail[t + 1] + terms.get(t, Decimal(0))
-        # The cut at `reach` would dominate the last ratios, so the far end is left out.
-        last = reach // 2
-        return max(float((tail[k] / tail[k + sensitivity]).ln()) for k in range(last - sensitivity))
+    return find_largest_loss(
+        lambda t: (2 * t + 1) ** n,
+        rate=epsilon / sensitivity,
+        n=n,
+        shift=shift,
+        reach=reach,
+        move=sensitivity,
+    )
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 11, 24])
+@pytest.mark.parametrize("n", [1, 2, 11])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_exact_loss_of_the_sampled_law_is_at_most_epsilon(n: int, epsilon: float) -> None:
     shift = make(n, 4, Fraction(epsilon)).shift

@@ -11,6 +11,7 @@ from sfumato.shared.privacy.polygon import GON24
 from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.system import SystemSource
+from tests.shared.privacy.sources import find_largest_loss
 
 
 def calibrate(epsilon: Fraction = Fraction(1), m: int = 100, delta: int = 2730) -> DiscreteKNorm:
@@ -22,28 +23,14 @@ def calibrate(epsilon: Fraction = Fraction(1), m: int = 100, delta: int = 2730) 
 def log_tail_loss(
     m: int, delta: int, epsilon: float, shift: int, reach: int, n_counts: int = 0
 ) -> float:
-    """Largest of log h(k) / h(k + delta), h(k) = sum over t >= max(k, s) of p(t) / V(t).
-
-    This is the whole privacy loss of the sampled law: no randomness, sums of 60-digit numbers.
-    """
-    from decimal import Decimal, localcontext
-
-    with localcontext(prec=60):
-        q = (-Decimal(epsilon) / delta).exp()
-        n = 2 * m + n_counts
-        terms = {}
-        weight = Decimal(1)
-        for t in range(shift, reach):
-            if t > shift:
-                weight = weight * q * (t - shift + n) / (t - shift)
-            points = Decimal(GON24.count_points(t)) ** m * (2 * t + 1) ** n_counts
-            terms[t] = weight / points
-        tail = [Decimal(0)] * (reach + 1)
-        for t in range(reach - 1, -1, -1):
-            tail[t] = tail[t + 1] + terms.get(t, Decimal(0))
-        # The cut at `reach` would dominate the last ratios, so the far end is left out.
-        last = reach // 2
-        return max(float((tail[k] / tail[k + delta]).ln()) for k in range(last - delta))
+    return find_largest_loss(
+        lambda t: GON24.count_points(t) ** m * (2 * t + 1) ** n_counts,
+        rate=epsilon / delta,
+        n=2 * m + n_counts,
+        shift=shift,
+        reach=reach,
+        move=delta,
+    )
 
 
 @pytest.mark.parametrize(("m", "delta"), [(1, 3), (2, 3), (5, 4), (12, 3)])
