@@ -16,32 +16,21 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from sfumato.analyst.estimators import AutoKMeans, CompressiveKMeans, auto
 from sfumato.analyst.estimators.auto import KINDS
 from sfumato.learning.planning.methods import MethodChoice
 from sfumato.shared.errors import (
-    BudgetExceededError,
-    ConfigError,
     DecodingError,
     PrivacyError,
-    SketchError,
     TableError,
 )
 from sfumato.shared.ledger import OwnersLedger
+from tests.analyst.estimators.kinds import MEANS, make_records
 from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]
-MEANS = np.array([[-5.0, -4.0], [5.0, -5.0], [0.0, 6.0]])
 each = pytest.mark.parametrize("name", KINDS)
-
-
-def make_records(n: int = 3000, seed: int = 0) -> Floats:
-    rng = np.random.default_rng(seed)
-    return MEANS[rng.choice(3, size=n, p=(0.5, 0.3, 0.2))] + rng.normal(scale=0.7, size=(n, 2))
 
 
 def make(**changes: Any) -> AutoKMeans:
@@ -166,16 +155,6 @@ def test_clusters_on_a_line_are_found_where_no_scale_is_stated() -> None:
     assert any("x1 counts" in doubt and "as x0" in doubt for doubt in other.warnings_)
 
 
-@pytest.mark.parametrize("name", ["grid", "lloyd"])
-def test_noise_never_follows_a_seed(name: str) -> None:
-    with choosing(name):
-        first, second = (make(epsilon=1).fit(make_records(500)).release_ for _ in range(2))
-    assert first.design == second.design
-    assert first.digest != second.digest
-    with pytest.raises(PrivacyError, match="seed: refused: noise that can be repeated"):
-        make(seed=1)
-
-
 def test_a_second_fit_by_another_method_costs_both() -> None:
     records = make_records(400)
     with choosing("grid"):
@@ -234,79 +213,25 @@ def test_what_was_released_before_a_failure_is_kept_and_counted(
         found.fit(make_records(400))
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "field"),
-    [
-        ({"epsilon": "much"}, PrivacyError, "epsilon"),
-        ({"epsilon": 0}, PrivacyError, "epsilon"),
-        ({"delta": 1}, PrivacyError, "delta"),
-        ({"relation": "neighbours"}, PrivacyError, "relation"),
-        ({"relation": "add-remove-one"}, ConfigError, "max_records"),
-        ({"bounds": None}, ConfigError, "bounds"),
-        ({"bounds": (1, 1)}, ConfigError, "bounds"),
-        ({"scale": 0}, ConfigError, "scale"),
-        ({"scale": "auto"}, ConfigError, "scale"),
-        ({"n_clusters": 0}, ConfigError, "n_clusters"),
-        ({"n_clusters": 11}, ConfigError, "n_clusters"),
-        ({"public_seed": 1.5}, ConfigError, "public_seed"),
-        ({"random_state": -1}, ConfigError, "random_state"),
-        ({"ledger": "ledger.db"}, ConfigError, "source"),
-    ],
-)
-def test_parameters_that_cannot_hold_are_refused_and_nothing_is_spent(
-    changes: dict[str, Any], error: type[SketchError], field: str, tmp_path: Path
-) -> None:
-    if "ledger" in changes:
-        changes = {"ledger": tmp_path / "ledger.db"}
-    for name in ("compressive", "grid"):
-        found = make().set_params(**changes)
-        with choosing(name), pytest.raises(error) as caught:
-            # Fewer records than clusters, or enough for the sketch.
-            found.fit(make_records(10 if field == "n_clusters" else 400))
-        assert caught.value.field == field
-        assert not {"release_", "events_", "estimator_"} & set(vars(found))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_table_without_records_is_refused_where_their_number_is_public() -> None:
     with pytest.raises(TableError, match="has no record"):
         make().fit(np.empty((0, 2)))
 
 
-def test_what_would_tell_of_the_records_is_not_there_and_says_why() -> None:
-    found = make().fit(make_records(200))
-    for absent in ("labels_", "inertia_", "n_iter_", "score", "fit_predict", "fit_transform"):
-        assert not hasattr(found, absent)
-        with pytest.raises(AttributeError, match=f"{absent}': "):
-            getattr(found, absent)
+def test_names_of_columns_choose_alike() -> None:
+    bounds = {"a": (-10, 10), "b": (-10, 10)}
+    table = Table(make_records(100), ["a", "b"])
+    found = make(bounds=bounds, scale={"a": 0.7, "b": 0.7}).fit(table)
+    assert found.feature_names_in_.tolist() == ["a", "b"]
+    assert found.choose(100, 2, names=["a", "b"]) == found.choice_
     with pytest.raises(AttributeError, match="call fit first"):
         make().predict(np.zeros((1, 2)))
 
 
-def test_it_works_in_the_tools_of_scikit_learn_and_keeps_names_of_columns() -> None:
-    assert clone(make()).get_params() == make().get_params()
-    line = make_pipeline(FunctionTransformer(), make()).fit(make_records(300))
-    assert line.transform(make_records(5)).shape == (5, 3)
-    bounds = {"a": (-10, 10), "b": (-10, 10)}
-    found = make(bounds=bounds, scale={"a": 0.7, "b": 0.7}).fit(
-        Table(make_records(100), ["a", "b"])
-    )
-    assert found.feature_names_in_.tolist() == ["a", "b"]
-    assert found.choose(100, 2, names=["a", "b"]) == found.choice_
-
-
-@pytest.mark.parametrize("name", ["compressive", "grid"])
-def test_the_ledger_counts_a_fit_and_refuses_beyond_the_budget(name: str, tmp_path: Path) -> None:
+def test_a_sketch_that_was_chosen_is_counted_in_the_ledger(tmp_path: Path) -> None:
     source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
     source.write_text("x\n")
-    options: dict[str, Any] = {"ledger": ledger, "source": source, "epsilon": "0.6"}
-    with choosing(name):
-        make(**options).fit(make_records(300))
-        second = make(**options)
-        with pytest.raises(BudgetExceededError, match="above the owner's limit 1"):
-            second.fit(make_records(300))
-    assert not {"release_", "events_"} & set(vars(second))
+    with choosing("compressive"):
+        found = make(ledger=ledger, source=source, epsilon="0.6").fit(make_records(300))
     events, _ = OwnersLedger(ledger).load()
-    assert (
-        Fraction(599, 1000) < sum(each.count * each.epsilon for each in events) <= Fraction(6, 10)
-    )
+    assert [event.epsilon for event in events] == [event.epsilon for event in found.events_]

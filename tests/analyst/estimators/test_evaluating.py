@@ -8,48 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from sfumato.analyst.estimators import (
-    AutoKMeans,
     CompressiveKMeans,
     CompressiveMixture,
-    GridKMeans,
-    KernelKMeans,
-    LloydKMeans,
-    TreeKMeans,
 )
 from sfumato.shared.errors import BudgetExceededError, ConfigError, SketchError, TableError
 from sfumato.shared.ledger import OwnersLedger
+from tests.analyst.estimators import kinds
+from tests.analyst.estimators.kinds import Floats, make_records
 
-Floats = NDArray[np.float64]
-
-MEANS = np.array([[-5.0, -4.0], [5.0, -5.0], [0.0, 6.0]])
-ESTIMATORS: dict[str, Any] = {
-    "auto": AutoKMeans,
-    "compressive": CompressiveKMeans,
-    "grid": GridKMeans,
-    "kernel": lambda *k, **given: KernelKMeans(*k, delta="1e-6", n_features=60, **given),
-    "lloyd": LloydKMeans,
-    "tree": TreeKMeans,
-}
+ESTIMATORS = ("auto", "compressive", "grid", "kernel", "lloyd", "tree")
 each = pytest.mark.parametrize("name", ESTIMATORS)
 
 
-def make_records(n: int = 3000, seed: int = 0) -> Floats:
-    rng = np.random.default_rng(seed)
-    return MEANS[rng.integers(3, size=n)] + rng.normal(scale=0.7, size=(n, 2))
-
-
 def make(name: str, **changes: Any) -> Any:
-    given: dict[str, Any] = {
-        "epsilon": "8",
-        "bounds": (-10.0, 10.0),
-        "scale": 0.7,
-        "random_state": 0,
-    }
-    return ESTIMATORS[name](3, **given | changes)
+    return kinds.make(name, **{"scale": 0.7, **changes})
 
 
 def measure(found: Any, records: Floats) -> float:
@@ -122,26 +97,15 @@ def test_records_with_a_missing_value_count_for_nothing_and_far_ones_as_at_the_b
 
 
 @each
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"epsilon": "0"}, "epsilon"),
-        ({"epsilon": "much"}, "epsilon"),
-        ({"epsilon": 10**9}, "epsilon"),
-        ({"epsilon": "1e-12"}, "epsilon"),
-        ({"largest_distance": 0}, "largest_distance"),
-        ({"largest_distance": float("nan")}, "largest_distance"),
-        ({"largest_distance": "far"}, "largest_distance"),
-    ],
-)
-def test_what_cannot_hold_is_refused_and_nothing_is_spent(
-    name: str, changes: dict[str, Any], field: str
-) -> None:
+def test_what_cannot_hold_is_refused_and_nothing_is_spent(name: str) -> None:
     found = make(name).fit(make_records(300))
     before = found.events_, found.guarantee_
-    with pytest.raises(SketchError) as caught:
-        found.evaluate(make_records(300), **{"epsilon": "1", **changes})
-    assert caught.value.field == field
+    wrong: list[tuple[str, Any]] = [("epsilon", each) for each in ("0", "much", 10**9, "1e-12")]
+    wrong += [("largest_distance", each) for each in (0, float("nan"), "far")]
+    for field, value in wrong:
+        with pytest.raises(SketchError) as caught:
+            found.evaluate(make_records(300), **{"epsilon": "1", field: value})
+        assert caught.value.field == field, value
     with pytest.raises(TableError, match="must have 2 columns"):
         found.evaluate(np.zeros((5, 3)), epsilon="1")
     assert (found.events_, found.guarantee_) == before

@@ -6,29 +6,13 @@ import threading
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
-from sfumato.analyst import estimators
-from sfumato.analyst.estimators import CompressiveKMeans, LloydKMeans, PrivatePCA, holding
+from sfumato.analyst.estimators import holding
 from sfumato.shared.errors import PrivacyError
+from tests.analyst.estimators.kinds import KINDS, make, make_records
 
-MANY = {"n_clusters": 2, "public_seed": 1}
-PARAMETERS: dict[str, dict[str, Any]] = {
-    "CompressiveKMeans": {"n_clusters": 2, "scale": 1.0},
-    "CompressiveMixture": {"n_components": 2, "scale": 1.0},
-    "CoverKMeans": {**MANY, "relation": "replace-one"},
-    "KernelKMeans": {**MANY, "delta": "1e-6"},
-    "MomentMixture": {"delta": "1e-6"},
-    "NetworkMixture": {"delta": "1e-6", "n_steps": 2, "n_hidden": 4},
-    "PrivatePCA": {},
-}
-RECORDS = np.random.default_rng(0).normal(size=(200, 2))
-
-
-def make(kind: Any, **changes: Any) -> Any:
-    given = PARAMETERS.get(kind.__name__, MANY)
-    return kind(**{"epsilon": "2", "bounds": (-6.0, 6.0), **given, **changes})
+RECORDS = make_records(200)
 
 
 class WatchedLock:
@@ -76,9 +60,9 @@ def fit_twice_at_once(found: Any) -> list[PrivacyError]:
     return errors
 
 
-@pytest.mark.parametrize("name", estimators.__all__)
+@pytest.mark.parametrize("name", [name for name in KINDS if name.isalpha()])
 def test_threads_that_begin_at_once_spend_once(name: str) -> None:
-    found = make(getattr(estimators, name))
+    found = make(name, epsilon="2")
     (error,) = fit_twice_at_once(found)
     assert "would spend it again" in str(error)
     assert {event.stream for event in found.events_} == {"main"}
@@ -86,16 +70,16 @@ def test_threads_that_begin_at_once_spend_once(name: str) -> None:
     assert found.guarantee_.epsilon <= 2
 
 
-@pytest.mark.parametrize("kind", [CompressiveKMeans, LloydKMeans, PrivatePCA])
-def test_threads_that_may_spend_again_are_counted_both(kind: Any) -> None:
-    found = make(kind, refit=True)
+@pytest.mark.parametrize("name", ["compressive", "lloyd", "components"])
+def test_threads_that_may_spend_again_are_counted_both(name: str) -> None:
+    found = make(name, epsilon="2", refit=True)
     assert not fit_twice_at_once(found)
     assert {event.stream for event in found.events_} == {"main", "main.2"}
     assert found.guarantee_.epsilon > Fraction(39, 10)
 
 
 def test_several_are_held_in_one_order_whoever_names_them() -> None:
-    pair = [make(PrivatePCA) for _ in range(2)]
+    pair = [make("components") for _ in range(2)]
     taken: list[object] = []
 
     class Noting(WatchedLock):
@@ -115,7 +99,7 @@ def test_several_are_held_in_one_order_whoever_names_them() -> None:
 def test_what_moves_to_another_estimator_is_not_released_where_it_was() -> None:
     """A thread that looks at what another one merges away comes before the merge, or after it."""
     public = {"max_records": 400, "public_seed": 1}
-    mine, others = (make(CompressiveKMeans, **public).partial_fit(RECORDS) for _ in range(2))
+    mine, others = (make("compressive", **public).partial_fit(RECORDS) for _ in range(2))
     is_wanted = threading.Event()
     holding._LOCKS[others] = WatchedLock(is_wanted)
     seen: list[object] = []

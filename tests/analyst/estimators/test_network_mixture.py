@@ -76,26 +76,6 @@ def test_what_is_spent_is_known_before_the_records_and_is_what_was_asked(
         fitted.fit(*draw())
 
 
-def test_a_second_fit_that_is_allowed_adds_to_what_was_spent() -> None:
-    model = make(n_steps=2, refit=True)
-    for _ in range(2):
-        model.fit(*draw(300))
-    assert len(model.events_) == 2
-    assert model.guarantee_.epsilon == 6
-
-
-def test_two_fits_of_the_same_records_share_no_noise() -> None:
-    records, of = draw(300)
-    found = [make(n_steps=2, public_seed=1).fit(records, of).release_ for _ in range(2)]
-    assert found[0].design == found[1].design
-    assert found[0].digest != found[1].digest
-
-
-def test_a_seed_of_the_noise_is_refused_by_name() -> None:
-    with pytest.raises(PrivacyError, match="seed: refused"):
-        make(seed=1)
-
-
 def test_a_ledger_counts_before_anything_is_drawn_and_refuses_a_second_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,55 +185,16 @@ def test_parts_that_were_given_are_not_predicted(fitted: NetworkMixture) -> None
         fitted.predict(draw(10)[0])
 
 
-def test_what_the_records_alone_would_tell_is_absent(fitted: NetworkMixture) -> None:
-    for name in ("labels_", "loss_", "score", "n_iter_"):
-        with pytest.raises(AttributeError, match="has no attribute"):
-            getattr(fitted, name)
-
-
-@pytest.mark.parametrize(
-    ("changes", "y", "error", "message"),
-    [
-        ({"delta": "0"}, PARTS, ConfigError, "delta: must be above 0"),
-        ({"delta": "1e-12"}, PARTS, PrivacyError, "delta: is too small"),
-        ({"epsilon": "0"}, PARTS, PrivacyError, "epsilon: must be greater"),
-        ({"bounds": None}, PARTS, ConfigError, "bounds"),
-        ({"parts": []}, PARTS, ConfigError, "parts: must be 1 to"),
-        ({"parts": None, "n_parts": 0}, None, ConfigError, "n_parts"),
-        ({"n_parts": 3}, PARTS, ConfigError, "n_parts: cannot be combined with parts"),
-        ({"parts": None, "n_parts": 2, "start": [[0.0]]}, None, ConfigError, "start: must have"),
-        ({"parts": None, "n_parts": 2, "bandwidth": -1.0}, None, ConfigError, "bandwidth"),
-        ({"parts": None, "n_parts": 2, "share_for_parts": "1"}, None, ConfigError, "share_for"),
-        ({"binary": True, "bounds": (0, 2)}, PARTS, ConfigError, "bounds: must be"),
-        ({"network": "gan"}, PARTS, ConfigError, "network: must be one of"),
-        ({"network": "rbm", "binary": False}, PARTS, ConfigError, "network: draws zeros"),
-        ({"clipping": "none"}, PARTS, ConfigError, "clipping: must be one of"),
-        ({"clipping": "fixed", "clipping_norm": 0}, PARTS, ConfigError, "clipping_norm"),
-        ({"batch_rate": 0.0}, PARTS, ConfigError, "batch_rate"),
-        ({"batch_rate": float("nan")}, PARTS, ConfigError, "batch_rate"),
-        ({"batch_rate": "1/2"}, PARTS, ConfigError, "batch_rate"),
-        ({"n_steps": 0}, PARTS, ConfigError, "n_steps"),
-        ({"n_hidden": 0}, PARTS, ConfigError, "n_hidden"),
-        ({"learning_rate": 2.0}, PARTS, ConfigError, "learning_rate"),
-        ({"relation": "none"}, PARTS, PrivacyError, "relation"),
-        ({"random_state": -1}, PARTS, ConfigError, "random_state"),
-        ({}, None, TableError, "y: is missing"),
-        ({}, PARTS[:1], TableError, "y: must have 2 values"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_spent(
-    changes: dict[str, Any], y: Any, error: type[SketchError], message: str
-) -> None:
-    model = make(**changes)
-    with pytest.raises(error, match=message):
-        model.fit(np.zeros((2, D)), y)
-    assert not hasattr(model, "events_")
-    assert not hasattr(model, "release_")
-
-
 def test_a_column_of_categories_is_refused_by_its_declared_type() -> None:
     table = pd.DataFrame({"a": [0.0, 1.0], "kind": pd.Categorical(["x", "y"])})
     model = make(parts=None, bounds=(0, 1))
     with pytest.raises(TableError, match="has the column 'kind'"):
         model.fit(table)
+    assert not hasattr(model, "events_")
+
+
+def test_other_numbers_of_parts_than_of_records_are_refused_before_anything_is_spent() -> None:
+    model = make()
+    with pytest.raises(TableError, match="y: must have 2 values"):
+        model.fit(np.zeros((2, D)), PARTS[:1])
     assert not hasattr(model, "events_")

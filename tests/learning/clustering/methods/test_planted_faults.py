@@ -27,8 +27,7 @@ from sfumato.learning.clustering.methods.contract import (
 from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
-from sfumato.learning.clustering.methods.starts import make_rng
-from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, make_noise, sum_bodies
+from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, sum_bodies
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.statistics.grid import locate_cells
@@ -42,7 +41,6 @@ SUMS = "the number of sums depends on exact records"
 SENSITIVITY = "a sum moves beyond its sensitivity"
 EPSILON = "the rounds divide epsilon wrongly"
 DELTA = "the rounds divide delta wrongly"
-RELATIONS = ("replace-one", "add-remove-one")
 
 METHODS: dict[str, Callable[[], Method]] = {
     "grid": lambda: GridMethod(n_rounds=2),
@@ -60,7 +58,7 @@ def task_of(name: str, relation: str = "replace-one", **changes: Any) -> Task:
     return make_task(relation, scale=0.1, delta=delta, **changes)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_methods_break_no_rule(name: str, relation: str) -> None:
     assert find_leak(METHODS[name](), task_of(name, relation, epsilon=Fraction(100))) == ""
@@ -135,62 +133,39 @@ def see_counts(exact: Integers, noisy: Integers) -> Integers:
     return np.column_stack([noisy[:, :-1], exact[:, -1]])
 
 
-def cut_off(exact: Integers, noisy: Integers, least: int) -> Integers:
-    counts = exact if exact.ndim == 1 else exact[:, -1:] // STEPS
-    return np.where(counts < least, 0, noisy)
-
-
-def see_which_are_empty(exact: Integers, noisy: Integers) -> Integers:
-    return cut_off(exact, noisy, 1)
-
-
 def see_which_are_small(exact: Integers, noisy: Integers) -> Integers:
     """Counts of fewer than two records become 0, as by a threshold on exact counts."""
-    return cut_off(exact, noisy, 2)
+    counts = exact if exact.ndim == 1 else exact[:, -1:] // STEPS
+    return np.where(counts < 2, 0, noisy)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+def see_nothing(exact: Integers, noisy: Integers) -> Integers:
+    return noisy.copy()
+
+
 @pytest.mark.parametrize(
-    ("name", "peeks_at", "look"),
+    ("name", "peeks_at", "look", "rule"),
     [
-        ("grid", "counts", see_all),
-        ("grid", "counts", see_which_are_empty),
-        ("grid", "counts", see_which_are_small),
-        ("grid", "sums", see_counts),
-        ("tree", "nodes", see_all),
-        ("tree", "nodes", see_counts),
-        ("tree", "nodes", see_which_are_empty),
-        ("tree", "nodes", see_which_are_small),
-        ("tree", "sums", see_counts),
-        ("candidates", "cells", see_all),
-        ("candidates", "cells", see_which_are_empty),
-        ("candidates", "cells", see_which_are_small),
-        ("candidates", "votes", see_all),
-        ("candidates", "votes", see_which_are_empty),
-        ("candidates", "sums", see_counts),
-        ("lloyd", "sums", see_counts),
-        ("lloyd", "sums", see_which_are_empty),
-        ("kernel", "features", see_counts),
+        ("grid", "counts", see_all, QUESTION),
+        ("grid", "sums", see_counts, QUESTION),
+        ("tree", "nodes", see_which_are_small, QUESTION),
+        ("candidates", "votes", see_all, QUESTION),
+        ("lloyd", "sums", see_counts, QUESTION),
+        ("kernel", "features", see_counts, QUESTION),
+        # It is what is seen that is found, not the wrapper.
+        ("tree", "nodes", see_nothing, ""),
     ],
 )
 def test_a_choice_that_looks_at_exact_counts_is_found(
-    name: str, peeks_at: str, look: Look, relation: str
+    name: str, peeks_at: str, look: Look, rule: str
 ) -> None:
     planted = Peeks(inner=METHODS[name](), peeks_at=peeks_at, look=look)
     # With little noise what is seen decides alone; with much of it, what noise adds is missed.
     leaks = (
-        find_leak(planted, task_of(name, relation, epsilon=Fraction(epsilon)))
+        find_leak(planted, task_of(name, epsilon=Fraction(epsilon)))
         for epsilon in (1000 if name == "tree" else 100, 1)
     )
-    assert next(filter(None, leaks), "") == QUESTION
-
-
-def test_a_method_that_sees_its_answers_through_a_wrapper_breaks_no_rule() -> None:
-    # It is what is seen that is found, not the wrapper.
-    planted = Peeks(
-        inner=METHODS["tree"](), peeks_at="nodes", look=lambda exact, noisy: noisy.copy()
-    )
-    assert find_leak(planted, task_of("tree")) == ""
+    assert next(filter(None, leaks), "") == rule
 
 
 # ---- what a method asks ----
@@ -216,27 +191,6 @@ class _ReadsBoundsOffTheRecords(GridMethod):
         super().release(replace(records, steps=stretched.astype(np.int16)), task, curator)
 
 
-class _SizesItsGridByTheRecords(GridMethod):
-    """Its cells follow from the exact number of records."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        n_records = max(task.n_clusters, len(records.steps))
-        super().release(records, replace(task, n_records=n_records), curator)
-
-
-class _CountsEachColumnApart(GridMethod):
-    """A record counts once in each column, and the noise is that of one count."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        planned, sizes = self._design(task)
-        cells = [locate_cells(records.steps[:, [i]], (m,)) for i, m in enumerate(sizes)]
-        counts = np.concatenate(
-            [np.bincount(found, minlength=m) for found, m in zip(cells, sizes, strict=True)]
-        )
-        noise = replace(planned, n_cells=len(counts))
-        curator.ask(noise, counts.astype(np.int64), cells=np.array(sizes))
-
-
 class _StopsAtAnEmptyCluster(LloydMethod):
     """It ends its rounds once a cluster holds no record."""
 
@@ -250,29 +204,6 @@ class _StopsAtAnEmptyCluster(LloydMethod):
             around = self._read(task, planned, answer).centroids
 
 
-class _StopsWhereNothingIsLeft(TreeMethod):
-    """It asks about no further level once no record is in a node that was divided."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        rng = make_rng(task, self.name)
-        nodes = np.zeros(len(records.steps), dtype=np.intp)
-        divided = tree._Divided.of_root(task.n_dimensions)
-        for planned in self.plan_rounds(task):
-            if not (nodes >= 0).any():
-                return
-            answer = tree._ask_nodes(records, nodes, task, curator, divided)
-            divided = tree._divide(task, planned, answer, rng)
-            nodes = divided.descend(records.steps, nodes)
-
-
-class _ClipsByTheExactSpread(GridMethod):
-    """Its radius follows from the spread of the records."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        spread = float(records.steps.std()) / STEPS
-        super().release(records, replace(task, scale=spread), curator)
-
-
 class _AsksAboutExactMeans(LloydMethod):
     """Its second question follows from exact sums."""
 
@@ -284,57 +215,11 @@ class _AsksAboutExactMeans(LloydMethod):
         ask_sums(records, task, curator, exact[:, :-1] / exact[:, -1:].clip(1), "cube", STEPS)
 
 
-class _SumsBeyondItsRadius(LloydMethod):
-    """It sums residuals that are not clipped."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        noise = make_noise("cube", curator.next_round, task, 2000)
-        labels = find_nearest(records.steps, np.rint(self._start(task)).astype(np.int64))
-        curator.ask(noise, sum_bodies(records.steps, labels, task.n_clusters, 2000))
-
-
-class _CountsApart(LloydMethod):
-    """It divides all sums by the exact number of records of the first cluster."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        noise = make_noise("cube", curator.next_round, task, STEPS)
-        labels = find_nearest(records.steps, np.rint(self._start(task)).astype(np.int64))
-        found = sum_bodies(records.steps, labels, task.n_clusters, STEPS)
-        curator.ask(noise, found * 300 // max(1, int(found[0, -1]) // STEPS))
-
-
-class _CentresTheRecords(LloydMethod):
-    """It takes the exact mean off all records before it sums them."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        mean = np.rint(records.steps.mean(axis=0)).astype(np.int64)
-        moved = np.clip(records.steps - mean, -STEPS, STEPS).astype(np.int16)
-        super().release(replace(records, steps=moved), task, curator)
-
-
-class _VotesTwice(CandidateMethod):
-    """Each record is there twice, as for its two nearest candidates."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        twice = np.concatenate([records.steps, records.steps])
-        super().release(replace(records, steps=twice), task, curator)
-
-
 class _SpendsAllOnEachLevel(TreeMethod):
     """It takes the levels of a tree to be of different records, which they are not."""
 
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         return tuple(replace(each, epsilon=task.epsilon) for each in super().plan_rounds(task))
-
-
-class _ForgetsTheVotes(CandidateMethod):
-    """It divides epsilon between cells and sums, and votes for nothing."""
-
-    def plan_rounds(self, task: Task) -> tuple[Round, ...]:
-        return tuple(
-            replace(each, epsilon=each.epsilon * (1 if each.name == "votes" else Fraction(3, 2)))
-            for each in super().plan_rounds(task)
-        )
 
 
 class _AsksForMoreThanWasPlanned(GridMethod):
@@ -359,38 +244,23 @@ class _DividesNoRho(LloydMethod):
         return (replace(whole, delta=task.delta / self.n_rounds),) * self.n_rounds
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     ("method", "rule"),
     [
         (_CountsFullCellsAlone(n_rounds=0), SUMS),
         (_ReadsBoundsOffTheRecords(n_rounds=0), SENSITIVITY),
-        (_CountsEachColumnApart(n_rounds=0), SENSITIVITY),
-        (_ClipsByTheExactSpread(n_rounds=1), QUESTION),
         (_AsksForMoreThanWasPlanned(n_rounds=1), "within what was planned"),
         (_StopsAtAnEmptyCluster(n_rounds=3), ROUNDS),
-        (_StopsWhereNothingIsLeft(n_rounds=0), ROUNDS),
         (_AsksAboutExactMeans(n_rounds=2), QUESTION),
-        (_SumsBeyondItsRadius(n_rounds=1), SENSITIVITY),
-        (_CountsApart(n_rounds=1), SENSITIVITY),
-        (_CentresTheRecords(n_rounds=1), SENSITIVITY),
-        (_VotesTwice(), SENSITIVITY),
         (_SpendsAllOnEachLevel(), EPSILON),
-        (_ForgetsTheVotes(), EPSILON),
         (_DividesNoDelta(n_rounds=3, noise="gaussian"), DELTA),
         (_DividesNoRho(n_rounds=3, noise="gaussian"), EPSILON),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_a_planted_fault_is_found(method: Any, rule: str, relation: str) -> None:
+def test_a_planted_fault_is_found(method: Any, rule: str) -> None:
     name = "gaussian" if getattr(method, "noise", "") == "gaussian" else ""
-    assert rule in (find_leak(method, task_of(name, relation)) or "nothing was found")
-
-
-def test_a_grid_that_is_sized_by_the_exact_number_of_records_is_found() -> None:
-    task = task_of("grid", "add-remove-one", epsilon=Fraction(10), n_clusters=1)
-    assert find_leak(GridMethod(n_rounds=0), task) == ""
-    assert find_leak(_SizesItsGridByTheRecords(n_rounds=0), task) == QUESTION
+    assert rule in (find_leak(method, task_of(name)) or "nothing was found")
 
 
 # ---- sensitivities ----
@@ -416,19 +286,7 @@ def test_a_replaced_record_that_is_counted_once_in_cells_is_found(
     assert find_leak(METHODS[name](), task_of(name)) == SENSITIVITY
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_a_count_that_weighs_more_than_its_noise_covers_is_found(
-    relation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exact = sums.sum_bodies
-    monkeypatch.setattr(
-        sums, "sum_bodies", lambda vectors, labels, k, unit: exact(vectors, labels, k, 2 * unit)
-    )
-    assert find_leak(LloydMethod(n_rounds=1), task_of("lloyd", relation)) == SENSITIVITY
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_a_record_in_two_bodies_is_found(relation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_in_two_bodies_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # The children of a node keep the records that its parent's other child has.
     exact = sums.sum_bodies
 
@@ -437,4 +295,4 @@ def test_a_record_in_two_bodies_is_found(relation: str, monkeypatch: pytest.Monk
         return found + found[::-1]
 
     monkeypatch.setattr(tree, "sum_bodies", sum_twice)
-    assert find_leak(TreeMethod(), task_of("tree", relation)) == SENSITIVITY
+    assert find_leak(TreeMethod(), task_of("tree")) == SENSITIVITY
