@@ -13,13 +13,14 @@ from sfumato.shared.core import (
     draw_frequencies,
 )
 
-SEED = bytes(range(32))
+SEED, STREAM = bytes(range(32)), b"device/stream"
+BOUNDS = [-1.0, 0.0, -50.0], [1.0, 10.0, 50.0]
 N_DIMENSIONS = 3
 N_FREQUENCIES = 12
 
 
 def make_statistic(measurements_per_record: int = N_FREQUENCIES) -> FourierStatistic:
-    quantiser = Quantiser.from_bounds([-1.0, 0.0, -50.0], [1.0, 10.0, 50.0])
+    quantiser = Quantiser.from_bounds(*BOUNDS)
     frequencies = draw_frequencies(
         SEED,
         n_frequencies=N_FREQUENCIES,
@@ -31,7 +32,7 @@ def make_statistic(measurements_per_record: int = N_FREQUENCIES) -> FourierStati
     if measurements_per_record < N_FREQUENCIES:
         masks = MaskSchedule.from_seed(
             SEED,
-            b"device/stream",
+            STREAM,
             n_frequencies=N_FREQUENCIES,
             measurements_per_record=measurements_per_record,
         )

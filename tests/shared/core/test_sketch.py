@@ -1,5 +1,3 @@
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -10,11 +8,18 @@ from sfumato.shared.core import (
     FourierStatistic,
     SketchAccumulator,
     count_most_records,
-    feature_table,
 )
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import RecordError
-from tests.shared.core.strategies import N_FREQUENCIES, make_statistic, record_arrays
+from tests.shared.core.strategies import (
+    BOUNDS,
+    N_FREQUENCIES,
+    SEED,
+    STREAM,
+    make_statistic,
+    record_arrays,
+)
+from tests.system.stranger import sketch as stranger
 
 WHOLE = make_statistic()
 MASKED = make_statistic(measurements_per_record=4)
@@ -29,36 +34,18 @@ def sketch(
     return accumulator
 
 
-@cache
-def list_features() -> list[list[int]]:
-    """Return the table as Python integers; made once, for it has 65,536 rows."""
-    return feature_table().tolist()  # type: ignore[no-any-return]
-
-
 def sum_by_definition(
     statistic: FourierStatistic, records: NDArray[np.floating], first_record: int
 ) -> list[int]:
-    """Follow ``sketch.md`` record by record in Python integers: slow, and independent."""
-    turns, bits = statistic.frequencies.turns.tolist(), statistic.frequencies.bits
-    m = statistic.frequencies.n_frequencies
-    table = list_features()
-    sums = [0] * (2 * m)
-    steps, sketchable = statistic.quantiser.quantise(records)
-    for i, row in enumerate(steps.tolist()):
-        if not sketchable[i]:
-            continue
-        used = range(m)
-        if statistic.masks is not None:
-            counter = first_record + i
-            group = int(statistic.masks.assign_groups(counter, 1)[0])
-            block = statistic.masks.permute_features(counter // BLOCK_RECORDS)
-            used = block[group].tolist()
-        for j in used:
-            turn = sum(u * w[j] for u, w in zip(row, turns, strict=True))
-            phase = ((turn << (32 - bits)) & 0xFFFFFFFF) >> 16
-            sums[j] += table[phase][0]
-            sums[m + j] += table[phase][1]
-    return sums
+    """Follow ``sketch.md`` record by record in Python numbers: slow, and independent."""
+    return stranger.add_up(
+        records.tolist(),
+        *BOUNDS,
+        statistic.frequencies.turns.tolist(),
+        statistic.frequencies.bits,
+        masks=None if statistic.masks is None else stranger.Masks(SEED, STREAM, N_FREQUENCIES, 4),
+        first_record=first_record,
+    )
 
 
 @given(record_arrays(8))

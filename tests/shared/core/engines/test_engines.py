@@ -135,18 +135,24 @@ def test_each_of_the_65536_phases_gives_its_feature(engine: str) -> None:
         require_equal(engine, statistic, np.array([[value]]))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
-    statistic = make_statistic(5, 33)
-    records = make_records(131, 5, 9)
-    wide = np.zeros((262, 10))
+def list_layouts(records: NDArray[np.float64]) -> list[Records]:
+    """Return the same records in every way that they may lie in memory."""
+    n, d = records.shape
+    wide = np.zeros((2 * n, 2 * d))
     wide[::2, ::2] = records
     raw = np.zeros(records.nbytes + 1, dtype=np.uint8)
     unaligned = raw[1:].view(np.float64).reshape(records.shape)
     unaligned[:] = records
     backwards = records[::-1].copy()[::-1]
     columns = Columns(tuple(np.asfortranarray(records).T))
-    for layout in (np.asfortranarray(records), wide[::2, ::2], unaligned, backwards, columns):
+    return [np.asfortranarray(records), wide[::2, ::2], unaligned, backwards, columns]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
+    statistic = make_statistic(5, 33)
+    records = make_records(131, 5, 9)
+    for layout in list_layouts(records):
         require_equal(engine, statistic, layout)
         assert sketch(choose_engine(engine), statistic, layout) == sketch(
             NumpyEngine(), statistic, records

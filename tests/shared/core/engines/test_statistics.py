@@ -24,6 +24,7 @@ from sfumato.shared.core import (
 from sfumato.shared.core.engines import NumpyEngine, SketchEngine, choose_engine, list_engines
 from sfumato.shared.core.statistics.histogram import MOST_BINS_LOG2
 from sfumato.shared.errors import RecordError
+from tests.shared.core.engines.test_engines import list_layouts
 
 ENGINES = list_engines()
 LIMITS = st.one_of(st.floats(-1e3, 1e3), st.floats(-1e-3, 1e-3))
@@ -145,16 +146,9 @@ def make_all(d: int) -> list[Statistic]:
 @pytest.mark.parametrize("engine", ENGINES[:1])
 def test_the_layout_of_records_in_memory_is_irrelevant(engine: str) -> None:
     records = make_records(700, 4, 9)
-    wide = np.zeros((1400, 8))
-    wide[::2, ::2] = records
-    raw = np.zeros(records.nbytes + 1, dtype=np.uint8)
-    unaligned = raw[1:].view(np.float64).reshape(records.shape)
-    unaligned[:] = records
-    backwards = records[::-1].copy()[::-1]
-    columns = Columns(tuple(np.asfortranarray(records).T))
     for statistic in make_all(4):
         expected = add(NumpyEngine(), statistic, records)
-        for layout in (np.asfortranarray(records), wide[::2, ::2], unaligned, backwards, columns):
+        for layout in list_layouts(records):
             assert add(choose_engine(engine), statistic, layout) == expected
 
 

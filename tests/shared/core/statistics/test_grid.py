@@ -15,6 +15,7 @@ from sfumato.shared.core import (
     SketchAccumulator,
 )
 from sfumato.shared.errors import PlanError
+from tests.system.stranger import columns, sketch
 
 
 def make_statistic(*cells: int) -> GridStatistic:
@@ -32,16 +33,6 @@ def count(statistic: GridStatistic, *parts: NDArray[np.floating]) -> NDArray[np.
     return accumulator.sums
 
 
-def find_cell_by_definition(record: list[float], cells: tuple[int, ...]) -> int:
-    place = 0
-    for x, m in zip(record, cells, strict=True):
-        if not math.isfinite(x):
-            return math.prod(cells)
-        u = round(min(max(x, -32767.0), 32767.0))
-        place = place * m + ((u + 32767) * m) // 65535
-    return place
-
-
 any_grid = st.lists(st.integers(1, 20), min_size=1, max_size=4).map(tuple)
 
 
@@ -52,7 +43,9 @@ def test_a_record_falls_in_the_cell_of_its_definition(
     values = st.one_of(st.floats(width=64), st.floats(-33000, 33000))
     record = data.draw(st.lists(values, min_size=len(cells), max_size=len(cells)))
     sums = count(make_statistic(*cells), np.array([record]))
-    assert np.flatnonzero(sums).tolist() == [find_cell_by_definition(record, cells)]
+    edges = [32767.0] * len(cells)
+    steps = sketch.quantise(record, [-edge for edge in edges], edges)
+    assert np.flatnonzero(sums).tolist() == [columns.find_cell(steps, cells)]
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 255, 256, 512, 1 << 18])

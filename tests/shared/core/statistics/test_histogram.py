@@ -16,6 +16,7 @@ from sfumato.shared.core import (
     count_most_records,
 )
 from sfumato.shared.errors import PlanError, PrivacyError
+from tests.system.stranger import columns
 
 ENCODER = RecordEncoder(
     dimensions=(
@@ -49,17 +50,6 @@ def count(statistic: HistogramStatistic, *parts: NDArray[np.float64]) -> NDArray
     return accumulator.sums
 
 
-def find_bin_by_definition(x: float, bits: int) -> int:
-    """Follow the definition in Python numbers, on a box of one unit a step."""
-    if not math.isfinite(x):
-        return (1 << bits) + 2
-    if x < -32767:
-        return 1 << bits
-    if x > 32767:
-        return (1 << bits) + 1
-    return (round(x) + 32768) >> (16 - bits)
-
-
 def any_records(d: int) -> st.SearchStrategy[NDArray[np.float64]]:
     values = st.one_of(st.floats(width=64), st.integers(-40000, 40000).map(float))
     shape = st.tuples(st.integers(0, 30), st.just(d))
@@ -69,7 +59,8 @@ def any_records(d: int) -> st.SearchStrategy[NDArray[np.float64]]:
 @given(st.one_of(st.floats(width=64), st.floats(-33000, 33000)), st.integers(1, 12))
 def test_a_value_falls_in_the_bin_of_its_definition(x: float, bits: int) -> None:
     sums = count(make_plain(1, bits), np.array([[x]]))
-    assert np.flatnonzero(sums).tolist() == [find_bin_by_definition(x, bits)]
+    box = {"lower": -32767.0, "upper": 32767.0}
+    assert np.flatnonzero(sums).tolist() == [columns.find_bin(x, box, bits)]
 
 
 @given(any_records(3))

@@ -14,6 +14,7 @@ from sfumato.shared.core import (
     count_most_records,
 )
 from sfumato.shared.errors import PlanError
+from tests.system.stranger import columns, sketch
 
 STEP = 16.0
 """Quantisation steps of one step of the moments."""
@@ -36,25 +37,6 @@ def add(statistic: MomentsStatistic, *parts: NDArray[np.floating]) -> SketchAccu
     return accumulator
 
 
-def clip_by_definition(u: list[int], radius: int) -> list[int]:
-    square = sum(value * value for value in u)
-    if square <= radius * radius:
-        return u
-    norm = math.isqrt(square - 1) + 1
-    return [int(math.copysign(abs(value) * radius // norm, value)) for value in u]
-
-
-def add_by_definition(record: list[float], statistic: MomentsStatistic) -> list[int]:
-    """Follow the definition in Python integers."""
-    d, radius, w = statistic.n_dimensions, statistic.norm_steps, statistic.diagonal_weight
-    if not all(map(math.isfinite, record)):
-        return [0] * statistic.n_coordinates
-    steps = [round(min(max(x * STEP, -32767.0), 32767.0)) for x in record]
-    u = clip_by_definition([min(max((step + 8) >> 4, -2047), 2047) for step in steps], radius)
-    products = [u[i] * u[j] * (w if i == j else 7) for i in range(d) for j in range(i, d)]
-    return [radius**2, *(7 * (radius // 4) * value for value in u), *products]
-
-
 any_value = st.one_of(st.floats(width=64), st.integers(-2100, 2100).map(float))
 
 
@@ -64,7 +46,9 @@ def test_a_record_adds_what_the_definition_says(d: int, weight: int, data: st.Da
     record = data.draw(st.lists(any_value, min_size=d, max_size=d))
     statistic = make_statistic(d, radius, weight)
     added = add(statistic, np.array([record]))
-    assert added.sums.tolist() == add_by_definition(record, statistic)
+    edges = [32767.0 / STEP] * d
+    steps = sketch.quantise(record, [-edge for edge in edges], edges)
+    assert added.sums.tolist() == columns.moments_of(steps, d, radius, weight)
     assert added.n_unsketchable == (not all(map(math.isfinite, record)))
     assert statistic.lowest <= min(added.sums)
     assert max(added.sums) <= statistic.highest
