@@ -250,19 +250,3 @@ def test_650_thousand_phones_are_needed_for_ten_clusters_in_ten_dimensions() -> 
     least = find_least_reports(outline(), epsilon=ONE, target_sse=1.2)
     assert least is not None
     assert 600_000 < least < 700_000
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"unit": "person"}, "unit"),
-        ({"unit": "device", "neighbouring": "add-remove-one"}, "neighbouring"),
-        ({"unit": "device", "by_time": False}, "by_time"),
-        ({"unit": "device", "mask_groups": 2}, "mask_groups"),
-    ],
-)
-def test_a_unit_that_breaks_a_rule_is_refused_by_field(change: dict[str, Any], field: str) -> None:
-    with pytest.raises(PrivacyError) as refusal:
-        outline(**change)
-    assert refusal.value.field == field
-    assert refusal.value.fix

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -6,28 +5,19 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.learning.clustering.reference import HashingTree, Tally
+from sfumato.learning.clustering.reference import HashingTree
 from sfumato.learning.clustering.reference.hashing_tree import MOST_LEVELS, PublicTree, grow_tree
 from sfumato.learning.clustering.reference.unary import BLANK, choose_unary_law
 from sfumato.shared.core.quantise import STEPS
-from sfumato.shared.errors import PlanError, PrivacyError, RecordError
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     Law,
-    compute_mean_square,
     count_deviations,
-    draw_clusters,
-    exceeds_exp,
     find_largest_odds,
     list_law,
-    measure_quality,
     tally_fleets,
 )
-from tests.shared.privacy.sources import CountingSource
-
-SEED = bytes(range(32))
-LOWER, UPPER = np.full(2, -10.0), np.full(2, 10.0)
-TREE = HashingTree(epsilon=Fraction(2), lower=LOWER, upper=UPPER, depth=2, seed=SEED)
+from tests.learning.clustering.reference.test_local_methods import LOWER, SEED, TREE, UPPER
 
 
 def choose(n_records: int, epsilon: str, n_clusters: int = 4) -> HashingTree:
@@ -111,14 +101,6 @@ def test_any_two_records_give_a_report_within_the_odds(values: list[int]) -> Non
     assert find_largest_odds([*laws, *ends, blank]) == tree.odds
 
 
-@pytest.mark.parametrize("epsilon", ["1/1000", "0.3", "1", "3", "10", "20"])
-def test_odds_are_below_exp_epsilon_and_those_of_a_wrong_law_are_not(epsilon: str) -> None:
-    tree = replace(TREE, epsilon=Fraction(epsilon))
-    assert not exceeds_exp(tree.odds, Fraction(epsilon))
-    wrong = replace(tree.law, threshold=tree.law.threshold - 1)
-    assert exceeds_exp(wrong.odds, Fraction(epsilon))
-
-
 def test_a_dithered_bit_beside_the_code_would_exceed_the_odds() -> None:
     def add_bit(code: Law, bit: int) -> Law:
         return {(*key, b): value * int(b == bit) for key, value in code.items() for b in (0, 1)}
@@ -126,16 +108,6 @@ def test_a_dithered_bit_beside_the_code_would_exceed_the_odds() -> None:
     law = choose_unary_law(Fraction(2), 2)
     with pytest.raises(ZeroDivisionError):
         find_largest_odds([add_bit(list_law(law, 0), 0), add_bit(list_law(law, 1), 1)])
-
-
-def test_a_report_takes_the_same_random_bytes_whatever_the_record() -> None:
-    taken = set()
-    for value in (0.0, 99.0, np.nan):
-        source = CountingSource(0)
-        TREE.report(np.full((5, 2), value), source)
-        taken.add(source.n_bytes)
-    # The coordinate, the dither (no word of this seed is redrawn) and a word for each bit.
-    assert taken == {5 * (8 + 8 + 4 * 8)}
 
 
 def test_the_stated_coordinate_is_uniform_for_records_and_blanks() -> None:
@@ -190,51 +162,6 @@ def test_a_record_at_the_edge_of_the_box_always_has_the_same_bit() -> None:
     assert ones.sum() == ones[0, 2 * leaf + 1] + ones[1, 2 * leaf]
 
 
-def test_tallies_of_parts_add_up() -> None:
-    records, _ = draw_clusters(100, 0)
-    reports = TREE.report(records, SeededSource(0))
-    whole, first, second = (TREE.tally(part) for part in (reports, reports[:30], reports[30:]))
-    assert (first + second).total == whole.total == 100
-    assert np.array_equal((first + second).n_reports, whole.n_reports)
-    assert np.array_equal((first + second).ones, whole.ones)
-
-
-# None of the seeds 1 to 40 fails one of the bounds below.
-
-
-def test_centroids_of_clear_clusters_are_found_and_a_random_answer_is_far_worse() -> None:
-    records, means = draw_clusters(20_000, 1)
-    assert measure_quality(choose(20_000, "4"), records, means, 1) < 2
-    random = np.random.default_rng(1).uniform(-10.0, 10.0, size=(4, 2))
-    assert compute_mean_square(records, random) / compute_mean_square(records, means) > 5
-
-
-def test_more_epsilon_gives_better_centroids() -> None:
-    records, means = draw_clusters(20_000, 2)
-    low, middle, high = (
-        np.median([measure_quality(choose(20_000, e), records, means, s) for s in range(3)])
-        for e in ("0.3", "1", "6")
-    )
-    assert high < middle < low
-
-
-def test_records_that_cannot_be_sketched_dilute_the_others_little() -> None:
-    records, means = draw_clusters(20_000, 3)
-    records[18_000:] = np.nan
-    tree = choose(20_000, "4")
-    reports = tree.report(records, SeededSource(3))
-    centroids = tree.estimate(reports, n_clusters=4, rng=np.random.default_rng(3))
-    kept = records[:18_000]
-    assert compute_mean_square(kept, centroids) / compute_mean_square(kept, means) < 2
-
-
-def test_a_coordinate_without_a_report_and_more_clusters_than_leaves_are_allowed() -> None:
-    one = TREE.report(np.zeros((1, 2)), SeededSource(0))
-    centroids = TREE.estimate(one, n_clusters=7, rng=np.random.default_rng(0))
-    assert centroids.shape == (7, 2)
-    assert np.all(np.abs(centroids) <= 10.0)
-
-
 # Choice.
 
 
@@ -249,61 +176,3 @@ def test_more_records_or_epsilon_give_a_deeper_tree_up_to_the_limits() -> None:
     # Eight leaves a cluster, and as many as a report holds.
     assert choose(10**9, "5", n_clusters=2).depth == 4
     assert choose(10**9, "5", n_clusters=1000).depth == MOST_LEVELS
-
-
-# Refusals.
-
-
-@pytest.mark.parametrize(
-    ("attempt", "field"),
-    [
-        pytest.param(lambda: replace(TREE, depth=0), "depth", id="no level"),
-        pytest.param(lambda: replace(TREE, depth=10), "depth", id="too many levels"),
-        pytest.param(lambda: replace(TREE, seed=b"short"), "seed", id="a short seed"),
-        pytest.param(lambda: replace(TREE, upper=[10.0]), "lower, upper", id="unequal bounds"),
-        pytest.param(
-            lambda: replace(TREE, lower=UPPER, upper=LOWER),
-            "dimensions[0]",
-            id="bounds out of order",
-        ),
-        pytest.param(
-            lambda: replace(TREE, lower=np.zeros(70_000), upper=np.ones(70_000)),
-            "lower, upper",
-            id="too many dimensions",
-        ),
-        pytest.param(lambda: choose(0, "1"), "n_records", id="no record"),
-        pytest.param(lambda: choose(9, "1", n_clusters=0), "n_clusters", id="no cluster"),
-        pytest.param(
-            lambda: TREE.tally(np.zeros((4, 9), np.uint8)), "reports", id="another length"
-        ),
-        pytest.param(
-            lambda: TREE.tally(np.full((4, 3), 2, np.uint8)), "reports", id="another coordinate"
-        ),
-        pytest.param(
-            lambda: TREE.estimate_leaves(TREE.tally(np.zeros((0, 3), np.uint8))),
-            "reports",
-            id="no report",
-        ),
-        pytest.param(
-            lambda: TREE.estimate_leaves(
-                Tally(ones=np.zeros((2, 5), np.int64), n_reports=np.ones(2, np.int64))
-            ),
-            "tally",
-            id="another tally",
-        ),
-    ],
-)
-def test_wrong_arguments_are_refused_by_name(attempt: Callable[[], object], field: str) -> None:
-    with pytest.raises(PlanError) as refusal:
-        attempt()
-    assert refusal.value.field == field
-    assert refusal.value.fix
-
-
-def test_an_epsilon_without_a_guarantee_and_records_of_another_shape_are_refused() -> None:
-    with pytest.raises(PrivacyError) as refusal:
-        replace(TREE, epsilon=Fraction(30))
-    assert refusal.value.field == "epsilon"
-    with pytest.raises(RecordError) as misread:
-        TREE.report(np.zeros((4, 3)), SeededSource(0))
-    assert misread.value.field == "records"

@@ -15,7 +15,7 @@ from sfumato.learning.clustering.reference.unary import (
     UnaryLaw,
     choose_unary_law,
 )
-from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.errors import PlanError, PrivacyError, SketchError
 from sfumato.shared.privacy.samplers import RandomSource
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
@@ -169,48 +169,24 @@ def test_estimated_counts_are_unbiased_and_a_wrong_law_is_found(epsilon: str) ->
 # Refusals.
 
 
-@pytest.mark.parametrize(
-    ("attempt", "field"),
-    [
-        pytest.param(lambda: choose_unary_law(Fraction(0), 2), "epsilon", id="zero"),
-        pytest.param(
-            lambda: choose_unary_law(Fraction(1, 1001), 2), "epsilon", id="below the least"
-        ),
-        pytest.param(lambda: choose_unary_law(Fraction(21), 2), "epsilon", id="above the largest"),
-        pytest.param(lambda: choose_unary_law(1.0, 2), "epsilon", id="a float"),  # type: ignore[arg-type]
-        pytest.param(lambda: UnaryLaw(n_symbols=2, threshold=0), "threshold", id="no threshold"),
-        pytest.param(
-            lambda: UnaryLaw(n_symbols=2, threshold=1 << 31), "threshold", id="half of all words"
-        ),
-        pytest.param(lambda: UnaryLaw(n_symbols=2, threshold=1, bits=12), "bits", id="odd bits"),
-    ],
-)
-def test_a_law_without_a_guarantee_is_refused_by_name(
-    attempt: Callable[[], UnaryLaw], field: str
-) -> None:
-    with pytest.raises(PrivacyError) as refusal:
-        attempt()
-    assert refusal.value.field == field
-    assert refusal.value.fix
+REFUSED: list[tuple[type[SketchError], str, Callable[[], object]]] = [
+    (PrivacyError, "epsilon", lambda: choose_unary_law(Fraction(0), 2)),
+    (PrivacyError, "epsilon", lambda: choose_unary_law(Fraction(1, 1001), 2)),
+    (PrivacyError, "epsilon", lambda: choose_unary_law(Fraction(21), 2)),
+    (PrivacyError, "epsilon", lambda: choose_unary_law(1.0, 2)),  # type: ignore[arg-type]
+    (PrivacyError, "threshold", lambda: UnaryLaw(n_symbols=2, threshold=0)),
+    (PrivacyError, "threshold", lambda: UnaryLaw(n_symbols=2, threshold=1 << 31)),
+    (PrivacyError, "bits", lambda: UnaryLaw(n_symbols=2, threshold=1, bits=12)),
+    (PlanError, "n_symbols", lambda: choose_unary_law(Fraction(1), 0)),
+    (PlanError, "reports", lambda: SMALL.count_ones(np.zeros((3, 2), np.uint8))),
+    (PlanError, "reports", lambda: SMALL.count_ones(np.zeros(3, np.uint8))),
+    (PlanError, "reports", lambda: SMALL.count_ones(np.zeros((3, 1)))),  # type: ignore[arg-type]
+]
 
 
-@pytest.mark.parametrize(
-    ("attempt", "field"),
-    [
-        pytest.param(lambda: choose_unary_law(Fraction(1), 0), "n_symbols", id="no symbol"),
-        pytest.param(
-            lambda: SMALL.count_ones(np.zeros((3, 2), np.uint8)), "reports", id="another length"
-        ),
-        pytest.param(
-            lambda: SMALL.count_ones(np.zeros(3, np.uint8)), "reports", id="one dimension"
-        ),
-        pytest.param(lambda: SMALL.count_ones(np.zeros((3, 1))), "reports", id="floats"),  # type: ignore[arg-type]
-    ],
-)
-def test_what_cannot_be_counted_is_refused_by_name(
-    attempt: Callable[[], object], field: str
-) -> None:
-    with pytest.raises(PlanError) as refusal:
-        attempt()
-    assert refusal.value.field == field
-    assert refusal.value.fix
+def test_laws_without_a_guarantee_and_what_cannot_be_counted_are_refused_by_name() -> None:
+    for i, (error, field, attempt) in enumerate(REFUSED):
+        with pytest.raises(error) as refusal:
+            attempt()
+        assert refusal.value.field == field, i
+        assert refusal.value.fix, i
