@@ -11,9 +11,8 @@ import pytest
 
 from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client
-from sfumato.shared.core import SketchAccumulator
 from tests.aggregator.ui.browser import MISSING as NO_BROWSER, PROGRAM
-from tests.clients.js.devices import LENGTH, LIMITS, add, make_code, make_exact_plan, make_report
+from tests.clients.js.devices import LIMITS, Study, add, make_report, spread
 from tests.clients.js.node import MISSING, NODE
 from tests.clients.js.tabs import Browser, KilledError, Tab, open_tabs
 from tests.soak import small_and_soak
@@ -29,28 +28,6 @@ OPTIONS = {"limits": LIMITS}
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with open_tabs(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
-
-
-class Study:
-    """A study whose sums tell which records are in them."""
-
-    def __init__(self, server: Aggregator, client: Client, name: str, **changes: Any) -> None:
-        self.client = client
-        self.plan = make_exact_plan(name, **changes)
-        self.study_id = client.create_study(name, self.plan).study_id
-        self.code = make_code(client, server.url, self.study_id, n_devices=1000)
-        self.expected = SketchAccumulator(self.plan.statistic_of(b""))
-
-    def times(self, *slots: int) -> list[float]:
-        return [self.plan.window.origin + LENGTH * slot + i for i, slot in enumerate(slots)]
-
-    def check(self) -> None:
-        """Compare the sum of all devices with that of the records which they have released."""
-        snapshot = self.client.snapshot(self.study_id)
-        sums = self.client.snapshot_sums(snapshot.snapshot_id).sums
-        assert sums == self.expected.sums.tolist()
-        assert snapshot.n_records == self.expected.n_records
-        assert not self.client.refusals(self.study_id).items
 
 
 def run(tab: Tab, name: str, *calls: Sequence[Any], **order: Any) -> list[Any]:
@@ -88,48 +65,36 @@ def test_a_page_enrols_releases_and_sends_from_another_origin(
     study.check()
 
 
-@small_and_soak("n_kills", 6, 1000)
+@small_and_soak("n_kills", 4, 1000)
 def test_a_tab_that_is_killed_at_any_place_releases_every_record_once_or_never(
     browser: Browser, server: Aggregator, client: Client, n_kills: int
 ) -> None:
     study = Study(server, client, f"killed tabs {n_kills}")
-    rng = np.random.default_rng(1)
 
     def try_out(kill_at: int) -> int:
-        name = f"killed at {kill_at} of {n_kills}"
-        records = rng.normal(scale=4.0, size=(8, 2))
-        before, after = slice(0, 5), slice(5, 8)
-        times = study.times(0, 0, 0, 1, 1, 1, 1, 1)
-        browser.places.clear()
-        tab = browser.open_tab()
-        calls = [
-            ("enrol", study.code),
-            *add(records[before].tolist(), times[before]),
-            ("flush",),
-        ]
-        # A run may have a place less than the first.
-        with suppress(KilledError):
-            run(tab, name, *calls, killAt=kill_at)
-        n_places = len(browser.places)
-        tab.close()
-        tab = browser.open_tab()
-        calls = [("enrol", study.code), *add(records[after].tolist(), times[after])]
-        *_, last, status = run(tab, name, *calls, ("flush",), ("flush",), ("status",))
-        tab.close()
-        where = kill_at, browser.places[-1:]
-        assert last == make_report(), (where, last)
-        sketches = [s for s in client.sketches(study.study_id) if s.device_id == status["device"]]
-        assert sorted(s.sequence for s in sketches) == list(range(status["released"])), where
-        assert (status["sent"], status["shelved"]) == (status["released"], 0), where
-        n_records = sum(s.n_records or 0 for s in sketches)
-        stored = {3: [after], 6: [slice(0, 3), after], 8: [before, after], 5: [before]}
-        assert n_records in stored, where
-        for part in stored[n_records]:
-            study.expected.add(records[part])
+        name, n_places = f"killed at {kill_at} of {n_kills}", 0
+
+        def end(calls: Sequence[Any]) -> list[Any]:
+            nonlocal n_places
+            browser.places.clear()
+            tab = browser.open_tab()
+            # A run may have a place less than the first.
+            with suppress(KilledError):
+                run(tab, name, *calls, killAt=kill_at)
+            n_places = len(browser.places)
+            tab.close()
+            return []
+
+        def go_on(calls: Sequence[Any]) -> list[Any]:
+            tab = browser.open_tab()
+            answers = run(tab, name, *calls)
+            tab.close()
+            return answers
+
+        study.try_out(end, go_on, kill_at)
         return n_places
 
-    n = try_out(0)
-    for kill_at in sorted({n - i * n // min(n_kills, n) for i in range(min(n_kills, n))}):
+    for kill_at in spread(try_out(0), n_kills):
         try_out(kill_at)
     study.check()
 
