@@ -19,6 +19,7 @@ def draw_target(
     n_frequencies: int = 40,
     atoms: Atoms | None = None,
     noise_variance: float = 0.0,
+    is_weighted: bool = False,
 ) -> Target:
     """Draw frequencies, and a sketch of the atoms or, without any, of nothing but chance."""
     d, m = n_dimensions, n_frequencies
@@ -28,6 +29,7 @@ def draw_target(
         sketch = rng.uniform(size=m) * np.exp(2j * np.pi * rng.uniform(size=m))
     else:
         sketch = compute_sketch(atoms, frequencies)
+    noise = 10.0 ** rng.uniform(-2.0, 0.0, size=m) if is_weighted else None
     return prepare_target(
         DecodingProblem(
             sketch=sketch,
@@ -36,7 +38,8 @@ def draw_target(
             upper=np.full(d, 10.0),
             centre=np.zeros(d),
             unit=np.ones(d),
-            noise_variance=noise_variance,
+            noise_variance=noise_variance if noise is None else float(np.mean(noise)),
+            feature_noise=noise,
             n_clusters=1,
         )
     )
@@ -71,7 +74,7 @@ def draw_ellipsoids(rng: np.random.Generator, n_atoms: int, *, slanted: bool) ->
 
 
 def draw_fitted(seed: int, n_atoms: int) -> tuple[Target, Fitted]:
-    """Draw a target of chance and a mixture that does not explain it."""
+    """Draw a target of chance, every other one weighted, and a mixture that does not explain it."""
     rng = np.random.default_rng(seed)
-    target = draw_target(rng)
+    target = draw_target(rng, is_weighted=seed % 2 == 1)
     return target, evaluate(target, draw_atoms(rng, n_atoms))

@@ -202,7 +202,7 @@ def measure_typical_distance(solution: Solution, _: int) -> float:
 
 CONTESTS = {
     "mixture": Contest(
-        MixtureDecoder(n_replicates=4), 1.0, np.where(LOUD, 0.25, 0.01), 6, compute_excess
+        MixtureDecoder(n_replicates=3), 1.0, np.where(LOUD, 0.25, 0.01), 3, compute_excess
     ),
     "cl-ompr": Contest(
         ClOmpr(n_replicates=3), 0.2, np.where(LOUD, 1.0, 0.04), 10, measure_typical_distance
@@ -294,8 +294,10 @@ def plant_weights_of_the_sketch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CONTESTS)
-@pytest.mark.parametrize("plant", [plant_inverse_weights, plant_weights_of_the_sketch_alone])
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [("mixture", plant_weights_of_the_sketch_alone), ("cl-ompr", plant_inverse_weights)],
+)
 def test_planted_mistakes_of_the_weights_are_found(
     name: str,
     plant: Callable[[pytest.MonkeyPatch], None],
@@ -337,14 +339,14 @@ def measure_bands(make_problem: MakeProblem, law: str, n_trials: int) -> tuple[f
 @pytest.fixture(scope="module")
 def usual_end(make_problem: MakeProblem) -> float:
     """Return the high end's median excess where all features have the same noise."""
-    return measure_bands(make_problem, "equal", 8)[1]
+    return measure_bands(make_problem, "equal", 4)[1]
 
 
 def check_bands(make_problem: MakeProblem, n_trials: int, usual_end: float) -> None:
     """Fail unless bands hold, and promise about as much as where all features are alike.
 
-    A band holds in nine of ten cases or more. The number of eight that do is below six by chance in
-    4 % of the cases if it is nine of ten, and in 0.1 % if it is 97 of 100, as measured.
+    A band holds in nine of ten cases or more. The number of four that do is below three by chance
+    in 5 % of the cases if it is nine of ten, and in 0.5 % if it is 97 of 100, as measured.
     """
     held, end = measure_bands(make_problem, "half", n_trials)
     assert held >= 0.75
@@ -354,7 +356,7 @@ def check_bands(make_problem: MakeProblem, n_trials: int, usual_end: float) -> N
 def test_the_band_holds_and_is_as_narrow_as_where_all_features_are_alike(
     make_problem: MakeProblem, usual_end: float
 ) -> None:
-    check_bands(make_problem, 8, usual_end)
+    check_bands(make_problem, 4, usual_end)
 
 
 @pytest.mark.soak
@@ -377,17 +379,10 @@ def plant_the_mean_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaussians, "weigh_equations", weigh)
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [plant_the_mean_noise, plant_inverse_weights, plant_weights_of_the_sketch_alone],
-)
-def test_planted_mistakes_are_found_in_the_bands(
-    plant: Callable[[pytest.MonkeyPatch], None],
-    make_problem: MakeProblem,
-    usual_end: float,
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_mean_noise_in_the_place_of_each_features_is_found_in_the_bands(
+    make_problem: MakeProblem, usual_end: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch)
+    plant_the_mean_noise(monkeypatch)
     with pytest.raises(AssertionError):
         check_bands(make_problem, 2, usual_end)
 

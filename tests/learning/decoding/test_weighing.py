@@ -9,16 +9,12 @@ from sfumato.learning.decoding.atoms import compute_atoms, compute_misfit, stand
 from sfumato.learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows, widen
 from sfumato.learning.decoding.gaussians import (
     Target,
-    compute_misfit_of,
     compute_unit_atoms,
     measure_in_wavelengths,
     prepare_target,
 )
 from sfumato.learning.decoding.ladder import draw_errors
-from sfumato.learning.decoding.levenberg import evaluate
-from sfumato.learning.decoding.moves import propose_adds, propose_splits
 from sfumato.learning.decoding.problem import DecodingProblem
-from sfumato.learning.decoding.reaching import find_far_place
 from sfumato.learning.decoding.shaping import evaluate_shaped, form_equations
 from sfumato.learning.decoding.weighing import WeightedProblem, compute_quantile, weigh_equations
 
@@ -193,27 +189,6 @@ def draw_shaped(rng: np.random.Generator, kind: Kind) -> Ellipsoids:
     if kind == "round":
         return widen(draw_atoms(rng, 2))
     return draw_ellipsoids(rng, 2, slanted=kind == "full")
-
-
-@given(seed=seeds)
-def test_the_gains_of_moves_are_falls_of_the_weighted_misfit(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    target = prepare_target(draw_problem(seed, draw_noise(seed)))
-    fitted = evaluate(target, draw_atoms(rng, 2))
-    splits, adds = propose_splits(target, fitted, rng), propose_adds(target, fitted, 2, rng)
-    last, first = np.array([1]), np.array([0])
-    moved = fitted.atoms.take(last).join(splits.first.take(first)).join(splits.second.take(first))
-    fall = fitted.misfit - compute_misfit_of(target, moved)
-    np.testing.assert_allclose(splits.gains[0], fall, atol=1e-4 * fitted.misfit)
-    for i in range(len(adds.atoms)):
-        moved = fitted.atoms.join(adds.atoms.take(np.array([i])))
-        fall = fitted.misfit - compute_misfit_of(target, moved)
-        np.testing.assert_allclose(adds.gains[i], fall, atol=1e-4 * fitted.misfit)
-    shaped = evaluate_shaped(target, widen(fitted.atoms))
-    place = find_far_place(target, shaped)
-    further = evaluate_shaped(target, shaped.atoms.join(place.atom))
-    fall = shaped.misfit - further.misfit
-    np.testing.assert_allclose(place.gain, fall, atol=1e-4 * shaped.misfit)
 
 
 # A feature with half of the noise counts as two features.
