@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -162,83 +164,104 @@ MERGED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("check", "fault", "statement"),
-    [
-        (
-            "sketches",
-            "does not have its digest",
-            "UPDATE sketches SET payload = (SELECT payload FROM sketches WHERE state = 'excluded' "
-            f"LIMIT 1) WHERE sketch_id = {FIRST}",
-        ),
-        (
-            "sketches",
-            "n_records is not what its device signed",
-            f"UPDATE sketches SET n_records = n_records + 1 WHERE sketch_id = {FIRST}",
-        ),
-        (
-            "sketches",
-            "first_slot is not what its device signed",
-            f"UPDATE sketches SET first_slot = first_slot - 1 WHERE sketch_id = {FIRST}",
-        ),
-        (
-            "sketches",
-            "the header cannot be read",
-            f"UPDATE sketches SET header = plan_digest FROM studies WHERE sketch_id = {FIRST}",
-        ),
-        (
-            "signatures",
-            "no key of its device signed it",
-            "UPDATE sketches SET signature = (SELECT signature FROM sketches "
-            f"WHERE state = 'excluded' LIMIT 1) WHERE sketch_id = {FIRST}",
-        ),
-        (
-            "signatures",
-            "no key of its device signed it",
-            # As if the next key had been given to the device by whoever changed the database.
-            "UPDATE devices SET public_key = device_id WHERE n_sketches > 0",
-        ),
-        ("plans", "the plan does not have its digest", "UPDATE studies SET plan_digest = study_id"),
-        ("counts", "says 4 sketches, and has 3", "UPDATE studies SET n_sketches = n_sketches + 1"),
-        ("counts", "says 1499 records", "UPDATE studies SET n_records = n_records - 1"),
-        ("counts", "says 7 sketches", "UPDATE devices SET n_sketches = 7"),
-        (
-            "sums",
-            "is not the sum of its sketches",
-            "UPDATE cells SET n_sketches = 17, magnitude = 17 WHERE labels = '{}'",
-        ),
-        (
-            "sums",
-            "is not the sum of its sketches",
-            f"INSERT INTO pending_sketches SELECT sketch_id, study_id FROM sketches "
-            f"WHERE sketch_id = {MERGED}",
-        ),
-        ("sums", "is not the sum of its sketches", "DELETE FROM cells"),
-        ("sums", "is not the sum of its sketches", "DELETE FROM pending_sketches"),
-        (
-            "references",
-            "is pending, and has nothing to add",
-            "UPDATE sketches SET payload = NULL WHERE sketch_id IN "
-            "(SELECT sketch_id FROM pending_sketches)",
-        ),
-        ("references", "has no root", "DELETE FROM cell_roots"),
-        ("references", "its sketches stay in the sums", "DELETE FROM leaving_devices"),
-        ("references", "is not excluded", "UPDATE devices SET excluded = NULL"),
-        ("references", "contradict each other", "UPDATE decodes SET state = 'succeeded'"),
-    ],
-)
+TAMPERED: list[tuple[str, str, str]] = [
+    (
+        "sketches",
+        "does not have its digest",
+        "UPDATE sketches SET payload = (SELECT payload FROM sketches WHERE state = 'excluded' "
+        f"LIMIT 1) WHERE sketch_id = {FIRST}",
+    ),
+    (
+        "sketches",
+        "n_records is not what its device signed",
+        f"UPDATE sketches SET n_records = n_records + 1 WHERE sketch_id = {FIRST}",
+    ),
+    (
+        "sketches",
+        "first_slot is not what its device signed",
+        f"UPDATE sketches SET first_slot = first_slot - 1 WHERE sketch_id = {FIRST}",
+    ),
+    (
+        "sketches",
+        "the header cannot be read",
+        f"UPDATE sketches SET header = plan_digest FROM studies WHERE sketch_id = {FIRST}",
+    ),
+    (
+        "signatures",
+        "no key of its device signed it",
+        "UPDATE sketches SET signature = (SELECT signature FROM sketches "
+        f"WHERE state = 'excluded' LIMIT 1) WHERE sketch_id = {FIRST}",
+    ),
+    (
+        "signatures",
+        "no key of its device signed it",
+        # As if the next key had been given to the device by whoever changed the database.
+        "UPDATE devices SET public_key = device_id WHERE n_sketches > 0",
+    ),
+    ("plans", "the plan does not have its digest", "UPDATE studies SET plan_digest = study_id"),
+    ("counts", "says 4 sketches, and has 3", "UPDATE studies SET n_sketches = n_sketches + 1"),
+    ("counts", "says 1499 records", "UPDATE studies SET n_records = n_records - 1"),
+    ("counts", "says 7 sketches", "UPDATE devices SET n_sketches = 7"),
+    (
+        "sums",
+        "is not the sum of its sketches",
+        "UPDATE cells SET n_sketches = 17, magnitude = 17 WHERE labels = '{}'",
+    ),
+    (
+        "sums",
+        "is not the sum of its sketches",
+        f"INSERT INTO pending_sketches SELECT sketch_id, study_id FROM sketches "
+        f"WHERE sketch_id = {MERGED}",
+    ),
+    ("sums", "is not the sum of its sketches", "DELETE FROM cells"),
+    ("sums", "is not the sum of its sketches", "DELETE FROM pending_sketches"),
+    (
+        "references",
+        "is pending, and has nothing to add",
+        "UPDATE sketches SET payload = NULL WHERE sketch_id IN "
+        "(SELECT sketch_id FROM pending_sketches)",
+    ),
+    ("references", "has no root", "DELETE FROM cell_roots"),
+    ("references", "its sketches stay in the sums", "DELETE FROM leaving_devices"),
+    ("references", "is not excluded", "UPDATE devices SET excluded = NULL"),
+    ("references", "contradict each other", "UPDATE decodes SET state = 'succeeded'"),
+]
+
+
 async def test_what_was_tampered_with_is_named(
-    filled: Filled,
-    capsys: pytest.CaptureFixture[str],
-    check: str,
-    fault: str,
-    statement: str,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await filled.change(statement)
-    assert await filled.check("--json") == 1
-    document = json.loads(capsys.readouterr().out)
-    assert not document["ok"]
-    assert any(fault in line for line in find(document, check)), document
+    sound, tampered = tmp_path / "sound.db", tmp_path / "tampered.db"
+    async with open_sqlite(sound) as store:
+        await fill(store)
+    capsys.readouterr()  # the server's log
+    unnamed = []
+    for check, fault, statement in TAMPERED:
+        shutil.copy(sound, tampered)
+        with contextlib.closing(sqlite3.connect(tampered)) as connection, connection:
+            connection.execute(statement)
+        status = await anyio.to_thread.run_sync(
+            main, ["check-store", "--database", str(tampered), "--json"]
+        )
+        document = json.loads(capsys.readouterr().out)
+        named = find(document, check)
+        if status != 1 or document["ok"] or not any(fault in line for line in named):
+            unnamed.append((statement, status, named))
+    assert unnamed == []
+
+
+async def test_what_was_tampered_with_is_named_in_postgres_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_kind("postgres", tmp_path) as store:
+        await fill(store)
+        filled = Filled(find_address(store), store)
+        capsys.readouterr()
+        for check, fault, statement in (TAMPERED[0], TAMPERED[7], TAMPERED[10]):
+            await filled.change(statement)
+            assert await filled.check("--json") == 1
+            document = json.loads(capsys.readouterr().out)
+            assert any(fault in line for line in find(document, check)), document
 
 
 async def test_a_retired_key_vouches_for_what_it_signed_and_nothing_after(
