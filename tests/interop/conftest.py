@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.c.conftest import library
-from tests.clients.js.conftest import client, server
+from tests.clients.conftest import client, server
 from tests.clients.js.node import ENVIRONMENT, NODE
 from tests.clients.js.tabs import Browser, open_tabs
 

@@ -6,11 +6,10 @@ import json
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from clients.c import enrol as command
@@ -23,22 +22,8 @@ from sfumato.shared.wire import device_id_of
 from tests.clients.c.test_real_server import open_gateway
 from tests.clients.js.devices import make_code, make_exact_plan
 from tests.commands import run_inside
-from tests.system.servers import start_server
 
 FILES = {"plan.h", "identity.h", "key.h", "device.key", "enrolment.json"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = start_server(tmp_path_factory.mktemp("server"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def client(server: Aggregator) -> Iterator[Client]:
-    with Client(server.url, key=server.key) as connected:
-        yield connected
 
 
 def publish(client: Client, name: str, **changes: Any) -> tuple[str, SketchPlan]:

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.c.building import (
-    DEVICE,
-    ON_MACHINE,
     SANITISED,
     compile_c,
-    compile_objects,
     number_of,
     render_plans,
 )
@@ -23,24 +20,6 @@ KINDS = {"nothing done": 0, "half done": 1, "done": 2, "scrambled": 3}
 OPERATIONS = 25
 """A run has 24: a new device, two releases and two settlements; the last cut comes never."""
 Run = tuple[dict[int, set[str]], int]
-
-
-FAULTS = {
-    "the second sector is not written": (
-        "storage.c",
-        " || !write_sector(device, second, head)",
-        "",
-    ),
-    "what is sent is not yet in the ledger": (
-        "device.c",
-        """        device->next_sequence++;
-        error = save_record(device);
-""",
-        """        error = save_record(device);
-        device->next_sequence++;
-""",
-    ),
-}
 
 
 @pytest.fixture(scope="session")
@@ -87,26 +66,3 @@ def test_cuts_reach_every_operation_of_a_run(power: Path) -> None:
     assert runs[-1][1] == 2
     # The cut before the last lies in the last settlement: the message is sent, and known as sent.
     assert [len(sent) for sent, _ in runs[-2:]] == [2, 2]
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_ledger_is_caught(tmp_path: Path, library: Compile, fault: str) -> None:
-    name, right, wrong = FAULTS[fault]
-    objects = library(ON_MACHINE)
-    text = (DEVICE / "src" / name).read_text("utf-8")
-    assert text.count(right) == 1
-    (tmp_path / name).write_text(text.replace(right, wrong))
-    (tmp_path / "plans.h").write_text(render_plans(from_seed=False))
-    compiler = (*ON_MACHINE, "-Wno-unused-variable")
-    (changed,) = compile_objects(tmp_path, compiler, [tmp_path / name])
-    others = [each for each in objects if each.name != changed.name]
-    program = compile_c(tmp_path, ON_MACHINE, [HERE / "power.c", changed, *others], "power")
-    with pytest.raises(AssertionError):
-        check_all(program)
-
-
-def check_all(power: Path) -> None:
-    for kind in KINDS:
-        test_after_any_two_cuts_the_same_bytes_are_sent_or_none_and_what_was_spent_stays(
-            power, kind
-        )

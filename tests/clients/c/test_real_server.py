@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,35 +26,18 @@ from tests.clients.c.board import Board
 from tests.clients.c.building import (
     EMULATOR,
     EXAMPLES,
-    HAS_COMPILER,
-    NO_COMPILER,
     ON_ARM,
     SANITISED,
     compile_c,
 )
-from tests.clients.c.conftest import HERE, Compile, require
+from tests.clients.c.conftest import HERE, Compile
 from tests.clients.js.devices import LENGTH, make_exact_plan
 from tests.clients.js.test_real_server import sum_up, write_csv
 from tests.device_agent.relay.sensors import relay_in
 from tests.system.agents import make_agent
-from tests.system.servers import start_server
 
 OK, NOT_READY, CLONED, SPENT, WAITING, STORAGE = "0", "8", "9", "10", "11", "7"
 CONTENT_TYPE = "application/vnd.sfumato.sketch+cbor"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    require(HAS_COMPILER, NO_COMPILER)
-    running = start_server(tmp_path_factory.mktemp("server"))
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def client(server: Aggregator) -> Iterator[Client]:
-    with Client(server.url, key=server.key) as connected:
-        yield connected
 
 
 @dataclass(kw_only=True)

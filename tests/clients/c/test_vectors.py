@@ -183,22 +183,17 @@ def test_bounded_draws_are_exact_beyond_the_largest_multiple_they_draw_again(
 
 
 def write_message(vector: Any, *, stream: str | None = None, capacity: int = 16384) -> str:
-    slots = vector["slots"] or ["-"]
     # A value that is secret, or not there, is a dash.
     count, block = ("-" if x is None else x for x in (vector["n_records"], vector["block"]))
     released = vector["released"]
     width = len(vector["payload"]) // 2 // len(released)
-    return " ".join(
-        map(
-            str,
-            [
-                "message",
-                *(vector[name] for name in ("study", "plan_digest", "device")),
-                *((stream or vector["stream"]).encode().hex(), vector["sequence"], *slots),
-                *(count, vector["report_id"], block, width, len(released), capacity, *released),
-            ],
-        )
-    )
+    words = [
+        *("message", vector["study"], vector["plan_digest"], vector["device"]),
+        *((stream or vector["stream"]).encode().hex(), vector["sequence"]),
+        *(*(vector["slots"] or ["-"]), count, vector["report_id"], block),
+        *(width, len(released), capacity, *released),
+    ]
+    return " ".join(map(str, words))
 
 
 @pytest.mark.parametrize("vector", MESSAGES, ids=lambda vector: vector["name"])

@@ -413,12 +413,15 @@ def test_a_server_stores_the_messages_of_the_vectors_as_they_are(server: Aggrega
         assert (answer.status, answer.document["sketch_id"]) == (201, vector["sketch_id"])
 
 
-@pytest.mark.parametrize("vector", MESSAGES[2:], ids=lambda vector: vector["name"])
 def test_a_server_stores_what_a_stranger_makes_under_every_kind_of_plan(
-    vector: Any, server: Aggregator
+    server: Aggregator,
 ) -> None:
-    device = Device(publish(server, vector), wire.Key(os.urandom(32)))
-    assert device.enrol(LABELS).status == 201
-    answer = device.upload(vector["stream"], vector["sequence"], make_message(device, vector))
-    assert answer.status == 201
-    assert choose_action(answer, sketch_id_of(device, vector), ACTIONS) is None
+    refused = []
+    for vector in MESSAGES[2:]:
+        device = Device(publish(server, vector), wire.Key(os.urandom(32)))
+        assert device.enrol(LABELS).status == 201
+        answer = device.upload(vector["stream"], vector["sequence"], make_message(device, vector))
+        action = choose_action(answer, sketch_id_of(device, vector), ACTIONS)
+        if (answer.status, action) != (201, None):
+            refused.append((vector["name"], answer))
+    assert refused == []

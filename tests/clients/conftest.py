@@ -1,4 +1,4 @@
-"""One server for all tests of devices in TypeScript; pages of any origin may use it."""
+"""One server for all tests of devices in TypeScript and C; pages of any origin may use it."""
 
 from __future__ import annotations
 
