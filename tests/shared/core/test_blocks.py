@@ -75,13 +75,6 @@ def test_a_few_devices_cover_every_block_in_little_more_than_the_fewest_turns(
         assert min(found) >= 1
 
 
-@pytest.mark.parametrize("period", [2, 3, 5, 24, 60])
-def test_a_device_that_skips_turns_still_comes_to_every_block(period: int) -> None:
-    blocks = make(60, 1)
-    turns = range(0, 60 * 60 * period, period)
-    assert min(count(blocks, range(3, 4), turns)) >= 1
-
-
 def test_streams_of_a_device_begin_at_different_blocks() -> None:
     blocks = make(300, 1)
     begins = {blocks.choose(ordinal=0, stream=f"meter {i}", turn=0) for i in range(20)}

@@ -1,9 +1,33 @@
-"""Sources of randomness that tests look into, and the exact loss of noise on a body."""
+"""Sources of randomness that tests look into, events, and the exact loss of noise on a body."""
 
 from collections.abc import Callable
 from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
 
+from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.testing import SeededSource
+
+
+def make_event(sequence: int = 0, **changes: Any) -> PrivacyEvent:
+    """Make the event of a release at epsilon 1."""
+    usual: dict[str, Any] = {
+        "stream": "s",
+        "plan_digest": b"p",
+        "sequence": sequence,
+        "neighbouring": "replace-one",
+        "epsilon": Fraction(1),
+    }
+    return PrivacyEvent(**(usual | changes))
+
+
+def make_gaussian_event(
+    rho: Fraction, delta: Fraction = Fraction(1, 10**6), **changes: Any
+) -> PrivacyEvent:
+    """Make a release of known rho, stated with the (epsilon, delta) of its own conversion."""
+    epsilon = convert_concentrated(rho, delta)
+    return make_event(epsilon=epsilon, delta=delta, rho=rho, **changes)
 
 
 class CountingSource:

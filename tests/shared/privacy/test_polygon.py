@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -63,11 +61,3 @@ def test_the_sensitivity_is_enumerated_and_attained() -> None:
     assert int(GON24.norm(*(a - b).T).max()) <= 2730
     opposite = table[:32768] - table[32768:]
     assert int(GON24.norm(*opposite.T).max()) == 2730
-
-
-def test_every_disc_difference_lies_within_the_sensitivity() -> None:
-    angle = np.linspace(0, 2 * math.pi, 200_001)
-    radius = 2 * AMPLITUDE
-    x = np.trunc(radius * np.cos(angle)).astype(np.int64)
-    y = np.trunc(radius * np.sin(angle)).astype(np.int64)
-    assert int(GON24.norm(x, y).max()) == 2730

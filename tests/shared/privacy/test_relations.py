@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +15,6 @@ from hypothesis import given, strategies as st
 from sfumato.shared.errors import BudgetExceededError, PrivacyError
 from sfumato.shared.privacy import Budget, PrivacyEvent, PrivacyLoss, compose, require_within_budget
 from sfumato.shared.privacy.accounting import (
-    convert_concentrated,
     explain_relations,
     express_in_one_relation,
     join_events,
@@ -22,27 +22,19 @@ from sfumato.shared.privacy.accounting import (
     select_per_record,
     sum_losses,
 )
+from tests.shared.privacy.sources import make_event, make_gaussian_event
 
 ONE = Fraction(1)
 REPLACE, PRESENCE = "replace-one", "add-remove-one"
 RELATIONS = (REPLACE, PRESENCE)
 
 
-def event(
-    relation: str, *, epsilon: Fraction = ONE, plan: bytes = b"", **more: object
-) -> PrivacyEvent:
-    return PrivacyEvent(
-        stream="s",
-        plan_digest=plan or relation.encode(),
-        sequence=0,
-        neighbouring=relation,
-        epsilon=epsilon,
-        **more,  # type: ignore[arg-type]
-    )
+def event(relation: str, *, plan: bytes = b"", **more: Any) -> PrivacyEvent:
+    return make_event(neighbouring=relation, plan_digest=plan or relation.encode(), **more)
 
 
-def gaussian(relation: str, rho: Fraction, delta: Fraction = Fraction(1, 10**6)) -> PrivacyEvent:
-    return event(relation, epsilon=convert_concentrated(rho, delta), delta=delta, rho=rho)
+def gaussian(relation: str, rho: Fraction) -> PrivacyEvent:
+    return make_gaussian_event(rho, neighbouring=relation, plan_digest=relation.encode())
 
 
 def test_a_replaced_record_loses_three_where_either_relation_costs_one() -> None:

@@ -97,11 +97,6 @@ def test_a_number_next_to_a_boundary_is_settled_by_more_digits(
     assert selection._settle_level([1, 1], [0, 0], 1, digits, Constant(more)) == level
 
 
-def test_no_level_without_options_is_drawn() -> None:
-    choice = ExponentialChoice(rate=UNIT)
-    assert choice.draw_level((5, 900), (3, 0), SeededSource(2)) == 0
-
-
 def flip_law(gaps: Sequence[int], rate: float) -> Floats:
     """The law of permute-and-flip, by enumeration of all orders of the options."""
     coins = [math.exp(-gap * rate) for gap in gaps]

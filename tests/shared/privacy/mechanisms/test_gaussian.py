@@ -1,5 +1,4 @@
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -27,37 +26,6 @@ def calibrate(
         delta=delta,
         neighbouring="replace-one",
     )
-
-
-def exact_delta(sigma: int, distance: int, epsilon: Fraction) -> float:
-    """Delta of the one-dimensional discrete Gaussian by summing its law: no formula, no bound."""
-    with localcontext(prec=50):
-        reach = 40 * sigma
-        weight = [(-Decimal(k * k) / (2 * sigma * sigma)).exp() for k in range(-reach, reach + 1)]
-        total = sum(weight)
-        factor = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
-        loss = Decimal(0)
-        for i, p in enumerate(weight):
-            j = i - distance
-            q = weight[j] if 0 <= j < len(weight) else Decimal(0)
-            loss += max(p - factor * q, Decimal(0))
-        return float(loss / total)
-
-
-@pytest.mark.parametrize(("distance", "epsilon"), [(3, Fraction(1)), (5, Fraction(1, 3))])
-@pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10**5)])
-def test_the_exact_delta_of_the_discrete_law_is_below_the_claim_and_close_to_it(
-    distance: int, epsilon: Fraction, delta: Fraction
-) -> None:
-    mechanism = DiscreteGaussian.calibrate(
-        n_coordinates=1,
-        sensitivity_l2_squared=distance**2,
-        epsilon=epsilon,
-        delta=delta,
-        neighbouring="replace-one",
-    )
-    assert exact_delta(mechanism.sigma, distance, epsilon) <= float(delta)
-    assert exact_delta(max(1, mechanism.sigma * 2 // 3), distance, epsilon) > float(delta)
 
 
 def test_the_scale_is_that_of_the_analytic_calibration_within_a_thousandth() -> None:
