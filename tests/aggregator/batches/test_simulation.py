@@ -70,7 +70,7 @@ LONG = {
 """Newly drawn each time."""
 
 
-@small_and_soak("choices", {"n_examples": 8}, LONG)
+@small_and_soak("choices", {"n_examples": 5}, LONG)
 def test_each_report_counts_once_and_nothing_waits_for_ever(
     choices: dict[str, Any], ground: Ground
 ) -> None:
@@ -132,20 +132,21 @@ def show_before_the_helper_has_it(opener: BatchOpener) -> None:
     opener._acknowledge = acknowledge  # type: ignore[assignment,method-assign]
 
 
-@pytest.mark.parametrize(
-    ("faults", "found"),
+@small_and_soak(
+    "planted",
+    [({"batches": RepeatsItsNoise}, "a noise is used twice")],
     [
         ({"batches": ForgetsItsAnswer}, None),
         ({"batches": RepeatsItsNoise}, "a noise is used twice"),
         ({"batches": ForgetsWhatIsSpent}, None),
     ],
-    ids=["answer", "noise", "spent"],
 )
 def test_a_server_with_a_fault_is_found_out(
-    faults: dict[str, Any], found: str | None, ground: Ground
+    planted: list[tuple[dict[str, Any], str | None]], ground: Ground
 ) -> None:
-    with pytest.raises(AssertionError, match=found):
-        search(lambda: World(ground, **faults))
+    for faults, found in planted:
+        with pytest.raises(AssertionError, match=found):
+            search(lambda faults=faults: World(ground, **faults))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["in order", "shown early"])

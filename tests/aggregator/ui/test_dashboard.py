@@ -1,3 +1,4 @@
+import json
 import posixpath
 import re
 import shutil
@@ -137,8 +138,19 @@ async def test_a_server_that_nobody_looks_at_reads_no_file_of_the_page(desk: Des
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not here to parse scripts")
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_is_a_module_that_parses(name: str) -> None:
-    command = [str(NODE), "--check", "--input-type=module"]
-    done = subprocess.run(command, input=SCRIPTS[name], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_every_script_is_a_module_that_parses() -> None:
+    program = """
+        const vm = require("node:vm");
+        const { scripts } = JSON.parse(require("node:fs").readFileSync(0));
+        for (const [name, text] of Object.entries(scripts)) {
+            try {
+                new vm.SourceTextModule(text);
+            } catch (error) {
+                console.log(name, error.message);
+            }
+        }
+    """
+    command = [str(NODE), "--experimental-vm-modules", "--no-warnings", "-e", program]
+    given = json.dumps({"scripts": {**SCRIPTS, "wrong.js": "import"}})
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["wrong.js"], done.stdout
