@@ -3,12 +3,15 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sfumato.shared import command
-from sfumato.shared.plan import WindowRule, plan_from_json, plan_from_spec
+from sfumato.shared.plan import SketchPlan, WindowRule, plan_from_json, plan_from_spec
 from tests.analyst.planning.commands import SPEC, show, words_of
 
 ANSWERS = [
@@ -19,19 +22,50 @@ ANSWERS = [
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A plan that answers have made, its specification, and what was said to who answered."""
+
+    plan: SketchPlan
+    text: str
+    err: str
+    output: Path
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return tomllib.loads(self.text)
+
+
+Answer = Callable[..., Made]
+
+
+@pytest.fixture
+def answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Answer:
+    """Answer the questions of a new plan, whose specification must agree with it."""
+
+    def make(answers: list[str], *options: str, name: str = "plan") -> Made:
+        type_in(answers, monkeypatch)
+        output = tmp_path / f"{name}.json"
+        assert command.main(["plan", "new", "-o", str(output), *options]) == 0
+        plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+        text = output.with_suffix(".toml").read_text(encoding="utf-8")
+        assert plan_from_spec(tomllib.loads(text)) == plan
+        captured = capsys.readouterr()
+        assert captured.out.strip() == ""  # questions go to standard error
+        return Made(plan=plan, text=text, err=captured.err, output=output)
+
+    return make
+
+
 def type_in(answers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{answer}\n" for answer in answers)))
 
 
-def test_answers_become_a_specification_and_a_plan_that_agree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    type_in(ANSWERS, monkeypatch)
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
-    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
-    assert plan_from_spec(spec) == plan
+def test_answers_become_a_specification_and_a_plan_that_agree(answer: Answer) -> None:
+    made = answer(ANSWERS)
+    plan, spec = made.plan, made.spec
     assert spec["radius_law"]["sigma_high"] == plan.radius_law.sigma_high
     assert [(d.name, d.unit, d.scale) for d in plan.dimensions] == [
         ("temperature", "°F", 8.0),
@@ -41,26 +75,13 @@ def test_answers_become_a_specification_and_a_plan_that_agree(
     assert str(plan.release.epsilon) == "1/2"
     assert 20 <= plan.n_frequencies <= 100
     assert plan.least_records <= 5000 <= plan.most_records
-    captured = capsys.readouterr()
-    assert captured.out.strip() == ""  # questions go to standard error
-    assert f"sfumato study create NAME {output}" in captured.err
+    assert f"sfumato study create NAME {made.output}" in made.err
+    # Every new plan has a seed of its own.
+    assert answer(ANSWERS, name="other").plan.frequencies != plan.frequencies
 
 
-def test_every_new_plan_has_a_seed_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seeds = set()
-    for name in ("a.json", "b.json"):
-        type_in(ANSWERS, monkeypatch)
-        assert command.main(["plan", "new", "-o", str(tmp_path / name)]) == 0
-        seeds.add(json.loads((tmp_path / name).read_text(encoding="utf-8"))["statistic"]["seed"])
-    assert len(seeds) == 2
-
-
-def test_wrong_answers_are_explained_and_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    type_in(
+def test_wrong_answers_are_explained_and_asked_again(answer: Answer) -> None:
+    made = answer(
         [
             *('say "x"\\', "1", "nan", "0", "-1", "1", "0", "0.1"),
             *(' say "x"\\ ', ""),
@@ -81,12 +102,8 @@ def test_wrong_answers_are_explained_and_asked_again(
                 "2",
                 "1e-6",
             ),
-        ],
-        monkeypatch,
+        ]
     )
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
-    errors = capsys.readouterr().err
     for message in (
         "lower: must be a finite number",
         "upper: must be above the lower bound, 0",
@@ -100,32 +117,28 @@ def test_wrong_answers_are_explained_and_asked_again(
         "epsilon: must be greater than zero",
         "delta: must be from 0 to below 1",
     ):
-        assert message in errors
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+        assert message in made.err
+    plan = made.plan
     assert plan.dimensions[0].name == 'say "x"\\'
     assert (plan.window.kind, plan.window.length) == ("count", 500)
     assert plan.release.epsilon * 10 == 1
 
 
-def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_for_a_large_fleet_make_a_plan_of_small_sketches(answer: Answer) -> None:
     carried = {}
-    for answer in ("yes", "no"):
-        type_in([*ANSWERS[:17], "400", "200000", "device", answer, "1/10", "0"], monkeypatch)
-        output = tmp_path / f"{answer}.json"
-        assert command.main(["plan", "new", "-o", str(output)]) == 0
-        plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    for differ in ("yes", "no"):
+        given = [*ANSWERS[:17], "400", "200000", "device", differ, "1/10", "0"]
+        made = answer(given, name=differ)
+        plan = made.plan
         assert plan.is_split
-        carried[answer] = plan.frequencies_per_sketch
-        spec = output.with_suffix(".toml").read_text(encoding="utf-8")
-        assert tomllib.loads(spec)["frequencies_per_sketch"] == plan.frequencies_per_sketch
+        carried[differ] = plan.frequencies_per_sketch
+        assert made.spec["frequencies_per_sketch"] == plan.frequencies_per_sketch
         least = f"a selection needs at least {plan.blocks.n_blocks} sketches"
-        assert least in spec
-        err = words_of(capsys.readouterr().err)
+        assert least in made.text
+        err = words_of(made.err)
         assert f"Each sketch carries {plan.frequencies_per_sketch} of the" in err
         assert f"Shortest selection: {plan.blocks.n_blocks} sketches" in err
-        words = show(capsys, output)
+        words = show(made.output)
         assert f"a sketch carries {plan.frequencies_per_sketch}, and noise for these alone" in words
         assert f"{plan.blocks.n_blocks} sketches, because fewer cannot carry" in words
     assert carried["no"] < carried["yes"]
@@ -138,53 +151,36 @@ def test_answers_for_phones_make_a_plan_of_phase_reports(
     unit: str,
     devices: str,
     records: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answer: Answer,
 ) -> None:
     # Where the unit is a device, nobody is asked whether devices differ.
     differ = ["yes"] if not unit else []
-    type_in([*ANSWERS[:16], unit, devices, records, "device", *differ, "1", "0"], monkeypatch)
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
-    text = output.with_suffix(".toml").read_text(encoding="utf-8")
-    spec = tomllib.loads(text)
-    assert plan_from_spec(spec) == plan
+    made = answer([*ANSWERS[:16], unit, devices, records, "device", *differ, "1", "0"])
+    plan, spec = made.plan, made.spec
     assert (spec["release"], spec["unit"]) == ("phase.v1", "device")
     assert (spec["frequencies_per_sketch"], plan.payload_bytes) == (1, 2)
     assert not spec.keys() & {"mechanism", "delta", "neighbouring", "least_records", "most_records"}
     assert spec["most_sketches_per_device"] == 1
-    assert "# Each further report of a device costs it epsilon once more." in text
+    assert "# Each further report of a device costs it epsilon once more." in made.text
     # A study of more devices than it accepts sketches would lock some of them out.
     assert plan.most_sketches >= int(devices)
-    err = words_of(capsys.readouterr().err)
+    err = words_of(made.err)
     assert "A device reports once in the whole study" in err
     assert "devices are needed for a relative SSE of 1.2" in err
     assert ("different kinds" in err) == (not unit)
     assert ("epsilon for all records of a device in a window" in err) == bool(unit)
 
 
-def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    type_in([*ANSWERS[:16], "person", "device", "2", "100", "20", "0"], monkeypatch)
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output), "--anyway"]) == 0
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
-    spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
-    assert plan_from_spec(spec) == plan
+def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(answer: Answer) -> None:
+    made = answer([*ANSWERS[:16], "person", "device", "2", "100", "20", "0"], "--anyway")
+    plan, spec = made.plan, made.spec
     assert (plan.release.kind, plan.release.unit) == ("local.v1", "device")
     assert plan.most_records == spec["most_records"] == 200
     assert not spec.keys() & {"release", "neighbouring", "least_records", "max_records_per_person"}
 
 
-def test_one_device_is_not_asked_whether_devices_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    type_in([*ANSWERS[:17], "1", "200000", "1/2", "0"], monkeypatch)
-    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 0
-    assert "different kinds" not in capsys.readouterr().err
+def test_one_device_is_not_asked_whether_devices_differ(answer: Answer) -> None:
+    assert "different kinds" not in answer([*ANSWERS[:17], "1", "200000", "1/2", "0"]).err
 
 
 def test_answers_that_end_early_write_nothing(
@@ -197,22 +193,17 @@ def test_answers_that_end_early_write_nothing(
 
 
 def test_answers_that_hide_presence_make_a_plan_with_a_start_and_no_least_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answer: Answer,
 ) -> None:
     windows = ("1000 records", "7d", "soon", "1970-01-01", "2026-01-31")
-    type_in(
-        [*ANSWERS[:13], "5", "presence", *windows, "40", "30", "device", "no", "1/2", "0"],
-        monkeypatch,
-    )
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output), "--anyway"]) == 0
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
+    answers = [*ANSWERS[:13], "5", "presence", *windows, "40", "30", "device", "no", "1/2", "0"]
+    made = answer(answers, "--anyway")
+    plan = made.plan
     assert (plan.release.neighbouring, plan.least_records) == ("add-remove-one", 0)
     assert plan.window == WindowRule(kind="time", origin=1_769_817_600, length_s=7 * 86400)
-    err = capsys.readouterr().err
     for complaint in ("when a number of records is full", "must be a date", "after 1970-01-01"):
-        assert complaint in err
-    assert "least_records" not in output.with_suffix(".toml").read_text(encoding="utf-8")
+        assert complaint in made.err
+    assert "least_records" not in made.text
 
 
 def test_a_hopeless_plan_is_not_written_unless_it_is_wanted_anyway(
@@ -251,20 +242,15 @@ def test_a_specification_is_hopeless_only_if_the_most_that_it_accepts_is(
     assert "--windows: cannot be combined with a specification" in capsys.readouterr().err
 
 
-def test_usual_ranges_are_offered_and_only_the_return_key_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_usual_ranges_are_offered_and_only_the_return_key_is_needed(answer: Answer) -> None:
     outdoor = ("outdoor_temp", "", "", "", "", "")
     humidity = ("relHumidity", "%", "7", "1", "", "", "all 10")
-    type_in([*outdoor, *humidity, "", "unknown", "", "", "", "1", "9000000", "1", "0"], monkeypatch)
-    output = tmp_path / "plan.json"
-    assert command.main(["plan", "new", "-o", str(output)]) == 0
-    err = capsys.readouterr().err
+    made = answer([*outdoor, *humidity, "", "unknown", "", "", "", "1", "9000000", "1", "0"])
+    err, plan = made.err, made.plan
     assert "not read off any data" in err
     assert "range: must be from 0 to 1" in err
     assert "planned" not in err
     assert "The number of clusters is unknown: this plans for up to 50" in err
-    plan = plan_from_json(json.loads(output.read_text(encoding="utf-8")))
     temperature, moisture = plan.dimensions
     assert (temperature.unit, temperature.lower, temperature.upper) == ("degC", -50.0, 60.0)
     assert (moisture.lower, moisture.upper) == (0.0, 100.0)
@@ -272,26 +258,18 @@ def test_usual_ranges_are_offered_and_only_the_return_key_is_needed(
     share = 0.7 / math.sqrt(math.sqrt(250))
     assert temperature.scale == pytest.approx(9 * share, rel=0.01)
     assert moisture.scale == pytest.approx(10 * share, rel=0.01)
-    spec = output.with_suffix(".toml").read_text(encoding="utf-8")
-    assert "# 0.7 k^(-1/d) of a usual spread of 9" in spec
-    assert plan_from_spec(tomllib.loads(spec)) == plan
+    assert "# 0.7 k^(-1/d) of a usual spread of 9" in made.text
 
 
-def test_values_over_powers_of_ten_are_offered_a_log_scale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_over_powers_of_ten_are_offered_a_log_scale(answer: Answer) -> None:
     scales = {}
-    for answer in ("log", "linear"):
-        light = ("light", "lux", "", "", "", "logarithm", answer, "")
-        type_in([*light, "", "4", "", "", "", "1", "1000000", "1", "0"], monkeypatch)
-        output = tmp_path / f"{answer}.json"
-        assert command.main(["plan", "new", "-o", str(output)]) == 0
-        assert "transform: must be linear or log" in capsys.readouterr().err
-        (dimension,) = plan_from_json(json.loads(output.read_text(encoding="utf-8"))).dimensions
-        assert (dimension.transform is None) == (answer == "linear")
-        scales[answer] = dimension.scale
-        spec = tomllib.loads(output.with_suffix(".toml").read_text(encoding="utf-8"))
-        assert plan_from_spec(spec).dimensions == (dimension,)
+    for scale in ("log", "linear"):
+        light = ("light", "lux", "", "", "", "logarithm", scale, "")
+        made = answer([*light, "", "4", "", "", "", "1", "1000000", "1", "0"], name=scale)
+        assert "transform: must be linear or log" in made.err
+        (dimension,) = made.plan.dimensions
+        assert (dimension.transform is None) == (scale == "linear")
+        scales[scale] = dimension.scale
     # A quarter of 0.7 times 4 doublings, and of 0.7 times 12,000 lux.
     assert scales == {"log": pytest.approx(0.7), "linear": pytest.approx(2100.0)}
 

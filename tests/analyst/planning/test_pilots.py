@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from dataclasses import replace
 from fractions import Fraction
@@ -66,16 +67,6 @@ def outline(**changes: object) -> PilotOutline:
 def pilot(*options: str, records: str = str(N)) -> int:
     given = ["--dimensions", COLUMNS, "--records", records, "--epsilon", "1"]
     return command.main(["plan", "pilot", *given, *options])
-
-
-def make_answers() -> tuple[CalibrationBody, HistogramBody]:
-    """Return what a pilot of these records says, and shows."""
-    assert pilot("--same-records", "-o", "local.toml") == 0
-    assert command.main(["sketch", "x.npy", "--plan", "local.toml", "-o", "local.sketch"]) == 0
-    plan = plan_from_spec(tomllib.loads(Path("local.toml").read_text(encoding="utf-8")))
-    sketch = read_sketch_file(Path("local.sketch"))
-    local = LocalSketches(sketches=[sketch], plan=plan)
-    return local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64)
 
 
 def test_columns_need_a_name_and_a_unit_at_most() -> None:
@@ -222,12 +213,32 @@ def test_the_reports_of_a_fleet_lead_to_the_plan_of_a_main_study() -> None:
         assert upper - lower < 8.0 * records[:, i].std()
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pilot over the records that the main study reads too, and its sketch."""
+    folder = tmp_path_factory.mktemp("pilot")
+    with pytest.MonkeyPatch.context() as patch:
+        seed_sketches(patch)
+        patch.chdir(folder)
+        np.save("x.npy", make_records())
+        assert pilot("--same-records", "-o", "pilot.toml") == 0
+        given = ["x.npy", "--plan", "pilot.toml", "-o", "pilot.sketch", "--ledger", "owner.ledger"]
+        assert command.main(["sketch", *given]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(made: Path) -> tuple[CalibrationBody, HistogramBody]:
+    """What the pilot says, and shows."""
+    plan = plan_from_spec(tomllib.loads((made / "pilot.toml").read_text(encoding="utf-8")))
+    local = LocalSketches(sketches=[read_sketch_file(made / "pilot.sketch")], plan=plan)
+    return local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64)
+
+
 @pytest.fixture
-def pilot_file(folder: Path) -> Path:
-    """The sketch of a pilot over the records that the main study reads too."""
-    assert pilot("--same-records", "-o", "pilot.toml") == 0
-    made = ["x.npy", "--plan", "pilot.toml", "-o", "pilot.sketch", "--ledger", "owner.ledger"]
-    assert command.main(["sketch", *made]) == 0
+def pilot_file(folder: Path, made: Path) -> Path:
+    """The files of the pilot, in a folder of the test's own."""
+    shutil.copytree(made, folder, dirs_exist_ok=True)
     return folder / "pilot.sketch"
 
 
@@ -369,9 +380,11 @@ def test_a_hopeless_main_study_is_refused_and_nothing_is_written(
     assert not Path("m.toml").exists()
 
 
-def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file: Path) -> None:
+def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(
+    pilot_file: Path, answers: tuple[CalibrationBody, HistogramBody]
+) -> None:
     plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
-    calibration, histogram = make_answers()
+    calibration, histogram = answers
     main = MainOutline(epsilon=Fraction(1), origin=604800)
 
     def refine_with(code: str, **changes: Any) -> tuple[str, float]:
@@ -404,12 +417,10 @@ def test_doubts_about_tails_and_the_scale_of_quality_are_put_in_words(pilot_file
 
 
 def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
-    pilot_file: Path,
+    pilot_file: Path, answers: tuple[CalibrationBody, HistogramBody]
 ) -> None:
     plan = plan_from_spec(tomllib.loads(Path("pilot.toml").read_text(encoding="utf-8")))
-    local = LocalSketches(sketches=[read_sketch_file(pilot_file)], plan=plan)
-    main = MainOutline(epsilon=Fraction(1), origin=604800)
-    found = refine(local.calibrate(n_clusters=(2, 2)), local.histogram(bars=64), plan, main)
+    found = refine(*answers, plan, MainOutline(epsilon=Fraction(1), origin=604800))
     assert found.epsilon == 1
     assert "costs epsilon 1, one that both read 1.2" in found.describe_cost()
     spec = tomllib.loads(found.format_spec())
@@ -417,7 +428,9 @@ def test_other_records_cost_the_larger_epsilon_and_begin_behind_the_pilot(
 
 
 def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    answers: tuple[CalibrationBody, HistogramBody],
 ) -> None:
     options = ["--window", "1d", "--start", "2026-01-01", "--windows", "7", "-o", "pilot.toml"]
     assert pilot(*options) == 0
@@ -429,7 +442,7 @@ def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
     # A file has no times here, so that nobody takes records of the main study for the pilot's.
     assert command.main(["sketch", "x.npy", "--plan", "pilot.toml"]) == 2
     assert "late_rule: is leave-out-outside" in words_of(capsys.readouterr().err)
-    found = refine(*make_answers(), plan, MainOutline(epsilon=Fraction(1)))
+    found = refine(*answers, plan, MainOutline(epsilon=Fraction(1)))
     main = plan_from_spec(tomllib.loads(found.format_spec()))
     assert main.window.origin == plan.window.end
     assert main.shares_no_record(plan)
@@ -444,13 +457,13 @@ def test_a_pilot_of_other_records_ends_and_its_main_study_begins_there(
     ],
 )
 def test_a_pilot_without_an_end_may_share_records_and_says_so(
-    folder: Path, window: WindowRule, why: str
+    window: WindowRule, why: str, answers: tuple[CalibrationBody, HistogramBody]
 ) -> None:
     planned = plan_pilot(outline(window=window))
     assert not planned.plan.is_bounded
     assert why in " ".join(planned.describe())
     main = MainOutline(epsilon=Fraction(1), origin=1209600)
-    found = refine(*make_answers(), planned.plan, main)
+    found = refine(*answers, planned.plan, main)
     assert "one that both read 2." in found.describe_cost()
     assert why in found.describe_cost()
     assert "the owner's ledger counts the sum" in found.describe_cost()

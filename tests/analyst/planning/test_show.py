@@ -1,4 +1,3 @@
-import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,14 @@ from sfumato.analyst.planning.spec import format_law
 from sfumato.learning.planning.candidates import predict_candidate
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.phases import predict_phase_reports
-from sfumato.shared import command
-from tests.analyst.planning.commands import SPEC, STUDY, run, show, words_of
+from tests.analyst.planning.commands import (
+    SPEC,
+    STUDY,
+    advise_json,
+    refuse_to_show,
+    show,
+    show_json,
+)
 
 PRESENCE = """
 n_frequencies = 60
@@ -29,13 +34,10 @@ scale = 0.1
 """
 
 
-def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(PRESENCE, encoding="utf-8")
-    assert command.main(["plan", "show", str(path)]) == 0
-    text = words_of(capsys.readouterr().out)
+    text = show(path)
     for part in (
         "differ by the presence of one record",
         "that and when a device takes part",
@@ -46,18 +48,14 @@ def test_a_plan_that_hides_presence_is_explained_with_what_that_asks_for(
         assert part in text
     assert "closes early" not in text
     assert "how many records it has" not in text
-    given = ["--records", "5", "--devices", "40", "--clusters", "3", "--json"]
-    assert command.main(["plan", "show", str(path), *given]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = show_json(path, {"--records": "5", "--devices": "40", "--clusters": "3"})
     assert document["neighbouring"] == "add-remove-one"
     # Fewer records than sketches: some are empty.
     assert document["prediction"]["snr"] > 0
 
 
-def test_show_says_what_is_not_protected_and_what_a_year_costs(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    words = show(capsys, SPEC)
+def test_show_says_what_is_not_protected_and_what_a_year_costs() -> None:
+    words = show(SPEC)
     assert "how many records it has" in words
     assert "a stolen device" in words
     assert "epsilon 1 for a record" in words
@@ -94,24 +92,21 @@ def test_show_says_what_is_not_protected_and_what_a_year_costs(
     ],
 )
 def test_show_follows_the_plans_people_delta_and_window(
-    old: str, new: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: str, new: str, words: str, tmp_path: Path
 ) -> None:
     text = SPEC.read_text(encoding="utf-8")
     assert old in text
     changed = tmp_path / "plan.toml"
     changed.write_text(text.replace(old, new), encoding="utf-8")
-    assert words in show(capsys, changed)
+    assert words in show(changed)
 
 
-def test_show_predicts_what_advise_predicts_for_small_sketches(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_predicts_what_advise_predicts_for_small_sketches(tmp_path: Path) -> None:
     small = tmp_path / "plan.toml"
     spec = SPEC.read_text(encoding="utf-8")
     size = {"--records": "1000000", "--devices": "1000", "--clusters": "5"}
     for more in ([], ["--devices-alike"]):
-        assert run("advise", STUDY | size | {"--windows": "1"}, "--json", *more) == 0
-        outline = json.loads(capsys.readouterr().out)
+        outline = advise_json(STUDY | size | {"--windows": "1"}, *more)
         predicted = predict_candidate(
             StudyOutline(
                 n_records=outline["records"],
@@ -127,21 +122,16 @@ def test_show_predicts_what_advise_predicts_for_small_sketches(
         )
         law = format_law(predicted.law_choice.law)
         small.write_text(f"frequencies_per_sketch = 5\nradius_law = {law}\n{spec}", "utf-8")
-        assert run("show", size, str(small), "--json", *more) == 0
-        shown = json.loads(capsys.readouterr().out)
+        shown = show_json(small, size, *more)
         assert shown["prediction"]["snr"] == predicted.snr
         assert (shown["frequencies_per_sketch"], shown["shortest_selection"]) == (5, 20)
     few = size | {"--records": "19000", "--devices": "19"}
-    assert run("show", few, str(small)) == 2
-    assert "sketches: must be at least 20 and are 19" in capsys.readouterr().err
+    assert "sketches: must be at least 20 and are 19" in refuse_to_show(small, few)
 
 
-def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_predicts_what_advise_predicts() -> None:
     size = {name: STUDY[name] for name in ("--records", "--devices", "--windows", "--clusters")}
-    assert run("show", size, str(SPEC), "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert run("advise", STUDY, "--json") == 0
-    candidates = json.loads(capsys.readouterr().out)["candidates"]
+    shown, candidates = show_json(SPEC, size), advise_json(STUDY)["candidates"]
     same: Any = next(
         c for c in candidates if (c["mechanism"], c["n_frequencies"]) == ("discrete-knorm", 100)
     )
@@ -151,7 +141,7 @@ def test_show_predicts_what_advise_predicts(capsys: pytest.CaptureFixture[str]) 
     assert shown["cost"]["per_record"] == {"epsilon": "1", "delta": "0"}
     liar = shown["influence_of_a_liar"]
     assert shown["most_records"] < liar["most"] < shown["most_records"] + liar["least"]
-    words = show(capsys, SPEC, *(part for pair in size.items() for part in pair))
+    words = show(SPEC, size)
     assert f"can move the sum as far as {liar['least']:,.0f} equal records" in words
     assert "SNR 216, relative SSE between 1.00 and 1.08 is expected" in words
 
@@ -205,12 +195,12 @@ def write_spec(kind: str, folder: Path) -> Path:
     ],
 )
 def test_a_plan_that_protects_devices_is_explained(
-    kind: str, parts: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, parts: tuple[str, ...], tmp_path: Path
 ) -> None:
     # A mean above the most records is no error: what exceeds it is left out.
     size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
     path = write_spec(kind, tmp_path)
-    words = show(capsys, path, *(part for pair in size.items() for part in pair))
+    words = show(path, size)
     for part in parts:
         assert part in words
     for part in ("closes early", "wait for the next", "different kinds", "--devices-alike"):
@@ -219,7 +209,7 @@ def test_a_plan_that_protects_devices_is_explained(
 
 @pytest.mark.parametrize(("kind", "r"), [("device", 100), ("phase", 1), ("phases", 2)])
 def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
-    kind: str, r: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, r: int, tmp_path: Path
 ) -> None:
     size = {"--records": "9000000", "--devices": "400", "--clusters": "5"}
     outline = StudyOutline(
@@ -235,8 +225,7 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
     path = write_spec(kind, tmp_path)
     law = format_law(predicted.law_choice.law)
     path.write_text(f"radius_law = {law}\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
-    assert run("show", size, str(path), "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = show_json(path, size)
     assert shown["prediction"]["snr"] == predicted.snr
     assert shown["sketch_bytes"] == predicted.sketch_bytes
     assert (shown["release"], shown["unit"]) == (predicted.release, "device")
@@ -244,7 +233,10 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
     assert shown["cost"]["per_device"] == {"epsilon": "1", "delta": "0"}
     assert shown["cost"]["windows_a_year"] == (1 if kind == "phase" else 4)
     # One device, one report: no plan allows the second window of this selection.
-    assert run("show", size, str(path), "--windows", "41") == (0 if kind == "device" else 2)
+    if kind == "device":
+        show(path, size, "--windows", "41")
+    else:
+        refuse_to_show(path, size, "--windows", "41")
 
 
 @pytest.mark.parametrize(
@@ -264,22 +256,19 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
     ],
 )
 def test_sizes_that_the_plan_does_not_allow_are_refused(
-    options: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+    options: dict[str, str], message: str
 ) -> None:
     known = {"--clusters": "5"} if "--devices" in options else {}
-    assert run("show", known | options, str(SPEC)) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"sfumato: error: {message}")
-    assert captured.err.count("\n") == 1
+    err = refuse_to_show(SPEC, known | options)
+    assert err.startswith(f"sfumato: error: {message}")
+    assert err.count("\n") == 1
 
 
-def test_names_in_a_plan_are_text_and_no_markup(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_in_a_plan_are_text_and_no_markup(tmp_path: Path) -> None:
     text = SPEC.read_text(encoding="utf-8").replace('"dew point"', '"[red]:smile:"')
     changed = tmp_path / "plan.toml"
     changed.write_text(text, encoding="utf-8")
-    assert "[red]:smile: (°F)" in show(capsys, changed)
+    assert "[red]:smile: (°F)" in show(changed)
 
 
 DIMENSIONS = """\
@@ -326,30 +315,25 @@ def test_a_plan_without_frequencies_is_explained_and_has_no_prediction(
     words: str,
     part: dict[str, object],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(f"{statistic}\n{DIMENSIONS}", encoding="utf-8")
-    shown = show(capsys, path)
+    shown = show(path)
     assert words in shown
     assert "light (lux, log scale), room (2 levels)" in shown
     for absent in ("frequencies", "clusters allow", "pass --records"):
         assert absent not in shown
-    assert run("show", {}, str(path), "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    document = show_json(path)
     assert document["statistic"] in statistic
     assert document.items() >= part.items()
     assert document["n_frequencies"] is document["clusters_at_most"] is None
     size = {"--records": "1000", "--devices": "1", "--clusters": "2"}
-    assert run("show", size, str(path)) == 2
-    assert "must be fourier for this" in capsys.readouterr().err
+    assert "must be fourier for this" in refuse_to_show(path, size)
 
 
-def test_each_level_of_a_category_counts_as_a_dimension(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_level_of_a_category_counts_as_a_dimension(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     scaled = DIMENSIONS.replace("upper = 150000.0", "upper = 150000.0\nscale = 1.0")
     path.write_text(f'n_frequencies = 60\nseed = "x"\n{scaled}', encoding="utf-8")
     # 60 frequencies for two levels and a number: 10 clusters at two equations a parameter.
-    assert "60 frequencies allow at most 10" in show(capsys, path)
+    assert "60 frequencies allow at most 10" in show(path)
