@@ -23,7 +23,7 @@ def fuzz(target: str, folder: Path, n_runs: int) -> subprocess.CompletedProcess[
     )
 
 
-@small_and_soak("n_runs", 3000, 1_000_000)
+@small_and_soak("n_runs", 1000, 1_000_000)
 @pytest.mark.parametrize("target", sorted(set(TARGETS) - {"planted"}))
 def test_a_parser_raises_nothing_but_its_own_errors(
     target: str, n_runs: int, tmp_path: Path

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sfumato.shared.command import main
-from sfumato.shared.plan import Dimension, plan_to_json
+from sfumato.shared.plan import Dimension, SketchPlan, plan_to_json
 from tests.device_agent.conftest import make_plan
 from tests.shared.sharing.samples import make_draft
 from tests.simulator.test_fleet import BINS, PHASES, PLANS
@@ -26,9 +26,10 @@ HISTOGRAMS = {
 
 @pytest.fixture
 def write_plan(tmp_path: Path) -> Any:
-    def write(name: str) -> str:
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(plan_to_json(PLANS[name])))
+    def write(plan: str | SketchPlan) -> str:
+        path = tmp_path / "plan.json"
+        chosen = (PLANS | HISTOGRAMS)[plan] if isinstance(plan, str) else plan
+        path.write_text(json.dumps(plan_to_json(chosen)))
         return str(path)
 
     return write
@@ -74,31 +75,28 @@ def test_people_are_told_doubts_first_and_bytes_and_see_a_picture(
     ("name", "largest"), [("bins", 0.5), ("counts", 1e-3), ("levels", 0.5), ("one each", 0.2)]
 )
 def test_a_histogram_is_compared_with_the_marginals_of_the_records(
-    name: str, largest: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, largest: float, write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan_to_json(HISTOGRAMS[name])))
-    options = ["--devices", "300", "--processes", "1", "--seed", "3"]
-    status, out, err = simulate(capsys, str(path), *options, "--json")
+    path = write_plan(name)
+    options = ["--devices", "200", "--processes", "1", "--seed", "3"]
+    status, out, err = simulate(capsys, path, *options, "--json")
     assert status == 0, err
     document = json.loads(out)
-    assert (document["sketches"], document["records_compared"]) == (300, 300)
+    assert (document["sketches"], document["records_compared"]) == (200, 200)
     for column in document["columns"]:
         # Noise of the operating system. The ratio is 0.9 in the mean, with a deviation of 0.2.
         assert column["error"] < min(largest, 3.0 * column["expected_error"] + 1e-9)
         assert len(column["quartiles"]) == (0 if name == "levels" else 3)
-    status, out, _ = simulate(capsys, str(path), *options)
+    status, out, _ = simulate(capsys, path, "--devices", "9", "--processes", "1")
     assert status == 0
     assert "expected" in out
     assert "guarantee" in out
 
 
 def test_a_histogram_has_no_centroids_to_look_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan_to_json(HISTOGRAMS["bins"])))
-    status, out, err = simulate(capsys, str(path), "--devices", "9", "-k", "2")
+    status, out, err = simulate(capsys, write_plan("bins"), "--devices", "9", "-k", "2")
     assert (status, out) == (2, "")
     assert "--clusters: must be left out with a histogram" in err
 
@@ -139,13 +137,11 @@ def test_a_fleet_whose_sketches_never_fill_is_refused(
 
 
 def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "draft.json"
-    draft = make_draft(n_frequencies=8, epsilon=Fraction(8), least_reports=10)
-    path.write_text(json.dumps(plan_to_json(draft)))
+    path = write_plan(make_draft(n_frequencies=8, epsilon=Fraction(8), least_reports=10))
     arguments = ["--devices", "60", "-k", "2", "--processes", "1"]
-    status, out, err = simulate(capsys, str(path), *arguments, "--json")
+    status, out, err = simulate(capsys, path, *arguments, "--json")
     assert status == 0, err
     document = json.loads(out)
     local = document["with_noise_by_each_device"]
@@ -157,21 +153,19 @@ def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
 
 
 def test_marginals_come_from_a_secure_sum_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "draft.json"
     histogram: dict[str, Any] = {"least_reports": 10, "bins_log2": 4, "epsilon": Fraction(20)}
-    path.write_text(json.dumps(plan_to_json(make_draft(**BINS, **histogram))))
-    status, out, err = simulate(capsys, str(path), "--devices", "50", "--processes", "1", "--json")
+    path = write_plan(make_draft(**BINS, **histogram))
+    status, out, err = simulate(capsys, path, "--devices", "50", "--processes", "1", "--json")
     assert status == 0, err
     assert json.loads(out)["sketches"] == 50
 
 
 def test_a_fleet_too_small_for_its_batches_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "draft.json"
-    path.write_text(json.dumps(plan_to_json(make_draft(least_reports=30))))
-    status, out, err = simulate(capsys, str(path), "--devices", "20", "-k", "2")
+    path = write_plan(make_draft(least_reports=30))
+    status, out, err = simulate(capsys, path, "--devices", "20", "-k", "2")
     assert (status, out) == (2, "")
     assert "has fewer than least_reports = 30 reports" in err
