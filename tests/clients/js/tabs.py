@@ -50,6 +50,13 @@ def serve_pages(folder: Path) -> Iterator[str]:
     (folder / "page.ts").write_text((HERE / "page.js").read_text())
     for name in ("device.html", "sandboxed.html"):
         (folder / name).write_text(PAGE)
+    with serve_files(folder) as address:
+        yield address
+
+
+@contextmanager
+def serve_files(folder: Path) -> Iterator[str]:
+    """Serve a folder; yield the address."""
     handler = partial(_Files, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

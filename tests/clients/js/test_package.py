@@ -18,8 +18,7 @@ import pytest
 from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client
 from sfumato.shared import __version__
-from sfumato.shared.core import SketchAccumulator
-from tests.clients.js.devices import EPSILON, LIMITS, make_code, make_exact_plan
+from tests.clients.js.devices import EPSILON, LIMITS, Study
 from tests.clients.js.node import MISSING, NO_TOOLS, NODE, NPM, PACKAGE, TOOLS
 
 ROOT = Path(__file__).parents[3]
@@ -211,21 +210,16 @@ def run_program(application: Path, *arguments: str) -> Any:
 def test_the_installed_package_enrols_and_sends_records_that_count_exactly(
     application: Path, server: Aggregator, client: Client, tmp_path: Path, store: str
 ) -> None:
-    name = f"npm package {store}"
-    plan = make_exact_plan(name)
-    study_id = client.create_study(name, plan).study_id
+    study = Study(server, client, f"npm package {store}")
     records = np.random.default_rng(3).normal(scale=4.0, size=(6, 2))
-    when = 1000.0 * (plan.window.origin + 10)
+    when = 1000.0 * study.times(0)[0]
     given = json.dumps([[record, when] for record in records.tolist()])
-    code = make_code(client, server.url, study_id)
     folder = str(tmp_path / store) if store == "device" else store
-    told = run_program(application, folder, code, given, json.dumps(LIMITS))
+    told = run_program(application, folder, study.code, given, json.dumps(LIMITS))
     assert (told["flushed"]["sent"], told["flushed"]["problems"]) == (1, []), told
     assert told["status"]["epsilon"] == str(EPSILON)
-    expected = SketchAccumulator(plan.statistic_of(b""))
-    expected.add(records)
-    snapshot = client.snapshot(study_id)
-    assert client.snapshot_sums(snapshot.snapshot_id).sums == expected.sums.tolist()
+    study.expected.add(records)
+    study.check()
 
 
 def test_the_installed_package_refuses_a_code_that_is_none_in_one_sentence(
