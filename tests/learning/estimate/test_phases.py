@@ -72,7 +72,7 @@ CASES = [("1", 60, 1), ("4", 60, 1), ("6", 60, 2)]
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_estimate_is_unbiased_and_a_wrong_gain_is_found(case: tuple[Any, ...]) -> None:
-    plan, totals = total(case, 1, 24_000)
+    plan, totals = total(case, 2, 24_000)
     sketch = find_sketch(plan, totals)
     energy = (plan.mechanism.gain**-2 - TRUTH**2) * 60 / (24_000 * case[2])
     error = math.sqrt(energy / 2 / 60)

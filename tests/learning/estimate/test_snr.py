@@ -26,7 +26,7 @@ SPREAD = 0.7
 CENTRES = np.array([[-3.0, -2.0], [0.0, 3.0], [3.0, -1.0], [-2.0, 4.0]])
 # Epsilon grows with the root of L, so that all cases have an SNR of some hundred.
 EPSILONS = {10: "1", 100: "3", 1000: "10"}
-CASES = [(n_sketches, r) for n_sketches in EPSILONS for r in (1, 4, 20, M) if n_sketches * r >= M]
+CASES = [(10, 20), (10, M), (100, 1), (100, 4), (100, M), (1000, 1), (1000, 20)]
 
 
 def make_plan(n_sketches: int, r: int, **changes: Any) -> SketchPlan:
@@ -136,7 +136,7 @@ def test_predicted_snr_of_small_sketches_is_that_of_simulated_ones(
     check(make_plan(n_sketches, r), n_sketches, draws)
 
 
-@pytest.mark.parametrize(("n_sketches", "r"), [(10, M), (100, 4), (100, 20), (1000, 20)])
+@pytest.mark.parametrize(("n_sketches", "r"), [(10, M), (100, 4)])
 @small_and_soak("draws", 6, 400)
 def test_predicted_snr_counts_a_noised_number_of_records_for_each_block(
     n_sketches: int, r: int, draws: int

@@ -41,14 +41,14 @@ def draw_year(fleet: Fleet, change_at: int = N_WINDOWS, n_sketches: int = 1) -> 
 def test_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
     rng, fleet = np.random.default_rng(1), Fleet(make_plan(), 1)
     p_values, accepted, scans = [], [], []
-    for _ in range(25):
+    for _ in range(15):
         timeline = draw_year(fleet)
         levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
         p_values.append([reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)])
         readings = watch(timeline, levels, rng=rng, references=[4, 8], n_years=499)
         accepted.append([reading.p for reading in readings])
         scans.append(bool(find_change_points(timeline, rng=rng, level=0.2, n_years=499)))
-    # Seeded. 275 tests at 5 %: a standard error of 1.3 %; at 20 %, of 2.4 %; 25 scans, 8 %.
+    # Seeded. 165 tests at 5 %: a standard error of 1.7 %; at 20 %, of 3.1 %; 15 scans, 10 %.
     assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
     assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
     assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
@@ -58,7 +58,7 @@ def test_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
     # Prefixes are independent where nothing changes.
     logs = np.log(p_values)
     neighbours = np.corrcoef(logs[:, :-1].ravel(), logs[:, 1:].ravel())[0, 1]
-    assert abs(neighbours) < 0.15
+    assert abs(neighbours) < 0.2
 
 
 @pytest.mark.parametrize("changes", [{}, {"frequencies_per_sketch": 10}])
@@ -181,7 +181,7 @@ def test_windows_rest_on_all_features_only_where_sampling_matters_and_the_fit_do
 def test_doubtful_windows_without_a_change_are_told_apart_at_the_stated_rate() -> None:
     rng, fleet = np.random.default_rng(1), Fleet(make_plan(40, epsilon=Fraction(100)), 1)
     p_values, scans = [], []
-    for _ in range(25):
+    for _ in range(15):
         timeline = doubt(draw_year(fleet))
         levels = compute_levels(N_WINDOWS - 1, windows_per_year=12)
         p_values += [reading.p for reading in watch(timeline, levels, rng=rng, n_years=499)]

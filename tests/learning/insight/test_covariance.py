@@ -23,8 +23,8 @@ SLANT = np.array([[1.0, 0.0], [0.8, 0.5]])
 
 
 @pytest.mark.parametrize("slant", [np.eye(2), SLANT])
-def test_a_million_samples_have_this_covariance(slant: np.ndarray) -> None:
-    rng, n_parts = np.random.default_rng(2), 10
+def test_many_samples_have_this_covariance(slant: np.ndarray) -> None:
+    rng, n_parts = np.random.default_rng(2), 4
     along = Density.of(MIXTURE)
     density = Density(
         weights=along.weights,
@@ -39,9 +39,9 @@ def test_a_million_samples_have_this_covariance(slant: np.ndarray) -> None:
         sums += features.mean(axis=0)
     sampled = products / n_parts - np.outer(sums, sums) / n_parts**2
     computed = compute_covariance(density, FREQUENCIES, CENTRE)
-    # Products of features have variance at most 1, so an entry has a standard error below 1e-3.
+    # Products of features have variance at most 1, so an entry has a standard error below 1.6e-3.
     # Seeded; 300 entries exceed five of these by chance once in 5000.
-    assert np.abs(sampled - computed).max() < 5e-3
+    assert np.abs(sampled - computed).max() < 8e-3
     assert np.abs(computed - np.diag(np.diag(computed))).max() > 0.1
 
 

@@ -33,9 +33,6 @@ def turn(draws: SharedDraws, mean: SelectionMean) -> SelectionMean:
     ("mechanism", "n_sketches", "n_pairs", "changes"),
     [
         ("discrete-knorm", 1, 400, {"epsilon": Fraction(1)}),
-        ("discrete-knorm", 1, 400, {"epsilon": Fraction(100)}),
-        ("discrete-laplace", 1, 400, {"epsilon": Fraction(1)}),
-        ("discrete-gaussian", 2, 200, {"epsilon": Fraction(1)}),
         ("discrete-knorm", 8, 150, {"frequencies_per_sketch": 10, "epsilon": Fraction(10)}),
         ("discrete-knorm", 1, 300, SECRET),
     ],
@@ -59,7 +56,7 @@ def test_the_same_records_are_told_apart_at_the_stated_rate(
         energy = float(law.statistics.measure_quiet(difference)[0])
         quiet.append(law.quiet.estimate_lower_p(energy))
     # Seeded. The standard error of a rate is 1.1 % of 400 pairs and 1.8 % of 150; four rates of
-    # six cases exceed three of these by chance once in 20.
+    # three cases exceed three of these by chance once in 40.
     margin = 0.033 if n_pairs >= 400 else 0.054
     for name in ("p", "p_all", "p_moved", "p_single"):
         assert rate(found, name) == pytest.approx(0.05, abs=margin)
