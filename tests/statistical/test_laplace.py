@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.shared.core import feature_table
-from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
 from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
 from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.testing import SeededSource
@@ -49,31 +47,3 @@ def test_draws_follow_the_discrete_laplace_law_at_no_other_scale(scale: int) -> 
     for wrong in WRONG_SCALES:
         drawn = draw_laplace(SeededSource(scale), math.floor(UNIT / (scale * wrong)), N_DRAWS)
         assert chi_square_score(drawn, scale) > 4.9
-
-
-def calibrated(epsilon: Fraction, m: int) -> DiscreteLaplace:
-    sensitivity = compute_sensitivity(
-        feature_table(), measurements_per_record=m, neighbouring="replace-one"
-    )
-    return DiscreteLaplace.calibrate(
-        sensitivity_l1=sensitivity.l1, epsilon=epsilon, neighbouring="replace-one"
-    )
-
-
-def variance_ratio(mechanism: DiscreteLaplace, expected_variance: float) -> float:
-    noise = mechanism.add_noise(np.zeros(N_DRAWS, dtype=np.int64), SeededSource(11))
-    return float(np.mean(noise.astype(np.float64) ** 2)) / expected_variance
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(10)])
-def test_noise_on_a_sum_has_the_variance_of_the_seed_paper(epsilon: Fraction) -> None:
-    m, amplitude = 100, 16380
-    # Seed Prop. 1 in units of the sum: 16 m^2 A^2 / eps^2. The fourth moment of Laplace noise is
-    # 6 times its variance squared, so 5 standard errors are 5 sqrt(5 / n); false alarm 6e-7.
-    expected = 16 * (m * amplitude / float(epsilon)) ** 2
-    tolerance = 5 * math.sqrt(5 / N_DRAWS)
-    mechanism = calibrated(epsilon, m)
-    assert abs(variance_ratio(mechanism, expected) - 1) < tolerance
-    assert abs(mechanism.variance / expected - 1) < 1e-3
-    for wrong in WRONG_SCALES:
-        assert abs(variance_ratio(calibrated(epsilon * wrong, m), expected) - 1) > tolerance

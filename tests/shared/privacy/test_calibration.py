@@ -1,10 +1,13 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy import MECHANISMS, FourierShape, PrivacyTarget, calibrate_mechanism
+from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.system import SystemSource
 
 MASKED = FourierShape(n_frequencies=200, measurements_per_record=50)
 TARGET = PrivacyTarget(
@@ -27,6 +30,22 @@ def test_every_mechanism_keeps_the_promise_and_not_much_more(mechanism: str) -> 
     assert Fraction(999, 1000) < guarantee.epsilon <= 1
     assert guarantee.delta <= target(mechanism).delta
     assert guarantee.neighbouring == "replace-one"
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "cube"])
+def test_sums_are_not_changed_in_place_and_noise_is_fresh_and_within_its_bound(
+    mechanism: str,
+) -> None:
+    cube = DiscreteCube(
+        n_coordinates=4, norm_sensitivity=65534, rate=1 << 36, neighbouring="replace-one"
+    )
+    noise = cube if mechanism == "cube" else calibrate_mechanism(target(mechanism))
+    sums = np.zeros((100, 4) if mechanism == "cube" else 400, dtype=np.int64)
+    first, second = (noise.add_noise(sums, SystemSource()) for _ in range(2))
+    assert not sums.any()
+    # Equal, or beyond the bound, by chance with probability below 1e-15.
+    assert not np.array_equal(first, second)
+    assert np.abs(first).max() < noise.noise_bound
 
 
 def test_variances_stand_in_the_order_that_the_mathematics_gives() -> None:
