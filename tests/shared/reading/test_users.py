@@ -114,33 +114,6 @@ def test_agent_and_sketch_read_the_same_text_into_the_same_records(
         assert n_unsketchable == np.isnan(read).any(axis=1).sum()
 
 
-@pytest.mark.parametrize("form", LINES)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), dimensions=DIMENSIONS, n=st.integers(2, 45), block_bytes=BLOCK_BYTES)
-def test_whatever_one_record_of_a_sketched_file_says_all_others_stay(
-    form: str,
-    data: st.DataObject,
-    dimensions: Sequence[Dimension],
-    n: int,
-    block_bytes: int,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = tmp_path_factory.mktemp("apart")
-    forms = {"csv": b"%d,3,2,", "jsonl": b'{"a": %d, "b": 2, "c": 3}'}
-    lines = [forms[form] % i for i in range(n)]
-    i = data.draw(st.integers(0, n - 1))
-    other = [*lines[:i], data.draw(LINES[form]), *lines[i + 1 :]]
-
-    def read(lines: Sequence[bytes]) -> NDArray[np.float64]:
-        return read_as_sketch(write(folder, form, lines), dimensions, block_bytes=block_bytes)
-
-    before, replaced = read(lines), read(other)
-    removed = read([*lines[:i], *lines[i + 1 :]])
-    assert len(before) == n
-    np.testing.assert_array_equal(np.delete(replaced, i, axis=0), np.delete(before, i, axis=0))
-    np.testing.assert_array_equal(removed, np.delete(before, i, axis=0))
-
-
 @settings(deadline=None, max_examples=30)
 @given(rows=st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 3), min_size=1, max_size=20))
 @example(rows=[(None, np.inf, 1.0)])
