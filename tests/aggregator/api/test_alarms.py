@@ -33,6 +33,7 @@ from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server, SteppedClock, open_server
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -330,25 +331,23 @@ def test_windows_of_several_slots_lie_alike_at_every_start() -> None:
     assert starts == [24] * 24 + [48] * 24
 
 
-@pytest.mark.parametrize(
-    ("changes", "field_name"),
-    [
+async def test_a_schedule_that_could_never_run_is_refused(server: Server) -> None:
+    study = await fill(server.desk)
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"n_clusters": 0}, "n_clusters"),
         ({"every_s": 1.0}, "every_s"),
         ({"labels": {"site": "west"}}, "labels.site"),
         ({"settings": {"magic": 1}}, "settings"),
         ({"last_s": 61.0}, "last_s"),
         ({"kind": "groups"}, "kind"),
-    ],
-)
-async def test_a_schedule_that_could_never_run_is_refused(
-    server: Server, changes: dict[str, Any], field_name: str
-) -> None:
-    study = await fill(server.desk)
-    body = {"n_clusters": 2, "every_s": DAY} | changes
-    answer = await server.desk.post(f"/v1/studies/{study.hex()}/schedules", body)
-    assert answer.status_code == 422
-    assert answer.json()["field"].startswith(field_name)
+    ]
+    with Walk() as walk:
+        for changes, field_name in cases:
+            with walk.cell(changes, field_name):
+                body = {"n_clusters": 2, "every_s": DAY} | changes
+                answer = await server.desk.post(f"/v1/studies/{study.hex()}/schedules", body)
+                assert answer.status_code == 422
+                assert answer.json()["field"].startswith(field_name)
 
 
 async def test_a_verdict_that_falls_is_sent_once_and_signed(server: Server) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -82,9 +83,11 @@ async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
     assert_problem(await ask(server, device, other), "forbidden", 403, "device")
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
+async def test_a_heartbeat_is_short_and_says_nothing_else(server: Server) -> None:
+    desk, device = server.desk, Device(1)
+    study = await desk.publish(make_plan())
+    await desk.enrol(study, device)
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"agent": ""}, "agent"),
         ({"agent": "x" * 101}, "agent"),
         ({"engine": 3}, "engine"),
@@ -98,18 +101,14 @@ async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
             "plan_refusals.0.detail",
         ),
         ({"plan_refusals": [refusal(bytes(32), "r")] * 17}, "plan_refusals"),
-    ],
-)
-async def test_a_heartbeat_is_short_and_says_nothing_else(
-    server: Server, changes: dict[str, Any], field: str
-) -> None:
-    desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
-    answer = await send(server, device, BODY | changes)
-    assert_problem(answer, "request-invalid", 422, field)
-    (listed,) = (await desk.read(f"/v1/studies/{study.hex()}/devices"))["items"]
-    assert listed["heartbeat"] is None
+    ]
+    with Walk() as walk:
+        for changes, field in cases:
+            with walk.cell(changes, field):
+                answer = await send(server, device, BODY | changes)
+                assert_problem(answer, "request-invalid", 422, field)
+                (listed,) = (await desk.read(f"/v1/studies/{study.hex()}/devices"))["items"]
+                assert listed["heartbeat"] is None
 
 
 async def test_a_heartbeat_is_signed_by_the_device_with_its_body(server: Server) -> None:

@@ -7,6 +7,7 @@ from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.plan import WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -82,25 +83,22 @@ async def test_a_new_sketch_makes_another_snapshot_and_the_old_one_stays(desk: D
     assert await desk.read(before.headers["location"]) == frozen
 
 
-@pytest.mark.parametrize(
-    ("selection", "field"),
-    [
-        ({"first_slot": SLOT + 9}, "selection"),
-        ({"first_slot": SLOT + 1, "last_slot": SLOT}, "selection"),
-        ({"labels": {"site": "west"}}, "labels.site"),
-        ({"labels": {"floor": "1"}}, "labels.floor"),
-        ({"weighting": "equal"}, "weighting"),
-        ({"weighting": None}, "weighting"),
-        ({"first_slot": 0.5}, "first_slot"),
-        ({"first_slot": 1 << 60}, "first_slot"),
-    ],
-)
-async def test_a_selection_that_is_empty_or_unknown_is_refused(
-    desk: Desk, selection: dict[str, Any], field: str
-) -> None:
+async def test_a_selection_that_is_empty_or_unknown_is_refused(desk: Desk) -> None:
     study, _ = await fill(desk)
-    answer = await desk.post(f"/v1/studies/{study.hex()}/snapshots", selection)
-    assert_problem(answer, "request-invalid", 422, field)
+    with Walk() as walk:
+        for selection, field in [
+            ({"first_slot": SLOT + 9}, "selection"),
+            ({"first_slot": SLOT + 1, "last_slot": SLOT}, "selection"),
+            ({"labels": {"site": "west"}}, "labels.site"),
+            ({"labels": {"floor": "1"}}, "labels.floor"),
+            ({"weighting": "equal"}, "weighting"),
+            ({"weighting": None}, "weighting"),
+            ({"first_slot": 0.5}, "first_slot"),
+            ({"first_slot": 1 << 60}, "first_slot"),
+        ]:
+            with walk.cell(selection, field):
+                answer = await desk.post(f"/v1/studies/{study.hex()}/snapshots", selection)
+                assert_problem(answer, "request-invalid", 422, field)
 
 
 async def test_windows_by_count_are_not_selected_by_slot(desk: Desk) -> None:
@@ -162,9 +160,9 @@ async def test_a_decode_is_queued_once_under_its_identity(desk: Desk) -> None:
         assert other.json()["decode_id"] != first.json()["decode_id"]
 
 
-@pytest.mark.parametrize(
-    ("change", "slug", "field"),
-    [
+async def test_a_decode_that_cannot_be_is_refused_and_not_queued(server: Server) -> None:
+    study, _ = await fill(server.desk)
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"decoder": "crystal-ball"}, "decoding-invalid", "decoder"),
         ({"n_clusters": 0}, "decoding-invalid", "n_clusters"),
         ({"n_clusters": 41}, "decoding-invalid", "n_clusters"),
@@ -177,17 +175,15 @@ async def test_a_decode_is_queued_once_under_its_identity(desk: Desk) -> None:
         ({"seed": 1 << 63}, "request-invalid", "seed"),
         ({"snapshot_id": "ab" * 32}, "not-found", "snapshot"),
         ({"snapshot_id": "zz"}, "request-invalid", "snapshot_id"),
-    ],
-)
-async def test_a_decode_that_cannot_be_is_refused_and_not_queued(
-    server: Server, change: dict[str, Any], slug: str, field: str
-) -> None:
-    study, _ = await fill(server.desk)
-    body = {"n_clusters": 3} | change
-    answer = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", body)
-    assert_problem(answer, slug, 404 if slug == "not-found" else 422, field)
-    async with server.store.begin() as transaction:
-        assert not await transaction.has_leasable_job(now=server.clock.now())
+    ]
+    with Walk() as walk:
+        for change, slug, field in cases:
+            with walk.cell(change, slug, field):
+                body = {"n_clusters": 3} | change
+                answer = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", body)
+                assert_problem(answer, slug, 404 if slug == "not-found" else 422, field)
+                async with server.store.begin() as transaction:
+                    assert not await transaction.has_leasable_job(now=server.clock.now())
 
 
 async def test_a_decode_of_nothing_is_refused(desk: Desk) -> None:

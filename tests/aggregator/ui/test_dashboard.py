@@ -11,6 +11,7 @@ import pytest
 
 from sfumato.aggregator.ui import dashboard
 from tests.aggregator.fleet import Desk, assert_problem
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -80,20 +81,26 @@ async def test_the_dashboard_may_load_and_ask_this_server_alone(desk: Desk) -> N
     assert "unsafe" not in policy
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_no_file_of_the_dashboard_names_another_server(name: str) -> None:
-    text = FILES[name].replace("http://www.w3.org/2000/svg", "")
-    assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
-    assert not re.search(r"@import|url\((?!#)", text)
+def test_no_file_of_the_dashboard_names_another_server() -> None:
+    with Walk() as walk:
+        for name in OWN:
+            with walk.cell(name):
+                text = FILES[name].replace("http://www.w3.org/2000/svg", "")
+                assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+                assert not re.search(r"@import|url\((?!#)", text)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_no_script_of_the_dashboard_makes_markup_of_text(name: str) -> None:
-    sinks = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|DOMParser|srcdoc"
-    assert not re.search(sinks, SCRIPTS[name])
-    assert not re.search(r"document\.cookie|console\.", SCRIPTS[name])
-    # The choice of colours alone outlives the tab.
-    assert ("localStorage" in SCRIPTS[name]) == (name == "base/theme.js")
+SINKS = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|DOMParser|srcdoc"
+
+
+def test_no_script_of_the_dashboard_makes_markup_of_text() -> None:
+    with Walk() as walk:
+        for name, text in SCRIPTS.items():
+            with walk.cell(name):
+                assert not re.search(SINKS, text)
+                assert not re.search(r"document\.cookie|console\.", text)
+                # The choice of colours alone outlives the tab.
+                assert ("localStorage" in text) == (name == "base/theme.js")
 
 
 async def test_the_page_holds_no_inline_script_and_names_files_that_there_are(desk: Desk) -> None:
