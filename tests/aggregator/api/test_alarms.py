@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -30,24 +29,17 @@ from sfumato.aggregator.services.alarms.webhooks import (
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.privacy.testing import SeededSource
-from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
-from tests.aggregator.serving import Server, SteppedClock, open_server
+from tests.aggregator.serving import Server, open_server
 from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
+ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
+"""For what a statement of its own decides; all else is the same on either database."""
 PLAN = make_plan()
 DAY = 86_400.0
 SECRET = show_secret(b"s" * 32)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def server(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: SteppedClock
-) -> AsyncIterator[Server]:
-    async with open_kind(request.param, tmp_path) as store, open_server(store, clock) as opened:
-        yield opened
 
 
 @dataclass
@@ -206,6 +198,7 @@ async def test_a_clock_that_was_ahead_stops_no_schedule(server: Server) -> None:
     assert await run() == 0
 
 
+@ON_BOTH
 async def test_of_two_servers_one_starts_a_schedule(server: Server) -> None:
     study = await fill(server.desk)
     await schedule(server.desk, study)
@@ -215,6 +208,7 @@ async def test_of_two_servers_one_starts_a_schedule(server: Server) -> None:
     assert sum(started) == 1
 
 
+@ON_BOTH
 async def test_a_server_that_was_killed_while_it_held_a_schedule_delays_it_by_its_lease(
     server: Server,
 ) -> None:
@@ -227,6 +221,7 @@ async def test_a_server_that_was_killed_while_it_held_a_schedule_delays_it_by_it
     assert await run() == 1
 
 
+@ON_BOTH
 async def test_a_schedule_is_paused_resumed_and_removed(server: Server) -> None:
     study = await fill(server.desk)
     made = await schedule(server.desk, study)
@@ -374,6 +369,7 @@ async def test_a_verdict_that_falls_is_sent_once_and_signed(server: Server) -> N
         assert headers["content-type"] == "application/json"
 
 
+@ON_BOTH
 async def test_a_message_is_repeated_under_the_same_identity_until_it_is_taken(
     server: Server,
 ) -> None:
@@ -433,6 +429,7 @@ async def test_a_receiver_that_says_gone_is_sent_no_more(server: Server) -> None
         assert "status 410" in shown.json()["problem"]
 
 
+@ON_BOTH
 async def test_of_two_servers_one_sends_a_message(server: Server) -> None:
     async with receiving() as receiver:
         study = await fill(server.desk)
@@ -446,6 +443,7 @@ async def test_of_two_servers_one_sends_a_message(server: Server) -> None:
         assert len({headers["webhook-id"] for headers, _ in receiver.messages}) == 5
 
 
+@ON_BOTH
 async def test_a_removed_webhook_and_a_withdrawn_study_get_nothing(server: Server) -> None:
     async with receiving() as receiver:
         desk, study = server.desk, await fill(server.desk)
@@ -641,6 +639,7 @@ async def test_an_accepted_change_is_no_event(server: Server) -> None:
     assert await run_timelines(server, timeline(set()), accepted) == []
 
 
+@ON_BOTH
 async def test_an_event_is_queued_once_whoever_finds_it(server: Server) -> None:
     study = await fill(server.desk)
     await create_alarm(server.desk, study, "https://example.org/hook")

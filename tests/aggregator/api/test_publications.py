@@ -1,6 +1,4 @@
 import dataclasses
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,21 +6,14 @@ import pytest
 
 from sfumato.shared.errors import SignatureError
 from sfumato.shared.wire import compute_key_id, decode_published, verify_endorsement
-from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
-from tests.aggregator.serving import Server, SteppedClock, open_server
+from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
 
+ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
+"""For what a statement of its own decides; all else is the same on either database."""
 PLAN = make_plan()
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def server(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: SteppedClock
-) -> AsyncIterator[Server]:
-    async with open_kind(request.param, tmp_path) as store, open_server(store, clock) as opened:
-        yield opened
 
 
 async def fill(desk: Desk) -> bytes:
@@ -91,6 +82,7 @@ async def test_every_reader_gets_the_same_bytes(server: Server) -> None:
     assert by_analyst.content == (await fetch(server, study)).content
 
 
+@ON_BOTH
 async def test_numbers_grow_even_where_the_clock_goes_back(server: Server) -> None:
     study = await fill(server.desk)
     decode_id = await decode(server, study)
@@ -135,6 +127,7 @@ async def test_a_device_of_another_study_gets_nothing(server: Server) -> None:
     assert_problem(answer, "forbidden", 403, "device")
 
 
+@ON_BOTH
 async def test_a_key_that_is_replaced_names_its_successor_unless_it_was_stolen(
     server: Server,
 ) -> None:
@@ -169,6 +162,7 @@ async def test_publishing_and_replacing_the_key_are_in_the_audit_without_a_secre
     assert not any(key.private_key.hex() in str(entry) for key in keys for entry in entries)
 
 
+@ON_BOTH
 async def test_a_withdrawn_study_keeps_no_published_result(server: Server) -> None:
     study = await fill(server.desk)
     await publish(server.desk, study, await decode(server, study))
