@@ -83,19 +83,15 @@ def server(plan: SketchPlan) -> Iterator[Server]:
         yield server
 
 
-class Agent:
-    """A user's agent: a configuration, a file of records, and the command."""
+class Files:
+    """A configuration, and a file of records."""
 
-    def __init__(self, folder: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, server: Server) -> None:
         self.folder = folder
         self.server = server
-        self._capsys = capsys
         self.config = folder / "agent.toml"
         self.records = folder / "records.csv"
         self.state = folder / "state"
-        self.out = ""
-        self.err = ""
-        self.write_config()
         self.records.write_text("time,x,y\n")
 
     def write_config(
@@ -106,6 +102,7 @@ class Agent:
         delta: str | None = None,
         path: str = "records.csv",
         unseen: bool = True,
+        source: str = "",
         **top: str,
     ) -> None:
         settings = {"state_dir": "state", "server": self.server.url, "study": self.study, **top}
@@ -116,7 +113,7 @@ class Agent:
         lines += [f'lifetime = "{lifetime}"'] if lifetime else []
         lines += [f'delta = "{delta}"'] if delta else []
         lines += ["[[streams]]", 'name = "meter"', "[streams.source]", 'kind = "csv"']
-        lines += [f'path = "{path}"', 'timestamp = "time"', 'timestamp_format = "unix"']
+        lines += [f'path = "{path}"', 'timestamp = "time"', 'timestamp_format = "unix"', source]
         self.config.write_text("\n".join(lines))
 
     @property
@@ -126,6 +123,23 @@ class Agent:
     @property
     def study(self) -> str:
         return self.server.study.hex()
+
+    def append(self, *slots: int, lines: int = 1) -> None:
+        with self.records.open("a") as file:
+            for slot in slots:
+                for i in range(lines):
+                    file.write(f"{BASE + slot * HOUR + i},{i % 7 - 3}.5,{slot % 5}\n")
+
+
+class Agent(Files):
+    """A user's agent: its files, and the command."""
+
+    def __init__(self, folder: Path, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(folder, server)
+        self._capsys = capsys
+        self.out = ""
+        self.err = ""
+        self.write_config()
 
     def run(self, command: str, *arguments: str) -> int:
         status = main([command, "--config", str(self.config), *arguments])
@@ -154,12 +168,6 @@ class Agent:
         )
         document: dict[str, Any] = json.loads(self.out)
         return document
-
-    def append(self, *slots: int, lines: int = 1) -> None:
-        with self.records.open("a") as file:
-            for slot in slots:
-                for i in range(lines):
-                    file.write(f"{BASE + slot * HOUR + i},{i % 7 - 3}.5,{slot % 5}\n")
 
     def dump(self) -> list[str]:
         """Return the logical content of the database, but for what the server says of itself."""

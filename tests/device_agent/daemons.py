@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.forking import Forked
 
@@ -64,10 +65,9 @@ def accept(listener: socket.socket) -> socket.socket:
     return listener.accept()[0]
 
 
-def query(state: Path, statement: str, *, name: str = "agent.sqlite") -> list[tuple[object, ...]]:
-    """Run a query on the daemon's database, or on another one."""
-    connection = sqlite3.connect(state / name, timeout=30)
-    try:
-        return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
+def query(
+    state: Path, statement: str, values: Sequence[object] = (), *, name: str = "agent.sqlite"
+) -> list[tuple[Any, ...]]:
+    """Run a statement on the daemon's database, or on another one."""
+    with closing(sqlite3.connect(state / name, timeout=30)) as connection, connection:
+        return connection.execute(statement, values).fetchall()

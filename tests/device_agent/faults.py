@@ -27,14 +27,21 @@ class Faults:
     """
 
     def __init__(self) -> None:
+        self.names: list[str] = []
+        """The statements and calls since it was armed, as they begin."""
         self.disarm()
 
     def arm(self, kind: str, at: int) -> None:
         self.disarm()
+        self.names.clear()
         self._kind, self._at = kind, at
 
     def disarm(self) -> None:
-        self._kind, self._at, self.count, self._is_dead = "", 0, 0, False
+        self._kind, self._at, self._is_dead = "", 0, False
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
 
     def statement(self, sql: str, execute: Any) -> Any:
         is_rollback = sql.lstrip().upper().startswith("ROLLBACK")
@@ -42,7 +49,7 @@ class Faults:
             if is_rollback and self._is_dead:
                 raise Crash
             return execute()
-        if self._fails():
+        if self._fails(" ".join(sql.split())[:40]):
             if self._kind == "full":
                 raise sqlite3.OperationalError("database or disk is full")
             if self._kind == "after" and not self._is_dead:
@@ -52,7 +59,7 @@ class Faults:
 
     def call(self, name: str, *arguments: Any) -> Any:
         function = getattr(os, name)
-        if self._fails():
+        if self._fails(name):
             if self._kind == "full" and name == "write":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self._kind != "full":
@@ -63,8 +70,8 @@ class Faults:
                 self._die()
         return function(*arguments)
 
-    def _fails(self) -> bool:
-        self.count += 1
+    def _fails(self, name: str) -> bool:
+        self.names.append(name)
         return bool(self._kind) and self.count >= self._at
 
     def _die(self) -> None:

@@ -1,25 +1,22 @@
 """The same model for every other kind of sketch than whole sums of features."""
 
-import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.plan import WindowRule
+from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_message
-from tests.device_agent.conftest import make_other_plan, make_plan
+from tests.device_agent.conftest import BASE, HOUR, make_other_plan, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.driver import BASE, HOUR
 from tests.device_agent.machines import LOUD, MOST_RELEASES, Agents
 
 TEXTS = [(0.0, "a"), (1.0, "é"), (2.0, '"1, or 2"'), (np.nan, "A"), (0.0, " a "), (np.nan, "")]
 """Levels by number, and as a file of CSV has them; others are missing."""
 
-SPLIT = make_plan(least_records=3, most_records=20, frequencies_per_sketch=2, **LOUD)
-OF_DEVICES = make_plan(unit="device", most_records=4, **LOUD)
 REPORTS = make_plan(
     release="phase.v1",
     least_records=None,
@@ -34,22 +31,10 @@ BOUNDED = make_plan(
     most_records=20,
     **(LOUD | {"window": BOUNDS, "late_rule": "leave-out-outside"}),
 )
-OF_ONE_RECORD = make_other_plan("histogram", unit="device", most_records=1, **LOUD)
-OTHERS = {
-    statistic: make_other_plan(statistic, least_records=3, most_records=20, **LOUD, **chosen)
-    for statistic, chosen in {
-        "histogram": {"dimensions_per_sketch": 1},
-        "grid": {},
-        "moments": {},
-        "columns": {},
-    }.items()
-}
 
 
-class SplitAgents(Agents):
-    """A sketch carries some of the features."""
-
-    plan = SPLIT
+def make_statistic(statistic: str, **choices: Any) -> SketchPlan:
+    return make_other_plan(statistic, least_records=3, most_records=20, **LOUD, **choices)
 
 
 class BoundedAgents(Agents):
@@ -71,7 +56,12 @@ class BoundedAgents(Agents):
 class PersonalAgents(Agents):
     """A slot has one sketch: the mean of its first records."""
 
-    plan = OF_DEVICES
+    plan = make_plan(unit="device", most_records=4, **LOUD)
+
+    @rule(hours=st.sampled_from([0, 1, 5000]), whose=st.sampled_from("dsb"))
+    def jump(self, hours: int, whose: str) -> None:
+        """Never back: a record that is read while clocks are behind joins another window."""
+        super().jump(hours, whose)
 
     def _note_garbage(self, *, has_time: bool) -> None:
         # What has no time joins no window.
@@ -84,10 +74,7 @@ class PersonalAgents(Agents):
         first, last_slot = 0, -1
         rows = query(self.driver.state, "SELECT sequence, message FROM outbox ORDER BY sequence")
         for sequence, body in rows:
-            assert isinstance(sequence, int)
-            if sequence not in self.bodies:
-                assert isinstance(body, bytes)
-                self.bodies[sequence] = body
+            self.bodies.setdefault(sequence, body)
             assert body in (self.bodies[sequence], None)
             message = decode_message(self.bodies[sequence])
             assert message.header.n_records == 1
@@ -112,8 +99,7 @@ class PersonalAgents(Agents):
     def _find_runs(self, first: int) -> Iterator[tuple[int, list[tuple[float, float]]]]:
         """Yield the end of each run of records, and those that join one window.
 
-        Garbage may come late, and is then left out from between the others. So are records read
-        while all clocks are behind, for no record is believed to be from the future.
+        Garbage may come late, and is then left out from between the others.
         """
         for start in range(first, len(self.values)):
             for stop in range(start + 1, len(self.values) + 1):
@@ -126,16 +112,6 @@ class PersonalAgents(Agents):
                     joined = [*whole, *garbage[:n_garbage]]
                     if 0 < len(joined) <= self.plan.most_records:
                         yield stop, joined
-        if self.has_jumped:
-            yield from self._find_runs_with_holes(first)
-
-    def _find_runs_with_holes(self, first: int) -> Iterator[tuple[int, list[tuple[float, float]]]]:
-        for start in range(first, len(self.values)):
-            later = range(start + 1, min(start + 10, len(self.values)))
-            for n_later in range(self.plan.most_records):
-                for chosen in itertools.combinations(later, n_later):
-                    joined = (start, *chosen)
-                    yield joined[-1] + 1, [self.values[i] for i in joined]
 
     def _require_all_counted(self) -> None:
         """Nothing is left to be read; what was left out is nowhere."""
@@ -151,34 +127,10 @@ class Phones(PersonalAgents):
         return first
 
 
-class OfOneRecord(PersonalAgents):
-    """A slot has the bins of its first record."""
-
-    plan = OF_ONE_RECORD
-
-
-class Histograms(Agents):
-    """A sketch counts the bins of one dimension."""
-
-    plan = OTHERS["histogram"]
-
-
-class Grids(Agents):
-    """A sketch counts cells."""
-
-    plan = OTHERS["grid"]
-
-
-class Moments(Agents):
-    """A sketch has products of clipped records."""
-
-    plan = OTHERS["moments"]
-
-
 class MixedColumns(Agents):
     """A number that is missing now and then, and text, some of which is no level."""
 
-    plan = OTHERS["columns"]
+    plan = make_statistic("columns")
 
     def _note_values(self, i: int, x: str, y: str) -> tuple[str, str]:
         number, text = TEXTS[i % len(TEXTS)]
@@ -192,14 +144,20 @@ class MixedColumns(Agents):
         self.values[-1] = (np.nan, np.nan)
 
 
+def with_plan(plan: SketchPlan, of: type[Agents] = Agents) -> type[Agents]:
+    return type("PlannedAgents", (of,), {"plan": plan})
+
+
+SPLIT = make_plan(least_records=3, most_records=20, frequencies_per_sketch=2, **LOUD)
+OF_ONE_RECORD = make_other_plan("histogram", unit="device", most_records=1, **LOUD)
 KINDS = {
     "bounded": BoundedAgents,
-    "split": SplitAgents,
+    "split": with_plan(SPLIT),
     "means": PersonalAgents,
     "reports": Phones,
-    "histogram": Histograms,
-    "grid": Grids,
-    "moments": Moments,
+    "histogram": with_plan(make_statistic("histogram", dimensions_per_sketch=1)),
+    "grid": with_plan(make_statistic("grid")),
+    "moments": with_plan(make_statistic("moments")),
     "columns": MixedColumns,
-    "one record": OfOneRecord,
+    "one record": with_plan(OF_ONE_RECORD, PersonalAgents),
 }

@@ -5,7 +5,7 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,7 +45,9 @@ TOKEN = "sfe_test"
 class Server:
     """One study, its devices and sketches; switches make it misbehave."""
 
-    def __init__(self, plan: SketchPlan, name: str = "test") -> None:
+    def __init__(
+        self, plan: SketchPlan, name: str = "test", clock: Callable[[], float] | None = None
+    ) -> None:
         self.plan = plan
         self.name = name
         self.study = compute_study_id(name, plan)
@@ -53,6 +55,7 @@ class Server:
         self.plan_digest = compute_plan_digest(plan).hex()
         self.generation = "a" * 32
         self.first_ordinal = 0
+        self.clock = clock
         self.clock_offset = 0.0
         self.tokens = {TOKEN: 1}
         self.devices: dict[bytes, tuple[bytes, dict[str, str]]] = {}
@@ -109,7 +112,7 @@ class Server:
             self._http = None
 
     def now(self) -> float:
-        return time.time() + self.clock_offset
+        return (self.clock or time.time)() + self.clock_offset
 
     def payloads(self) -> dict[int, bytes]:
         return {m.header.sequence: m.payload for m in self.stored.values()}

@@ -20,8 +20,8 @@ from sfumato.device_agent.store.key import load_digest_key
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, WindowRule
 from sfumato.shared.wire import decode_message, decode_payload
-from tests.device_agent.conftest import NUMBERS, make_other_plan, make_plan
-from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.conftest import BASE, HOUR, NUMBERS, make_other_plan, make_plan
+from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import Server, running
 from tests.device_agent.sources.raw_sources import Pages, Raw, to_csv, to_json
 
@@ -144,8 +144,7 @@ class World:
 
     def release(self) -> dict[str, Any]:
         """Run once; return all that is public of it, and the sums."""
-        shutil.rmtree(self.driver.state)
-        shutil.copytree(self._template, self.driver.state)
+        put_back(self._template, self.driver.state)
         self.server.stored.clear()
         report = self.driver.once(send=False)
         assert report.errors == []

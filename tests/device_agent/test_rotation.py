@@ -4,7 +4,6 @@ import json
 import shutil
 import sqlite3
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,13 @@ from sfumato.device_agent.store.key_change import MOST_KEPT
 from sfumato.shared.errors import AccessError, ConfigError, SketchError, StoreError
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import decode_message
-from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
-from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.faults import Crash, Faults, injecting
-from tests.device_agent.serving import TOKEN, Server, running
+from tests.device_agent.killing import list_kills
+from tests.device_agent.serving import TOKEN, Server
+from tests.soak import small_and_soak
 
 NOW = BASE + 1000.0 * HOUR
 SECRET = make_plan(
@@ -368,7 +369,7 @@ class Stage:
     """A device with sketches sent and waiting, as often as it is asked for."""
 
     def __init__(self, folder: Path, server: Server) -> None:
-        server.clock_offset = NOW - time.time()
+        folder.mkdir()
         self.server = server
         self.driver = Driver(folder, server, clock=lambda: NOW)
         self.driver.enrol()
@@ -380,43 +381,44 @@ class Stage:
         self._copy = folder / "copy"
         shutil.copytree(self.driver.state, self._copy)
         self._records = self.driver.records.read_text()
-        self._devices, self._stored = dict(server.devices), dict(server.stored)
+        self._kept = remember(server)
 
     def reset(self) -> None:
-        shutil.rmtree(self.driver.state)
-        shutil.copytree(self._copy, self.driver.state)
+        put_back(self._copy, self.driver.state)
         self.driver.records.write_text(self._records)
-        self.server.devices, self.server.stored = dict(self._devices), dict(self._stored)
-        self.server.retired.clear()
+        restore(self.server, self._kept, self.server.generation)
         self.server.received.clear()
-        self.server.clock_offset = NOW - time.time()
-
-    def rotate(self) -> None:
-        rotate_key(self.driver.settings, clock=self.driver.clock)
 
 
-@pytest.mark.parametrize("kind", ["before", "after", "full"])
+@small_and_soak("every", False, True)
 @pytest.mark.parametrize("plan", [make_plan(), SECRET], ids=["replace-one", "add-remove-one"])
 def test_wherever_it_dies_the_device_has_the_key_that_the_server_takes(
-    plan: SketchPlan, kind: str, tmp_path: Path
+    plan: SketchPlan, every: bool, tmp_path: Path
 ) -> None:
-    with running(plan) as server, injecting() as faults:
-        stage = Stage(tmp_path, server)
-        at, is_done = 0, False
-        while not is_done:
-            at += 1
-            stage.reset()
-            is_done = die(stage, faults, kind, at)
-            require_whole(stage)
-        assert at > (5 if kind == "full" else 15)
-        assert len(server.retired) == 1
+    server = Server(plan, clock=lambda: NOW)
+    server.start()
+    try:
+        with injecting() as faults:
+            stage = Stage(tmp_path / "stage", server)
+            for kind in ("before", "after", "full"):
+                stage.reset()
+                die(stage, faults, kind, 0)
+                assert len(faults.names) > 15
+                for at in list_kills(faults.names, every=every):
+                    stage.reset()
+                    is_done = die(stage, faults, kind, at)
+                    require_whole(stage)
+                assert is_done
+                assert len(server.retired) == 1
+    finally:
+        server.stop()
 
 
 def die(stage: Stage, faults: Faults, kind: str, at: int) -> bool:
     """Change the key with a fault at one of the writes; tell whether it was not reached."""
-    faults.arm(kind, at)
+    faults.arm(kind if at else "", at)
     try:
-        stage.rotate()
+        rotate_key(stage.driver.settings, clock=stage.driver.clock)
     except (Crash, SketchError):
         return False
     finally:
@@ -428,8 +430,9 @@ def die(stage: Stage, faults: Faults, kind: str, at: int) -> bool:
 def require_whole(stage: Stage) -> None:
     """Check that the next run sends all of it, and the one after that signs anew."""
     driver, server = stage.driver, stage.server
-    kept = query(driver.state, "SELECT sketch_id, message FROM outbox WHERE state = 'waiting'")
-    waiting = {row[0]: row[1] for row in kept}
+    waiting = dict(
+        query(driver.state, "SELECT sketch_id, message FROM outbox WHERE state = 'waiting'")
+    )
     for _ in range(2):
         report = driver.once()
         assert not report.errors
@@ -441,5 +444,4 @@ def require_whole(stage: Stage) -> None:
     assert key.public_bytes == present
     for sketch_id, body in server.received:
         assert waiting.get(sketch_id, body) == body
-    sequences = sorted(message.header.sequence for message in server.stored.values())
-    assert sequences == list(range(4))
+    assert sorted(_by_number(server)) == list(range(4))

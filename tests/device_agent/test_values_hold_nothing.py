@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sfumato.shared.plan import WindowRule
-from tests.device_agent.conftest import make_plan
-from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.conftest import BASE, HOUR, make_plan
+from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import Server, running
 
 NOW = BASE + 12 * HOUR + 7.0
@@ -48,8 +48,7 @@ class World:
 
     def observe(self, odd: bytes | None, *, all_rows: bytes = b"1.5,-2") -> dict[str, Any]:
         """Run twice; return all that others see of it, and what the agent says unasked."""
-        shutil.rmtree(self.driver.state)
-        shutil.copytree(self._template, self.driver.state)
+        put_back(self._template, self.driver.state)
         self.server.stored.clear()
         self.server.stored |= self._stored
         self.server.requests.clear()

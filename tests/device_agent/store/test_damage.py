@@ -1,30 +1,27 @@
 """Files of the state damaged anywhere, as disks do it: what the agent must keep in any case."""
 
-import functools
-import hashlib
 import importlib
 import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
-from sfumato.device_agent.store import journal, rebuild, streams
+from sfumato.device_agent.agent.once import OnceReport
+from sfumato.device_agent.store import journal, streams
 from sfumato.device_agent.store.database import DATABASE_NAME
 from sfumato.device_agent.store.journal import JOURNAL_NAME, Noted, read_journal
 from sfumato.device_agent.store.positions import PLACES_NAME, Places, read_places, write_positions
 from sfumato.device_agent.store.streams import StreamState
 from sfumato.shared.errors import LedgerError, SketchError, StoreError
-from tests.device_agent.conftest import make_plan
+from tests.device_agent.conftest import BASE, HOUR, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.driver import BASE, HOUR, Driver
+from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import Server
 from tests.soak import small_and_soak
 
@@ -44,13 +41,6 @@ KEPT = {
 }
 
 
-class StillServer(Server):
-    """A server at whose place no time passes."""
-
-    def now(self) -> float:
-        return NOW
-
-
 class Template:
     """A used device's folder, to be copied and damaged again and again.
 
@@ -58,13 +48,13 @@ class Template:
     """
 
     def __init__(self, folder: Path, server: Server) -> None:
-        folder.mkdir(exist_ok=True)
         self.driver = Driver(folder, server, clock=lambda: NOW)
         self.driver.enrol()
         self.driver.append(*range(N_SENT), lines=5)
         self.driver.once()
-        self.older = (self.driver.state / DATABASE_NAME).read_bytes()
-        self.older_places = (self.driver.state / PLACES_NAME).read_bytes()
+        self.older = {
+            name: (self.driver.state / name).read_bytes() for name in (DATABASE_NAME, PLACES_NAME)
+        } | {f"{DATABASE_NAME}-wal": b""}
         self.driver.append(N_SENT, lines=5)
         self.driver.once(send=False)
         # The log is not moved into the database as long as another has that open.
@@ -77,13 +67,12 @@ class Template:
                 patch.setattr(module, "truncate_log", lambda _: None)
             self.driver.once(send=False)
         self.kept = self.read()
-        rows = query(self.driver.state, "SELECT sketch_id, message FROM outbox")
-        self.messages: dict[Any, Any] = {row[0]: row[1] for row in rows}
-        self.noted = list(read_journal(self.driver.state).iterate_releases())
+        self.messages = dict(query(self.driver.state, "SELECT sketch_id, message FROM outbox"))
+        self.noted = self.read_noted()
         ((place,),) = query(self.driver.state, "SELECT place FROM positions")
         ((sums,),) = query(self.driver.state, "SELECT sums FROM open_windows")
         ((plan,),) = query(self.driver.state, "SELECT value FROM meta WHERE key = 'plan'")
-        self.steering: list[Any] = [str(place).encode(), sums, plan, *self.messages.values()]
+        self.steering: list[bytes] = [place.encode(), sums, plan, *self.messages.values()]
         self.saved = folder / "saved"
         shutil.copytree(self.driver.state, self.saved)
         watcher.close()
@@ -91,8 +80,7 @@ class Template:
         self.received = list(server.received)
 
     def restore(self) -> None:
-        shutil.rmtree(self.driver.state)
-        shutil.copytree(self.saved, self.driver.state)
+        put_back(self.saved, self.driver.state)
         self.driver.server.stored = dict(self.stored)
         self.driver.server.received = list(self.received)
 
@@ -102,24 +90,27 @@ class Template:
             name: query(self.driver.state, statement) for name, statement in KEPT.items()
         }
         found["identity"] = {
-            key: json.loads(str(value))[1:] if key == "keys" else value
+            key: json.loads(value)[1:] if key == "keys" else value
             for key, value in found["identity"]
         }
         return found
+
+    def read_noted(self) -> list[dict[str, Any]]:
+        """Read the releases of the journal, less what is not noted of one that was read again."""
+        noted = read_journal(self.driver.state)
+        assert noted.damage is None
+        return [{**each, "digest": ..., "n_records": ...} for each in noted.iterate_releases()]
 
 
 @contextmanager
 def damaging(folder: Path) -> Iterator[Template]:
     """Give a device to be damaged."""
-    server = StillServer(make_plan())
+    server = Server(make_plan(), clock=lambda: NOW)
     server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        # Reading the system's certificates takes longer than all the rest of a run.
-        patch.setattr(httpx, "Client", functools.partial(httpx.Client, verify=False))
-        try:
-            yield Template(folder, server)
-        finally:
-            server.stop()
+    try:
+        yield Template(folder, server)
+    finally:
+        server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +147,9 @@ def damage(template: Template, harm: Harm) -> None:
     """Damage a file of the folder as disks do: a bit, a sector, the end, all since some time."""
     name, kind, where, bit = harm
     path = template.driver.state / name
-    if kind == "older" and name == PLACES_NAME:
-        path.write_bytes(template.older_places)
-        return
     if kind == "older":
-        (template.driver.state / f"{DATABASE_NAME}-wal").write_bytes(b"")
-        (template.driver.state / DATABASE_NAME).write_bytes(template.older)
+        for each in (name,) if name == PLACES_NAME else _FILES:
+            (template.driver.state / each).write_bytes(template.older[each])
         return
     if kind == "row":
         flip_in_row(template, where, bit)
@@ -195,24 +183,50 @@ def flip_in_row(template: Template, where: float, bit: int) -> None:
         path.write_bytes(data)
 
 
+def remove_database(template: Template) -> None:
+    for name in _FILES:
+        (template.driver.state / name).unlink(missing_ok=True)
+
+
+def damage_beside(template: Template, harm: Harm) -> None:
+    """Damage journal or places, unless they are whole afterwards by all that can be known."""
+    path = template.driver.state / harm[0]
+    whole = path.read_bytes()
+    damage(template, harm)
+    left = path.read_bytes()
+    # A journal is whole when it is cut behind a line, and places are one line.
+    assume(left not in {whole[: i + 1] for i, octet in enumerate(whole) if octet == 10})
+    assume(left not in (b"", whole))
+
+
+def run_twice(driver: Driver) -> OnceReport | SketchError:
+    """Return the second report, or why nothing was done."""
+    try:
+        driver.once()
+        return driver.once()
+    except (LedgerError, StoreError) as error:
+        return error
+
+
 def require_sound(template: Template) -> None:
     """Check that the agent, run twice, has forgotten, doubled and drawn again nothing."""
     driver = template.driver
-    try:
-        driver.once()
-    except StoreError as error:
+    report = run_twice(driver)
+    if isinstance(report, StoreError):
         # A flipped bit may say that the file is of a later release: refused, and nothing done.
-        refusal = str(error)
-    else:
-        refusal = ""
-    if refusal:
-        assert "Update this software" in refusal
+        assert "Update this software" in str(report)
         assert driver.server.received == template.received
         return
-    report = driver.once()
+    assert isinstance(report, OnceReport), report
     assert not [m for m in report.messages if "made again" in m]
     assert report.errors == []
-    require_kept(template)
+    # The ledger, and the open window to the bit.
+    found = template.read()
+    for name, kept in template.kept.items():
+        assert found[name] == kept, name
+    for sketch_id, body in driver.server.received:
+        assert body == template.messages[sketch_id]
+    assert template.read_noted() == template.noted
     # Each is at the server, once, or shelved with the reason.
     rows = query(driver.state, "SELECT sequence, state, problem, n_records FROM outbox ORDER BY 1")
     assert [(row[0], row[3]) for row in rows] == [(i, 5) for i in range(N_SENT + N_WAITING)]
@@ -221,158 +235,103 @@ def require_sound(template: Template) -> None:
         assert sequence in stored if state == "sent" else (state == "shelved" and problem)
 
 
-def require_kept(template: Template) -> None:
-    """Check the ledger, the open window to the bit, and that no other bytes were sent."""
-    driver = template.driver
-    found = template.read()
-    for name, rows in template.kept.items():
-        assert found[name] == rows, name
-    for sketch_id, body in driver.server.received:
-        assert body == template.messages[sketch_id]
-    noted = read_journal(driver.state)
-    assert noted.damage is None
-    known = [{**release, "digest": ..., "n_records": ...} for release in template.noted]
-    found_releases = noted.iterate_releases()
-    assert [{**release, "digest": ..., "n_records": ...} for release in found_releases] == known
-
-
 def require_decided_by_the_owner(template: Template) -> None:
     """Check that nothing sent is forgotten, or that nothing is done since neither can be trusted.
 
     What was never sent may be drawn again: whoever damages both files can make the device forget
     it, and nobody has seen it.
     """
-    noted = (template.driver.state / JOURNAL_NAME).read_bytes()
-    refusal: SketchError | None
-    try:
-        template.driver.once()
-        report = template.driver.once()
-    except (LedgerError, StoreError) as error:
-        refusal = error
-    else:
-        refusal = None
-    if refusal is not None:
-        trusts_none = isinstance(refusal, LedgerError)
+    driver = template.driver
+    noted = (driver.state / JOURNAL_NAME).read_bytes()
+    report = run_twice(driver)
+    if isinstance(report, SketchError):
+        trusts_none = isinstance(report, LedgerError)
         why = "nothing is released until you decide" if trusts_none else "Update this software"
-        assert why in str(refusal)
-        assert template.driver.server.received == template.received
-        assert (template.driver.state / JOURNAL_NAME).read_bytes() == noted
+        assert why in str(report)
+        assert driver.server.received == template.received
+        assert (driver.state / JOURNAL_NAME).read_bytes() == noted
         return
     assert report.errors == []
     assert template.read()["events"][:N_SENT] == template.kept["events"][:N_SENT]
     bodies: dict[bytes, bytes] = {}
-    for sketch_id, body in template.driver.server.received:
+    for sketch_id, body in driver.server.received:
         assert bodies.setdefault(sketch_id, body) == body
-    rows = query(template.driver.state, "SELECT sequence, n_records FROM outbox ORDER BY sequence")
+    rows = query(driver.state, "SELECT sequence, n_records FROM outbox ORDER BY sequence")
     assert rows == [(i, 5) for i in range(N_SENT + N_WAITING)]
-    assert query(template.driver.state, "SELECT n_records FROM open_windows") == [(N_OPEN,)]
+    assert query(driver.state, "SELECT n_records FROM open_windows") == [(N_OPEN,)]
 
 
 def explore(
+    template: Template,
     strategy: st.SearchStrategy[Any],
-    check: Callable[[Any], None],
-    *,
-    n_examples: int,
+    check: Callable[[Template, Any], None],
     **choices: Any,
 ) -> None:
-    """Check many examples."""
-    settings(
-        max_examples=n_examples,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        **choices,
-    )(given(strategy)(check))()
+    """Check many examples, each of a state that is whole before."""
 
-
-def explore_database(template: Template, **choices: Any) -> None:
-    def check(harms: Sequence[Harm]) -> None:
+    @settings(deadline=None, suppress_health_check=list(HealthCheck), **choices)
+    @given(strategy)
+    def examine(example: Any) -> None:
         template.restore()
-        for harm in harms:
-            damage(template, harm)
-        require_sound(template)
+        check(template, example)
 
-    explore(of_the_database, check, **choices)
+    examine()
 
 
-def explore_journal(template: Template, **choices: Any) -> None:
-    def check(harm: Harm) -> None:
-        template.restore()
+def check_harms(template: Template, harms: Sequence[Harm]) -> None:
+    for harm in harms:
         damage(template, harm)
-        require_sound(template)
-
-    explore(beside_the_database, check, **choices)
+    require_sound(template)
 
 
-def explore_both(template: Template, **choices: Any) -> None:
-    def check(example: tuple[Sequence[Harm], bool, Harm]) -> None:
-        harms, is_gone, harm = example
-        template.restore()
-        for each in harms:
-            damage(template, each)
-        if is_gone:
-            for name in _FILES:
-                (template.driver.state / name).unlink(missing_ok=True)
-        path = template.driver.state / harm[0]
-        whole = path.read_bytes()
-        damage(template, harm)
-        # Cut behind a line a journal is whole by all that can be known of it.
-        left = path.read_bytes()
-        assume(left not in {whole[: i + 1] for i, octet in enumerate(whole) if octet == 10})
-        assume(left not in (b"", whole))
-        require_decided_by_the_owner(template)
-
-    explore(st.tuples(of_the_database, st.booleans(), beside_the_database), check, **choices)
+def check_both(template: Template, example: tuple[Sequence[Harm], bool, Harm]) -> None:
+    harms, is_gone, harm = example
+    for each in harms:
+        damage(template, each)
+    if is_gone:
+        remove_database(template)
+    damage_beside(template, harm)
+    require_decided_by_the_owner(template)
 
 
-def explore_places(template: Template, **choices: Any) -> None:
-    def check(harm: Harm) -> None:
-        template.restore()
-        for name in _FILES:
-            (template.driver.state / name).unlink(missing_ok=True)
-        path = template.driver.state / PLACES_NAME
-        whole = path.read_bytes()
-        damage(template, harm)
-        assume(path.read_bytes() not in (b"", whole))
-        require_decided_by_the_owner(template)
-
-    explore(of_the_places, check, **choices)
+def check_places(template: Template, harm: Harm) -> None:
+    remove_database(template)
+    damage_beside(template, harm)
+    require_decided_by_the_owner(template)
 
 
+BOTH = st.tuples(of_the_database, st.booleans(), beside_the_database)
 few_and_many = small_and_soak(
-    "choices", {"n_examples": 15, "derandomize": True}, {"n_examples": 300}
+    "choices", {"max_examples": 15, "derandomize": True}, {"max_examples": 300}
 )
 
 
-@small_and_soak("choices", {"n_examples": 30, "derandomize": True}, {"n_examples": 1500})
+@small_and_soak("choices", {"max_examples": 30, "derandomize": True}, {"max_examples": 1500})
 def test_whatever_is_damaged_in_the_database_nothing_is_forgotten_doubled_or_drawn_again(
     choices: dict[str, Any], template: Template
 ) -> None:
-    explore_database(template, **choices)
+    explore(template, of_the_database, check_harms, **choices)
 
 
 @few_and_many
 def test_whatever_is_damaged_in_journal_or_places_it_is_made_again(
     choices: dict[str, Any], template: Template
 ) -> None:
-    explore_journal(template, **choices)
+    explore(template, beside_the_database.map(lambda harm: [harm]), check_harms, **choices)
 
 
 @few_and_many
 def test_whatever_is_damaged_in_both_nothing_sent_is_forgotten_or_nothing_is_done(
     choices: dict[str, Any], template: Template
 ) -> None:
-    explore_both(template, **choices)
+    explore(template, BOTH, check_both, **choices)
 
 
 @few_and_many
 def test_without_a_database_nothing_is_done_by_damaged_places(
     choices: dict[str, Any], template: Template
 ) -> None:
-    explore_places(template, **choices)
-
-
-def _believe_every_page(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(repair, "_find_contradiction", lambda *_: None)
+    explore(template, of_the_places, check_places, **choices)
 
 
 def _believe_every_row(patch: pytest.MonkeyPatch) -> None:
@@ -382,53 +341,6 @@ def _believe_every_row(patch: pytest.MonkeyPatch) -> None:
 def _miss_no_release(patch: pytest.MonkeyPatch) -> None:
     # An older database, or one whose log was cut, is whole by itself.
     patch.setattr(repair, "zip_longest", lambda *_: ())
-
-
-@contextmanager
-def saying(releases: list[dict[str, Any]]) -> Iterator[None]:
-    """Let every journal say that these were released."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Noted, "iterate_releases", lambda _: iter(releases))
-        yield
-
-
-def _forget_what_was_spent(patch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, noted: Noted, places: Places, **options: Any) -> int:
-        with saying([]):
-            n_lost: int = real(folder, noted, places, **options)
-        return n_lost
-
-    real = repair.build_database
-    patch.setattr(repair, "build_database", build)
-
-
-def _forget_how_far_was_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebuild, "insert_positions", lambda *_: None)
-
-
-def _believe_bytes_without_their_digest(patch: pytest.MonkeyPatch) -> None:
-    def find(salvage: Any, sketch_id: bytes, digest: str) -> dict[str, Any]:
-        row = salvage._read(sketch_id)
-        is_there = row is not None and isinstance(row["message"], bytes)
-        found = hashlib.sha256(row["message"]).hexdigest() if is_there else digest
-        kept: dict[str, Any] = real(salvage, sketch_id, found)
-        return kept
-
-    real = rebuild._Salvage.find
-    patch.setattr(rebuild._Salvage, "find", find)
-
-
-def _release_again_what_cannot_be_read(patch: pytest.MonkeyPatch) -> None:
-    def build(folder: Path, noted: Noted, _: Places, **options: Any) -> int:
-        whole = [r for r in noted.iterate_releases() if r["sequence"] < N_SENT]
-        stood = {name: {**row, "next_sequence": N_SENT} for name, row in noted.streams.items()}
-        kept = replace(noted, streams=stood)
-        with saying(whole):
-            n_lost: int = real(folder, kept, Places(), **options)
-        return n_lost
-
-    real = repair.build_database
-    patch.setattr(repair, "build_database", build)
 
 
 def _checkpoint_in_two_halves(patch: pytest.MonkeyPatch) -> None:
@@ -454,14 +366,6 @@ def _take_a_damaged_journal_for_none(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair, "read_journal", read)
 
 
-def _believe_a_journal_up_to_its_damage(patch: pytest.MonkeyPatch) -> None:
-    def read(folder: Path) -> Noted:
-        return replace(real(folder), damage=None, is_torn=False)
-
-    real = journal.read_journal
-    patch.setattr(repair, "read_journal", read)
-
-
 def _believe_older_places(patch: pytest.MonkeyPatch) -> None:
     def load(folder: Path, _: Noted) -> Places | None:
         return read_places(folder)
@@ -469,42 +373,29 @@ def _believe_older_places(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair, "_load_places", load)
 
 
-Explore = Callable[..., None]
-
-
 @pytest.mark.parametrize(
-    ("plant", "explore_it"),
+    ("plant", "strategy", "check"),
     [
-        (_believe_every_page, explore_database),
-        (_believe_every_row, explore_database),
-        (_miss_no_release, explore_database),
-        (_forget_what_was_spent, explore_database),
-        (_forget_how_far_was_read, explore_database),
-        (_believe_bytes_without_their_digest, explore_database),
-        (_release_again_what_cannot_be_read, explore_database),
-        (_checkpoint_in_two_halves, explore_database),
-        (_take_a_damaged_journal_for_none, explore_both),
-        (_believe_a_journal_up_to_its_damage, explore_both),
-        (_believe_older_places, explore_places),
+        (_believe_every_row, of_the_database, check_harms),
+        (_miss_no_release, of_the_database, check_harms),
+        (_checkpoint_in_two_halves, of_the_database, check_harms),
+        (_take_a_damaged_journal_for_none, BOTH, check_both),
+        (_believe_older_places, of_the_places, check_places),
     ],
 )
 def test_a_planted_mistake_is_found_where_there_is_damage_and_not_seen_without(
     plant: Callable[[pytest.MonkeyPatch], None],
-    explore_it: Explore,
+    strategy: st.SearchStrategy[Any],
+    check: Callable[[Template, Any], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
-    with damaging(tmp_path / "planted") as template:
+    with damaging(tmp_path) as template:
         template.restore()
         require_sound(template)
+        choices = {"max_examples": 100, "derandomize": True, "report_multiple_bugs": False}
         with pytest.raises(Exception) as caught:  # noqa: PT011
-            explore_it(
-                template,
-                n_examples=100,
-                derandomize=True,
-                phases=[Phase.generate],
-                report_multiple_bugs=False,
-            )
+            explore(template, strategy, check, phases=[Phase.generate], **choices)
         # One that breaks by itself proves nothing.
         assert not isinstance(caught.value, TypeError | AttributeError | NameError)
