@@ -1,6 +1,5 @@
 import copy
 import json
-from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +25,7 @@ from sfumato.shared.plan import (
     plan_from_spec,
     plan_to_json,
 )
+from tests.shared.refusals import list_wrong_refusals
 
 SPEC: dict[str, Any] = {
     "dimensions": [
@@ -47,22 +47,6 @@ BOUNDED = {"kind": "time", "origin": 7200, "length_s": 3600}
 
 def make(**changes: Any) -> SketchPlan:
     return plan_from_spec({**SPEC, **changes})
-
-
-def list_wrong_refusals(
-    make: Callable[..., object], cases: Iterable[tuple[dict[str, Any], str]]
-) -> list[Any]:
-    """Return the changes that are not refused by the name of their field, with rule and fix."""
-    wrong: list[Any] = []
-    for change, field in cases:
-        try:
-            make(**change)
-        except SketchError as error:
-            if error.field != field or not error.rule:
-                wrong.append((change, field, error))
-        else:
-            wrong.append((change, field, "is taken"))
-    return wrong
 
 
 @pytest.mark.parametrize(

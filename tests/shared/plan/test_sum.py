@@ -20,7 +20,7 @@ from sfumato.shared.plan import (
     plan_to_json,
 )
 from sfumato.shared.plan.endorsing import require_endorsed
-from tests.shared.plan.test_plan import list_wrong_refusals
+from tests.shared.refusals import list_wrong_refusals
 from tests.shared.sharing.samples import HELPER, IDENTITY, make_draft, make_plan
 
 WINDOW = WindowRule(kind="time", origin=1_000_000, length_s=3600)

@@ -23,7 +23,8 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.privacy import certify_odds
 from sfumato.shared.privacy.polygon import GON24
-from tests.shared.plan.test_plan import SPEC, list_wrong_refusals
+from tests.shared.plan.test_plan import SPEC
+from tests.shared.refusals import list_wrong_refusals
 
 TABLE = feature_table().astype(np.int64)
 

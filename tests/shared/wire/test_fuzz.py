@@ -1,4 +1,4 @@
-"""Whatever arrives, the parser answers with a message or with an error of the wire, and soon."""
+"""What is deep, long or unfolds is refused soon; ``tests/fuzz`` looks for what none thought of."""
 
 from __future__ import annotations
 
@@ -9,99 +9,13 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
-from sfumato.shared.errors import MalformedMessageError, WireError
-from sfumato.shared.wire import SketchMessage, decode_message
-from tests.shared.wire.samples import PAYLOAD, PUBLIC_KEY, make_message
+from sfumato.shared.errors import MalformedMessageError
+from sfumato.shared.wire import decode_message
+from tests.shared.wire.samples import make_message
 
 MESSAGE = make_message()
-
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(1 << 70), 1 << 70),
-    st.floats(),
-    st.text(max_size=10),
-    st.binary(max_size=40),
-)
-values = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(st.integers(0, 20), st.text(max_size=3)), inner, max_size=4),
-        st.builds(cbor2.CBORTag, st.integers(0, 300), inner),
-    ),
-    max_leaves=12,
-)
-edits = st.lists(
-    st.tuples(
-        st.sampled_from(["set", "delete", "insert", "repeat"]),
-        st.integers(0, len(MESSAGE) - 1),
-        st.binary(min_size=1, max_size=8),
-    ),
-    min_size=1,
-    max_size=5,
-)
-
-
-def read(data: bytes) -> SketchMessage | None:
-    """Decode and verify; any other exception than one of the wire fails the test."""
-    try:
-        message = decode_message(data)
-        message.verify(PUBLIC_KEY)
-    except WireError:
-        return None
-    return message
-
-
-def apply(data: bytes, changes: list[tuple[str, int, bytes]]) -> bytes:
-    for kind, position, content in changes:
-        place = position % max(1, len(data))
-        head, tail = data[:place], data[place:]
-        match kind:
-            case "set":
-                data = head + content + tail[len(content) :]
-            case "delete":
-                data = head + tail[len(content) :]
-            case "insert":
-                data = head + content + tail
-            case _:
-                data = head + tail[: 4 * len(content)] + tail
-    return data
-
-
-@settings(max_examples=200)
-@given(edits)
-def test_a_mutated_message_gives_an_error_of_the_wire_or_is_unchanged(
-    changes: list[tuple[str, int, bytes]],
-) -> None:
-    data = apply(MESSAGE, changes)
-    assert (read(data) is None) == (data != MESSAGE)
-
-
-@settings(max_examples=150)
-@given(values)
-def test_any_value_of_cbor_gives_an_error_of_the_wire(value: Any) -> None:
-    assert read(cbor2.dumps(value)) is None
-    assert read(cbor2.dumps([value, PAYLOAD])) is None
-
-
-@settings(max_examples=150)
-@given(st.integers(1, 14), values)
-def test_a_header_with_any_value_in_a_field_gives_an_error_of_the_wire(
-    field: int, value: Any
-) -> None:
-    envelope = cbor2.loads(MESSAGE)[0]
-    protected, _, header_bytes, signature = envelope.value
-    header = cbor2.loads(header_bytes)
-    try:
-        changed = encode_deterministic(dict(header) | {field: value})
-    except cbor2.CBOREncodeError:
-        return  # a tag cannot hold this
-    data = encode_deterministic([cbor2.CBORTag(18, [protected, {}, changed, signature]), PAYLOAD])
-    assert (read(data) is None) == (changed != header_bytes)
 
 
 @pytest.mark.parametrize("depth", [17, 400, 1_000, 100_000])

@@ -16,6 +16,7 @@ from sfumato.shared.errors import (
     WireError,
 )
 from sfumato.shared.wire import compute_sketch_id, decode_message, encode_message
+from tests.shared.refusals import list_wrong_refusals
 from tests.shared.wire.samples import KEY, PAYLOAD, PUBLIC_KEY, cddl_rule, make_header, make_message
 
 
@@ -89,9 +90,8 @@ def test_versions_and_kinds_of_the_future_are_refused_as_such(change: dict[str, 
         decode_message(make_message(**change))
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
+def test_a_header_field_that_breaks_its_rule_is_refused_by_name() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"study": b"short"}, "study"),
         ({"plan_digest": "text"}, "plan_digest"),
         ({"stream": ""}, "stream"),
@@ -115,14 +115,8 @@ def test_versions_and_kinds_of_the_future_are_refused_as_such(change: dict[str, 
         ({"slots": (0, 1 << 60)}, "slots"),
         ({"report_id": b""}, "report_id"),
         ({"payload_length": 39}, "payload"),
-    ],
-)
-def test_a_header_field_that_breaks_its_rule_is_refused_by_name(
-    change: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(MalformedMessageError) as caught:
-        decode_message(make_message(**change))
-    assert caught.value.field == field
+    ]
+    assert list_wrong_refusals(lambda **change: decode_message(make_message(**change)), cases) == []
 
 
 def test_the_protected_part_must_name_the_device_of_the_header() -> None:
