@@ -1,27 +1,34 @@
-"""A server over a database, the model beside it, and what must hold after every step."""
+"""Servers over one database, the model beside them, and what must hold after every step."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import httpx
 import numpy as np
+from fastapi import FastAPI
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
+from sfumato.aggregator.app import create_app
 from sfumato.aggregator.records import Selection
+from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import Layout
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.shared.wire import encode_payload
-from tests.aggregator.fleet import Device
+from tests.aggregator.fleet import Desk, make_plan
 from tests.aggregator.machine.model import DEVICES, Model, Release, sum_releases
-from tests.aggregator.machine.replicas import PLANS, Replica
-from tests.aggregator.machine.worlds import Fate, Killed, World
+from tests.aggregator.machine.worlds import Fate, KillableStore, Killed, World
 from tests.aggregator.serving import SteppedClock
 
 T = TypeVar("T")
 
+PAYLOAD_S = 86_400.0
 N_REPLICAS = 2
 N_ENROLLED = 3
 STREAMS = ("day", "night")
@@ -33,21 +40,58 @@ which = st.integers(0, 30)
 """Picks one of a list, whatever its length."""
 replicas = st.integers(0, N_REPLICAS - 1)
 devices = st.integers(0, len(DEVICES) - 1)
+# No example may be slowed down by a rate; other tests are about those.
+_RATES = {"device_rate": 1e6, "device_burst": 10**6, "key_rate": 1e6, "key_burst": 10**6}
+_SETTINGS = Settings(n_workers=0, payload_days=PAYLOAD_S / 86_400.0, **_RATES)  # type: ignore[arg-type]
+
+
+@dataclass
+class Replica:
+    """One process: an application with its own connections and caches."""
+
+    app: FastAPI
+    store: KillableStore
+    desk: Desk
+
+    @classmethod
+    def start(cls, world: World, clock: SteppedClock, keys: tuple[str, str]) -> Replica:
+        store = world.connect()
+        app = create_app(_SETTINGS, store=store, clock=clock)
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+        http = httpx.AsyncClient(transport=transport, base_url="http://aggregator")
+        return cls(app, store, Desk(http, *keys))
+
+    @property
+    def services(self) -> Services:
+        services: Services = self.app.state.services
+        return services
+
+    @contextmanager
+    def meeting(self, fate: Fate) -> Iterator[None]:
+        """Let the process be killed around its next commit."""
+        self.store.fate = fate
+        try:
+            yield
+        finally:
+            self.store.fate = "none"
+
+    async def put(self, study: bytes, sketch: str, body: bytes, fate: Fate = "none") -> int | None:
+        """Upload, and return the status; None if the process was killed meanwhile."""
+        with self.meeting(fate):
+            try:
+                return (await self.desk.put(study, sketch, body)).status_code
+            except (Killed, asyncio.CancelledError):  # the latter is who waited for a batch
+                return None
+
+    async def stop(self) -> None:
+        await self.desk.http.aclose()
+        await self.store.close()
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Report what went wrong unseen, but for processes that were killed."""
     if not isinstance(context.get("exception"), Killed):
         loop.default_exception_handler(context)
-
-
-def to_body(selection: Selection) -> dict[str, Any]:
-    """Return a selection as a request has it."""
-    return {
-        "first_slot": selection.first_slot,
-        "last_slot": selection.last_slot,
-        "labels": dict(selection.labels),
-    }
 
 
 class Harness(RuleBasedStateMachine):
@@ -58,7 +102,7 @@ class Harness(RuleBasedStateMachine):
     """
 
     make_world: Callable[[], World]
-    plan = PLANS["fourier"]
+    plan = make_plan(n_frequencies=64)
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,10 +115,6 @@ class Harness(RuleBasedStateMachine):
         self.replicas: list[Replica] = []
         self.released: list[Release] = []
         self.outbox: list[Release] = []
-        self.signing = list(DEVICES)
-        """Each device with the key that it signs with now."""
-        self.keys_held = [[device] for device in DEVICES]
-        """Each device with every key that it ever had."""
         self.n_coordinates_used = 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -93,18 +133,28 @@ class Harness(RuleBasedStateMachine):
         analyst, _ = await first.services.keys.create(name="ana", scope="analyst")
         await first.stop()
         self.keys = (operator, analyst)
-        self.replicas = [self._start() for _ in range(N_REPLICAS)]
+        self.replicas = [self.start() for _ in range(N_REPLICAS)]
         self.study = await self.replicas[0].desk.publish(self.plan)
         await self.replicas[0].desk.enrol(self.study, *DEVICES[:N_ENROLLED])
         self.model.enrolled |= set(range(N_ENROLLED))
 
-    def _start(self) -> Replica:
+    def start(self) -> Replica:
         return Replica.start(self.world, self.clock, self.keys)
 
     async def restart(self, number: int) -> None:
         """End a process and start another in its place."""
         await self.replicas[number].stop()
-        self.replicas[number] = self._start()
+        self.replicas[number] = self.start()
+
+    async def is_done(self, number: int, fate: Fate, work: Coroutine[Any, Any, None]) -> bool:
+        """Let a process do something, or be killed; return whether its first commit is there."""
+        try:
+            with self.replicas[number].meeting(fate):
+                await work
+        except Killed:
+            await self.restart(number)
+            return fate == "after commit"
+        return True
 
     def teardown(self) -> None:
         """Remove everything."""
@@ -132,7 +182,7 @@ class Harness(RuleBasedStateMachine):
         return items[number % len(items)]
 
     def make_release(
-        self, device: int, stream: str, sequence: int, slots: tuple[int, int], **changes: Any
+        self, device: int, stream: str, sequence: int, slots: tuple[int, int]
     ) -> Release:
         """Make a sketch that adds 1 at a coordinate that no other has; its size is its own too."""
         coordinate = self.n_coordinates_used
@@ -140,28 +190,16 @@ class Harness(RuleBasedStateMachine):
         n_records = 500 + coordinate
         values = np.zeros(self.plan.n_coordinates, dtype=np.int64)
         values[coordinate] = 1
-        signer: Device = changes.pop("signer", self.signing[device])
-        sketch_id, body = signer.message(
+        message = DEVICES[device].message(
             self.study,
             self.plan,
             payload=encode_payload(values, self.plan.payload_width),
-            device=DEVICES[device].device_id,
             stream=stream,
             sequence=sequence,
             slots=slots,
             n_records=n_records,
         )
-        return Release(
-            device,
-            stream,
-            sequence,
-            slots,
-            n_records,
-            coordinate,
-            sketch_id,
-            body,
-            signer.public_key,
-        )
+        return Release(device, stream, sequence, slots, n_records, coordinate, *message)
 
     def expect(self, release: Release) -> int:
         """Return the status that an upload should be answered with now."""
@@ -195,9 +233,7 @@ class Harness(RuleBasedStateMachine):
         services = self.replicas[0].services
         async with services.store.begin() as transaction:
             found = await transaction.sum_sketches(
-                self.study,
-                Selection(),
-                layout=Layout.of(self.plan),
+                self.study, Selection(), layout=Layout.of(self.plan)
             )
             study = await transaction.get_study(self.study)
         counted = self.model.select(Selection())

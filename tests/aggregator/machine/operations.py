@@ -14,23 +14,25 @@ from sfumato.shared.wire.bodies.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,
+    PAYLOAD_S,
     Harness,
+    Replica,
     fates,
     replicas,
-    to_body,
     which,
 )
-from tests.aggregator.machine.model import DEVICES, sum_releases
-from tests.aggregator.machine.replicas import PAYLOAD_S, Replica
-from tests.aggregator.machine.worlds import Fate, Killed
+from tests.aggregator.machine.model import DEVICES, Model, sum_releases
+from tests.aggregator.machine.worlds import Fate
 
 _MOST_BACKUPS = 2
 
 
 class OperationRules(Harness):
-    """Closing, merging, snapshots, exclusion, retention, backups, restarts and keys."""
+    """Closing, merging, snapshots, exclusion, retention, backups and restarts."""
 
-    backups: list[object]
+    def __init__(self) -> None:
+        super().__init__()
+        self.backups: list[tuple[object, Model]] = []
 
     @rule(
         number=replicas,
@@ -45,21 +47,6 @@ class OperationRules(Harness):
         until = None if is_open or late_s is None else self.clock.now() + late_s
         self.run(self._set_state(number, is_open, until, fate))
 
-    @rule(number=replicas, is_open=st.booleans())
-    def change_unread(self, number: int, is_open: bool) -> None:
-        """Change the study without having read it, or having read something else: refused."""
-        self.run(self._change_unread(self.replicas[number], is_open))
-
-    async def _change_unread(self, replica: Replica, is_open: bool) -> None:
-        desk, body = replica.desk, {"state": "open" if is_open else "closed"}
-        before = await self._read_study(replica)
-        tag = before.headers["etag"]
-        for stale, status in ((None, 428), ('"0.0.0"', 412), (tag.strip('"'), 412), ("W/*", 412)):
-            headers = desk.operator | ({} if stale is None else {"If-Match": stale})
-            answer = await desk.http.patch(self.url, json=body, headers=headers)
-            assert answer.status_code == status, (stale, answer.text)
-        assert (await self._read_study(replica)).headers["etag"] == tag
-
     async def _read_study(self, replica: Replica) -> httpx.Response:
         read = await replica.desk.http.get(self.url, headers=replica.desk.analyst)
         until = maybe_rfc3339(self.model.accept_until)
@@ -68,27 +55,22 @@ class OperationRules(Harness):
         return read
 
     async def _set_state(self, number: int, is_open: bool, until: float | None, fate: Fate) -> None:
-        replica = self.replicas[number]
-        desk = replica.desk
+        desk = self.replicas[number].desk
         body = {"state": "open" if is_open else "closed"}
         if until is not None:
             body["accept_until"] = maybe_rfc3339(until) or ""
-        read = await self._read_study(replica)
+        read = await self._read_study(self.replicas[number])
         headers = desk.operator | {"If-Match": read.headers["etag"]}
-        replica.store.fate = fate
-        try:
+
+        async def change() -> None:
             answer = await desk.http.patch(self.url, json=body, headers=headers)
             assert answer.status_code == 200, answer.text
             if (is_open, until) != (self.model.is_open, self.model.accept_until):
                 again = await desk.http.patch(self.url, json=body, headers=headers)
                 assert again.status_code == 412, again.text
-        except Killed:
-            await self.restart(number)
-            if fate == "before commit":
-                return
-        finally:
-            replica.store.fate = "none"
-        self.model.is_open, self.model.accept_until = is_open, until
+
+        if await self.is_done(number, fate, change()):
+            self.model.is_open, self.model.accept_until = is_open, until
 
     @rule(number=replicas, fate=fates)
     def merge(self, number: int, fate: Fate) -> None:
@@ -96,26 +78,17 @@ class OperationRules(Harness):
         self.run(self._merge(number, fate))
 
     async def _merge(self, number: int, fate: Fate) -> None:
-        replica = self.replicas[number]
-        # Studies are merged one after the other, each in a transaction: the end is before or after
-        # all of them where there is but one.
-        if self.model.waits_elsewhere:
-            fate = "none"
-        replica.store.fate = fate
-        try:
-            n_moved = self.model.n_waiting + len(self.model.leaving)
-            assert await replica.services.merger.merge_all() == n_moved
-        except Killed:
-            await self.restart(number)
-            if fate == "before commit":
-                return
-            if self.model.waiting:
-                # What leaves goes in a transaction of its own, which was never begun.
-                self.model.note_added()
-                return
-        finally:
-            replica.store.fate = "none"
-        self.model.note_merge()
+        async def merge() -> None:
+            n_moved = len(self.model.waiting) + len(self.model.leaving)
+            assert await self.replicas[number].services.merger.merge_all() == n_moved
+
+        replica, n_waiting = self.replicas[number], len(self.model.waiting)
+        if not await self.is_done(number, fate, merge()):
+            return
+        self.model.waiting.clear()
+        # What leaves goes in a transaction of its own, which a killed process never began.
+        if replica is self.replicas[number] or not n_waiting:
+            self.model.leaving.clear()
 
     @rule(number=replicas, most=st.integers(1, 3), fate=fates)
     def take_some_out(self, number: int, most: int, fate: Fate) -> None:
@@ -134,17 +107,12 @@ class OperationRules(Harness):
         assert (prepared is None) == (n_moved == 0)
         if prepared is None:
             return
-        replica.store.fate = fate
-        try:
+
+        async def remove() -> None:
             async with replica.store.begin(write=True) as transaction:
                 assert await transaction.apply_removal(prepared) == n_moved
-        except Killed:
-            await self.restart(number)
-            if fate == "before commit":
-                n_moved = 0
-        finally:
-            replica.store.fate = "none"
-        await self._note_removal(n_moved)
+
+        await self._note_removal(n_moved if await self.is_done(number, fate, remove()) else 0)
 
     async def _note_removal(self, n_moved: int) -> None:
         """Note which sketches left: the store chooses."""
@@ -169,7 +137,9 @@ class OperationRules(Harness):
         self.run(self._snapshot(self.replicas[number], selection))
 
     async def _snapshot(self, replica: Replica, selection: Selection) -> None:
-        answer = await replica.desk.post(f"{self.url}/snapshots", to_body(selection))
+        slots = {"first_slot": selection.first_slot, "last_slot": selection.last_slot}
+        body = {**slots, "labels": dict(selection.labels)}
+        answer = await replica.desk.post(f"{self.url}/snapshots", body)
         counted = self.model.select(selection)
         if not counted:
             assert answer.status_code == 422, answer.text
@@ -215,30 +185,25 @@ class OperationRules(Harness):
             self.run(self._collect_garbage(number, fate))
 
     async def _exclude(self, device: int, number: int, fate: Fate) -> None:
-        replica = self.replicas[number]
+        desk = self.replicas[number].desk
         url = f"/v1/devices/{DEVICES[device].device_id.hex()}/exclude"
         after = copy.deepcopy(self.model)
         after.exclude(device)
         own = {key for key, release in self.model.stored.items() if release.device == device}
-        replica.store.fate = fate
-        try:
-            answer = await replica.desk.http.post(
-                url, json={"reason": "tampered with"}, headers=replica.desk.operator
-            )
+
+        async def exclude() -> None:
+            reason = {"reason": "tampered with"}
+            answer = await desk.http.post(url, json=reason, headers=desk.operator)
             assert answer.status_code == 200, answer.text
             counts = (answer.json()["n_subtracted"], answer.json()["n_kept"])
             assert counts == (len(own & after.gone), len(own - after.gone))
-        except Killed:
-            await self.restart(number)
-            if fate == "before commit":
-                return
-        finally:
-            replica.store.fate = "none"
-        self.model = after
+
+        if await self.is_done(number, fate, exclude()):
+            self.model = after
 
     @rule(seconds=st.sampled_from([20.0, 90.0, 50_000.0]))
     def let_time_pass(self, seconds: float) -> None:
-        """Leases run out, and payloads grow old."""
+        """Payloads grow old, and late sketches come too late."""
         self.clock.seconds += seconds
 
     @rule(number=replicas, days=st.sampled_from([0.0, 0.6, 1.5]), fate=fates)
@@ -250,22 +215,13 @@ class OperationRules(Harness):
         self.run(self._collect_garbage(number, fate))
 
     async def _collect_garbage(self, number: int, fate: Fate) -> None:
-        replica = self.replicas[number]
         old = self.model.find_old(self.clock.now() - PAYLOAD_S)
-        guests = self.model.find_old_guests(self.clock.now() - PAYLOAD_S)
-        replica.store.fate = fate
-        try:
-            n_dropped = await replica.services.merger.drop_payloads()
-            assert n_dropped == len(old) + len(guests)
-        except Killed:
-            await self.restart(number)
-            if fate == "before commit":
-                return
-        finally:
-            replica.store.fate = "none"
-        self.model.dropped |= old
-        for guest in guests:
-            guest.has_payload = False
+
+        async def drop() -> None:
+            assert await self.replicas[number].services.merger.drop_payloads() == len(old)
+
+        if await self.is_done(number, fate, drop()):
+            self.model.dropped |= old
 
     @rule(number=replicas)
     def restart_a_replica(self, number: int) -> None:
@@ -275,40 +231,21 @@ class OperationRules(Harness):
     @rule()
     def back_up(self) -> None:
         """Copy the database as it is."""
-        held = self.__dict__.setdefault("backups", [])
-        if len(held) < _MOST_BACKUPS:
-            held.append((self.run(self.world.back_up()), copy.deepcopy(self.model)))
+        if len(self.backups) < _MOST_BACKUPS:
+            self.backups.append((self.run(self.world.back_up()), copy.deepcopy(self.model)))
 
-    @precondition(lambda self: self.__dict__.get("backups"))
+    @precondition(lambda self: self.backups)
     @rule(pick=which)
     def restore(self, pick: int) -> None:
         """Put an older copy in place; devices can tell by the generation, and send again."""
-        self.run(self._restore(*self.pick(self.__dict__["backups"], pick)))
+        self.run(self._restore(*self.pick(self.backups, pick)))
 
-    async def _restore(self, backup: object, model: object) -> None:
+    async def _restore(self, backup: object, model: Model) -> None:
         for replica in self.replicas:
             await replica.stop()
         await self.world.restore(backup)
-        self.model = copy.deepcopy(model)  # type: ignore[assignment]
-        self.replicas = [self._start() for _ in range(N_REPLICAS)]
+        self.model = copy.deepcopy(model)
+        self.replicas = [self.start() for _ in range(N_REPLICAS)]
         async with self.replicas[0].store.begin(write=True) as transaction:
             before = await transaction.get_generation()
             assert await transaction.renew_generation() != before
-
-    @rule(number=replicas)
-    def use_a_revoked_key(self, number: int) -> None:
-        """A key is good until it is revoked, on every process."""
-        self.run(self._use_a_revoked_key(self.replicas[number], self.replicas[-1 - number]))
-
-    async def _use_a_revoked_key(self, here: Replica, there: Replica) -> None:
-        operator = here.desk.operator
-        body = {"name": "guest", "scope": "analyst"}
-        made = (await here.desk.http.post("/v1/keys", json=body, headers=operator)).json()
-        guest = {"Authorization": f"Bearer {made['key']}"}
-        assert (await there.desk.http.get(self.url, headers=guest)).status_code == 200
-        url = f"/v1/keys/{made['key_id']}"
-        assert (await here.desk.http.delete(url, headers=operator)).status_code == 200
-        for replica in (here, there):
-            assert (await replica.desk.http.get(self.url, headers=guest)).status_code == 401
-            refused = await replica.desk.http.post(f"{self.url}/snapshots", json={}, headers=guest)
-            assert refused.status_code == 401

@@ -1,27 +1,23 @@
-"""What devices do, and whoever pretends to be one."""
+"""What devices do: alone, at once, and in one commit whose process may end in its midst."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sfumato.shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
-from tests.aggregator.fleet import Device, describe_gaps
-from tests.aggregator.machine.harness import (
-    STREAMS,
-    Harness,
-    devices,
-    fates,
-    replicas,
-    which,
-)
+from tests.aggregator.machine.harness import STREAMS, Harness, devices, fates, replicas, which
 from tests.aggregator.machine.model import DEVICES, N_DEVICES, Release
-from tests.aggregator.machine.replicas import Replica
 from tests.aggregator.machine.worlds import Fate, Killed
+from tests.aggregator.storage.records import get_sketch
 
+Kind = Literal["new", "two versions", "replay", "other bytes", "same window", "nothing"]
+_KINDS: tuple[Kind, ...] = (
+    "new", "new", "two versions", "replay", "other bytes", "same window", "nothing",
+)  # fmt: skip
 _OLD_SLOTS = 5000
 """How far back the first window of a stream lies, so that windows are over when they are sent."""
 
@@ -40,32 +36,16 @@ class UploadRules(Harness):
         body = DEVICES[device].enrolment(token, self.study)
         is_known = device in self.model.enrolled
         wanted = 200 if is_known else 201 if self.model.is_open else 403  # however late
-        replica.store.fate = fate
         try:
-            answer = await replica.desk.http.post("/v1/enrolments", json=body)
+            with replica.meeting(fate):
+                answer = await replica.desk.http.post("/v1/enrolments", json=body)
             assert answer.status_code == wanted, answer.text
         except (Killed, asyncio.CancelledError):  # the latter is who waited for a batch
             await self.restart(number)
             if wanted != 201 or fate == "before commit":
                 return
-        finally:
-            replica.store.fate = "none"
         if wanted == 201:
             self.model.enrolled.add(device)
-
-    @rule(number=replicas, pick=which)
-    def relabel(self, number: int, pick: int) -> None:
-        """Enrol a known key under another label: refused."""
-        if self.model.enrolled:
-            self.run(self._relabel(number, self.pick(sorted(self.model.enrolled), pick)))
-
-    async def _relabel(self, number: int, device: int) -> None:
-        desk = self.replicas[number].desk
-        site = "south" if DEVICES[device].labels["site"] == "north" else "north"
-        other = Device(DEVICES[device].seed, {"site": site})
-        token = await desk.make_token(self.study)
-        answer = await desk.http.post("/v1/enrolments", json=other.enrolment(token, self.study))
-        assert answer.status_code == 409, answer.text
 
     @precondition(lambda self: self.can_release)
     @rule(
@@ -125,22 +105,6 @@ class UploadRules(Harness):
         if wanted == 201 and (status == 201 or fate == "after commit"):
             self.model.store(release, self.clock.now())
 
-    @precondition(lambda self: self.outbox)
-    @rule(pick=which, number=replicas)
-    def lose_the_answer(self, pick: int, number: int) -> None:
-        """The server serves a request, and the device hears nothing: it will send again."""
-        release = self.pick(self.outbox, pick)
-        self.run(self._send(release, number))
-        self.outbox.append(release)
-
-    @precondition(lambda self: self.outbox)
-    @rule(pick=which)
-    def lose_the_request(self, pick: int) -> None:
-        """The request never arrives: the message stays where it is, and others overtake it."""
-        release = self.pick(self.outbox, pick)
-        self.outbox.remove(release)
-        self.outbox.append(release)
-
     @precondition(lambda self: self.released)
     @rule(pick=which, number=replicas, fate=fates)
     def replay(self, pick: int, number: int, fate: Fate) -> None:
@@ -184,14 +148,13 @@ class UploadRules(Harness):
     @precondition(lambda self: self.outbox and self.can_release)
     @rule(pick=which)
     def send_two_versions_at_once(self, pick: int) -> None:
-        """Two payloads under one identity: exactly one is stored, and the other refused."""
+        """Two payloads under one identity, to two processes: one is stored, the other refused."""
         self.run(self._send_two(self.pick(self.outbox, pick)))
 
     async def _send_two(self, release: Release) -> None:
         if self.expect(release) != 201:
             return
-        other = self.fork(release)
-        versions = [release, other]
+        versions = [release, self.fork(release)]
         answers = await asyncio.gather(
             *(
                 replica.put(self.study, version.sketch_id, version.body)
@@ -202,94 +165,101 @@ class UploadRules(Harness):
         winner = versions[answers.index(201)]
         self.model.store(winner, self.clock.now())
         self.outbox.remove(release)
-        if winner is other:
+        if winner is not release:
             # The clone was first; the device's own bytes are an incident from now on.
-            self.replace_release(release, other)
+            self.replace_release(release, winner)
 
     def fork(self, release: Release) -> Release:
-        """Return another payload under the identity of a release, signed with the same key."""
-        made = self.make_release(release.device, release.stream, release.sequence, release.slots)
-        held = self.keys_held[release.device]
-        key = next(key for key in held if key.public_key == release.signer)
-        return made.signed_again(key)
+        """Return another payload under the identity of a release, as a clone sends it."""
+        return self.make_release(release.device, release.stream, release.sequence, release.slots)
 
-    @precondition(lambda self: self.model.stored and self.can_release)
-    @rule(pick=which, number=replicas, fate=fates)
-    def send_other_bytes(self, pick: int, number: int, fate: Fate) -> None:
-        """A cloned device sends another payload under an identity that is taken."""
-        other = self.fork(self.pick(self.stored(), pick))
-        assert self.expect(other) in (409, 401)
-        self.run(self._send(other, number, fate))
 
-    @precondition(lambda self: self.model.stored and self.can_release)
-    @rule(pick=which, number=replicas)
-    def send_a_window_again(self, pick: int, number: int) -> None:
-        """A second sketch over a window that the stream has released already."""
-        old = self.pick(self.stored(), pick)
-        sequence = 1 + max(
-            r.sequence for r in self.released if (r.device, r.stream) == (old.device, old.stream)
-        )
-        again = self.make_release(old.device, old.stream, sequence, old.slots)
-        assert self.expect(again) != 201
-        self.run(self._send(again, number))
+class BatchRules(UploadRules):
+    """One process commits many uploads at once; each is judged, and answered, by itself."""
 
-    @precondition(lambda self: self.can_release)
-    @rule(device=devices, signer=devices, number=replicas)
-    def send_signed_by_another(self, device: int, signer: int, number: int) -> None:
-        """A message in the name of one device, signed by another."""
-        if device == signer or device not in self.model.enrolled:
+    @precondition(lambda self: self.n_coordinates_used + 2 * N_DEVICES <= self.plan.n_coordinates)
+    @rule(
+        kinds=st.lists(st.sampled_from(_KINDS), min_size=N_DEVICES, max_size=N_DEVICES),
+        stream=st.sampled_from(STREAMS),
+        pick=which,
+        copies=st.integers(1, 2),
+        number=replicas,
+        fate=fates,
+    )
+    def send_a_batch(
+        self, kinds: Sequence[Kind], stream: str, pick: int, copies: int, number: int, fate: Fate
+    ) -> None:
+        """Let every device send something at once; the process may be killed around a commit."""
+        made = [self._make(device, kind, stream, pick) for device, kind in enumerate(kinds)]
+        self.run(self._send_batch([one * copies for one in made], number, fate))
+
+    def _make(self, device: int, kind: Kind, stream: str, pick: int) -> list[Release]:
+        """Return what a device sends: one message, or two versions of it."""
+        if kind in ("new", "two versions"):
+            release = self._release(device, stream)
+            return [release] if kind == "new" else [release, self.fork(release)]
+        stored = [release for release in self.stored() if release.device == device]
+        if kind == "nothing" or not stored:
+            return []
+        known = self.pick(stored, pick)
+        if kind == "replay":
+            return [known]
+        if kind == "other bytes":
+            return [self.fork(known)]
+        own = [r for r in self.released if (r.device, r.stream) == (device, known.stream)]
+        sequence = 1 + max(release.sequence for release in own)
+        return [self.make_release(device, known.stream, sequence, known.slots)]
+
+    async def _send_batch(
+        self, groups: Sequence[Sequence[Release]], number: int, fate: Fate
+    ) -> None:
+        replica = self.replicas[number]
+        flat = [release for group in groups for release in group]
+        calls = [replica.desk.put(self.study, r.sketch_id, r.body) for r in flat]
+        with replica.meeting(fate):
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        is_killed = replica.store.is_dead
+        if is_killed:
+            await self.restart(number)
+        statuses = iter([getattr(answer, "status_code", None) for answer in answers])
+        for group in filter(None, groups):
+            got = [next(statuses) for _ in group]
+            assert is_killed or None not in got, answers
+            await self._check_group(group, got, may_be_stored=fate != "before commit")
+        for group in filter(None, groups):
+            # Whose answer was lost sends again; what is stored then does not depend on the hour
+            # at which the process ended.
+            if is_killed and group[0].sketch_id not in self.model.stored:
+                await self._send(group[0], number)
+
+    async def _check_group(
+        self, group: Sequence[Release], got: Sequence[int | None], *, may_be_stored: bool
+    ) -> None:
+        """Compare the answers for one identity with each other and with what is stored."""
+        expected = [self.expect(release) for release in group]
+        winner = await self._find_stored(group) if 201 in expected else None
+        if winner is None:
+            for wanted, status in zip(expected, got, strict=True):
+                assert status is None or (status == wanted != 201), (expected, got)
             return
-        slots = (self.now_slot - 1, self.now_slot - 1)
-        forged = self.make_release(device, "forged", 0, slots, signer=DEVICES[signer])
-        status = self.run(self.replicas[number].put(self.study, forged.sketch_id, forged.body))
-        assert status == 422
+        assert may_be_stored, (group, got)
+        for release, status in zip(group, got, strict=True):
+            rest = (200, 201) if release.coordinate == winner.coordinate else (409,)
+            assert status is None or status in rest, (group, got)
+        assert got.count(201) == 1 or (None in got and got.count(201) == 0), (group, got)
+        self.model.store(winner, self.clock.now())
+        first = group[0]
+        if first in self.outbox:
+            self.outbox.remove(first)
+        if winner is not first:
+            self.replace_release(first, winner)
 
-    @precondition(lambda self: self.can_release and self.model.is_open)
-    @rule(device=devices, number=replicas)
-    def send_early(self, device: int, number: int) -> None:
-        """A window that has not begun by the server's clock: to be held until it has."""
-        name = f"early{self.n_coordinates_used}"
-        slot = int(self.clock.now()) // self.plan.window.length_s + 100_000
-        release = self.make_release(device, name, 0, (slot, slot))
-        # Never among the released: whatever key signs it again, it stays too early.
-        if self.expect(release) == 201:
-            self.run(self._send_early(release, number))
-
-    async def _send_early(self, release: Release, number: int) -> None:
-        answer = await self.replicas[number].desk.put(self.study, release.sketch_id, release.body)
-        error = error_from_problem(answer.json(), answer.status_code)
-        assert problem_type_of(type(error)).action is DeviceAction.HOLD, answer.text
-
-    @rule(device=devices, number=replicas)
-    def ask_how_far(self, device: int, number: int) -> None:
-        """A device asks for its high-water marks."""
-        self.run(self._ask_how_far(device, self.replicas[number]))
-
-    async def _ask_how_far(self, device: int, replica: Replica) -> None:
-        headers = sign_request(
-            method="GET",
-            path="/v1/devices/me",
-            body=b"",
-            device=DEVICES[device].device_id,
-            created=int(self.clock.now()),
-            sign=self.signing[device].key.sign,
-        )
-        answer = await replica.desk.http.get("/v1/devices/me", headers=headers)
-        assert answer.status_code == self.model.expect_request(device, self.signing[device])
-        if answer.status_code != 200:
-            return
-        last: dict[str, Release] = {}
-        for release in self.stored():
-            if release.device == device:
-                known = last.get(release.stream)
-                if known is None or known.sequence < release.sequence:
-                    last[release.stream] = release
-        assert answer.json()["streams"] == [
-            {"stream": name, "last_sequence": r.sequence, "last_slot": r.slots[1]}
-            | self._describe_gaps(device, name, r.sequence)
-            for name, r in sorted(last.items())
-        ]
-
-    def _describe_gaps(self, device: int, stream: str, end: int) -> dict[str, Any]:
-        held = {r.sequence for r in self.stored() if (r.device, r.stream) == (device, stream)}
-        return describe_gaps(held, end)
+    async def _find_stored(self, group: Sequence[Release]) -> Release | None:
+        """Return the version that the database has."""
+        async with self.replicas[0].store.begin() as transaction:
+            found = await get_sketch(transaction, bytes.fromhex(group[0].sketch_id))
+        for release in group:
+            if found and release.payload_digest == found.payload_digest:
+                return release
+        assert found is None, group
+        return None

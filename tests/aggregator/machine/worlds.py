@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import delete, event, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -57,41 +56,25 @@ class KillableStore(Store):
         raise Killed
 
 
-class World(ABC):
-    """One database.
+class World(Protocol):
+    """One database, which is opened empty, and the processes that connect to it."""
 
-    Parameters
-    ----------
-    make_store
-        What a process makes of an engine.
-    """
+    async def open(self) -> None: ...
+
+    def connect(self) -> KillableStore: ...
+
+    async def back_up(self) -> Any: ...
+
+    async def restore(self, backup: Any) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class SqliteWorld:
+    """A SQLite file in a folder of its own; a process makes a kind of store of it."""
 
     def __init__(self, make_store: Callable[[AsyncEngine], KillableStore] = KillableStore) -> None:
         self._make_store = make_store
-
-    @abstractmethod
-    async def open(self) -> None:
-        """Make it, empty and with its tables."""
-
-    @abstractmethod
-    def connect(self) -> KillableStore:
-        """Return a store with connections of its own, as a process that starts has one."""
-
-    @abstractmethod
-    async def back_up(self) -> Any:
-        """Return a copy of all that it holds now."""
-
-    @abstractmethod
-    async def restore(self, backup: Any) -> None:
-        """Put a copy in its place; every store over it is closed."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Remove it."""
-
-
-class SqliteWorld(World):
-    """A SQLite file in a folder of its own."""
 
     async def open(self) -> None:
         """Make the file."""
@@ -132,7 +115,7 @@ class SqliteWorld(World):
         shutil.rmtree(self._folder)
 
 
-class PostgresWorld(World):
+class PostgresWorld:
     """A database of its own in the Postgres of the tests."""
 
     async def open(self) -> None:
@@ -141,7 +124,7 @@ class PostgresWorld(World):
 
     def connect(self) -> KillableStore:
         """Return a store over the database."""
-        return self._make_store(create_engine(address_of(self._name)))
+        return KillableStore(create_engine(address_of(self._name)))
 
     async def back_up(self) -> Any:
         """Read every table at one moment, as `pg_dump` does."""
