@@ -19,19 +19,13 @@ from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_payload
 from tests.device_agent.conftest import HOUR, Agent, make_other_plan, make_plan
+from tests.device_agent.daemons import query
+from tests.device_agent.driver import put_back
 from tests.device_agent.killing import Victim, victim_in
 from tests.device_agent.serving import Server, running
 from tests.soak import small_and_soak
 
 _N_RECORDS = 21
-
-
-def query(agent: Agent, statement: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(agent.state / "agent.sqlite")
-    try:
-        return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 @pytest.fixture
@@ -77,7 +71,7 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
         shutil.copytree(agent.state, template)
         kills = victim.list_kills(agent, every=every)
         for kill_at in kills:
-            put_back(agent, template)
+            reset(agent, template)
             is_killed = victim.run(agent, kill_at)
             require_ledger_and_outbox_agree(agent)
             report = agent.once()
@@ -88,14 +82,6 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
     assert not is_killed
     assert report["released"] == 0
     assert len(kills) > 12
-
-
-def put_back(agent: Agent, template: Path) -> None:
-    """Put back state and server as they were before the first run."""
-    shutil.rmtree(agent.state)
-    shutil.copytree(template, agent.state)
-    agent.server.stored.clear()
-    agent.server.received.clear()
 
 
 @small_and_soak("every", False, True)
@@ -121,7 +107,7 @@ def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
         shutil.copytree(agent.state, template)
         kills = victim.list_kills(agent, every=every)
         for kill_at in kills:
-            put_back(agent, template)
+            reset(agent, template)
             is_killed = victim.run(agent, kill_at)
             agent.once()
             assert agent.once()["waiting"] == 0
@@ -142,21 +128,20 @@ def require_secret_counts(agent: Agent, expected: list[int]) -> None:
         # Every record is in one cell.
         assert released[:-1].sum() == released[-1]
     assert scaled == expected
-    assert query(agent, "SELECT slot, n_records FROM open_slots") == [(len(expected), 1)]
+    assert query(agent.state, "SELECT slot, n_records FROM open_slots") == [(len(expected), 1)]
 
 
 def require_ledger_and_outbox_agree(agent: Agent) -> None:
-    released = query(agent, "SELECT stream, sequence FROM events ORDER BY sequence")
-    assert released == query(agent, "SELECT stream, sequence FROM outbox ORDER BY sequence")
-    streams = query(agent, "SELECT next_sequence, first_record FROM streams") or [(0, 0)]
+    released = query(agent.state, "SELECT stream, sequence FROM events ORDER BY sequence")
+    assert released == query(agent.state, "SELECT stream, sequence FROM outbox ORDER BY sequence")
+    streams = query(agent.state, "SELECT next_sequence, first_record FROM streams") or [(0, 0)]
     assert streams == [(len(released), 10 * len(released))]
 
 
 def require_each_record_once(agent: Agent) -> None:
     headers = [message.header for message in agent.server.stored.values()]
     assert sorted(header.sequence for header in headers) == [0, 1]
-    ((still_open,),) = query(agent, "SELECT n_records FROM open_windows")
-    assert isinstance(still_open, int)
+    ((still_open,),) = query(agent.state, "SELECT n_records FROM open_windows")
     assert sum(header.n_records or 0 for header in headers) + still_open == _N_RECORDS
     for message in agent.server.stored.values():
         require_sums(agent.server.plan, message)
@@ -190,8 +175,7 @@ def test_a_released_sum_is_nowhere_on_the_disk(is_watched: bool, enrolled: Agent
         file.write(f"{time.time() + HOUR},1,1\n")
     enrolled.server.clock_offset = -30 * 365 * 86400.0
     enrolled.once()
-    ((kept,),) = query(enrolled, "SELECT sums FROM open_windows")
-    assert isinstance(kept, bytes)
+    ((kept,),) = query(enrolled.state, "SELECT sums FROM open_windows")
     assert kept in files(enrolled)
     enrolled.server.clock_offset = 0.0
     enrolled.append(1, lines=10)
@@ -209,29 +193,11 @@ def test_the_ledger_cannot_be_rewritten(enrolled: Agent, statement: str) -> None
     enrolled.append(0)
     enrolled.once()
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        query(enrolled, statement)
+        query(enrolled.state, statement)
 
 
-def test_a_full_disk_releases_nothing_and_says_so(
-    enrolled: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    enrolled.append(0, lines=5)
-    before = enrolled.dump()
-    connect = sqlite3.connect
-
-    def limited(*arguments: object, **options: object) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
-        return connection
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", limited)
-        enrolled.append(*range(1, 200), lines=1)
-        enrolled.once("--no-send", status=75)
-    assert "full" in enrolled.err
-    released = query(enrolled, "SELECT COUNT(*) FROM events")
-    assert released == query(enrolled, "SELECT COUNT(*) FROM outbox")
-    assert len(before) <= len(enrolled.dump())
-    assert enrolled.once()["waiting"] == 0
-    assert sum(m.header.n_records or 0 for m in enrolled.server.stored.values()) == 204
+def reset(agent: Agent, template: Path) -> None:
+    """Put back state and server as they were before the first run."""
+    put_back(template, agent.state)
+    agent.server.stored.clear()
+    agent.server.received.clear()
