@@ -96,13 +96,6 @@ def test_a_question_that_cannot_be_answered_names_what_is_wrong(
 
 
 @pytest.mark.usefixtures("records")
-def test_a_file_without_its_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert command.main(["ask", "my.sketch", "--range", "load=0:"]) != 0
-    assert "--plan: " in words_of(capsys.readouterr().err)
-
-
-@pytest.mark.usefixtures("records")
 def test_a_decoded_file_shows_errors_beside_its_centroids(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -113,14 +112,6 @@ def test_a_stored_sketch_says_what_it_cost_with_its_pilot(
     assert "epsilon = 8 differentially private" in shown["statement"]
 
 
-def test_a_method_is_chosen_by_public_numbers_and_says_why(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert cluster("records.csv", "-k", "2", "--epsilon", "2", *SCALED, "--json") == 0
-    made = json.loads(capsys.readouterr().out)
-    assert ". It was chosen: on sets of about 2 columns" in made["statement"]
-
-
 def test_a_release_names_its_published_form_and_claims_no_delta_that_it_did_not_spend(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -160,18 +151,6 @@ def test_what_is_refused_names_the_option_and_nothing_is_written(
     assert cluster(*given, *arguments) == 2
     assert words in capsys.readouterr().err
     assert not Path("found.cbor").exists()
-
-
-def test_the_ledger_counts_a_fit_and_refuses_the_next(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = ["records.csv", "-k", "2", "--epsilon", "0.6", *BOUNDS, "--ledger", "owner.ledger"]
-    assert cluster(*given, "--json") == 0
-    capsys.readouterr()
-    assert cluster(*given) == 2
-    assert "budget" in capsys.readouterr().err
-    spent = [event.epsilon for event in OwnersLedger(Path("owner.ledger")).load()[0]]
-    assert sum(spent) == Fraction(3, 5)
 
 
 def test_other_bytes_than_a_release_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,11 +84,6 @@ def test_a_cluster_that_moved_is_named_with_where_and_how_far(
     assert back["size"] == pytest.approx(found["size"], rel=0.1)
 
 
-def test_a_share_that_grew_is_named(before: str, capsys: pytest.CaptureFixture[str]) -> None:
-    compare(before, write("after", 2, shares=(3, 2, 2)), status=1)
-    assert "the share of cluster 1 changed by +" in words_of(capsys.readouterr().out)
-
-
 def test_sketches_that_share_noise_or_have_none_are_refused(
     before: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,14 +118,6 @@ def test_records_with_missing_values_move_no_centroid() -> None:
         assert distances.min(axis=0).max() < 0.5
 
 
-def test_columns_of_other_widths_are_measured_by_them() -> None:
-    records = make_records() * [1.0, 1000.0]
-    found = make("grid", bounds=([-10, -10_000], [10, 10_000])).fit(records)
-    assert found.metric_.tolist() == [10, 10_000]
-    distances = np.linalg.norm(found.cluster_centers_[:, None] / [1, 1000] - MEANS, axis=2)
-    assert distances.min(axis=0).max() < 0.5
-
-
 def test_predictions_are_of_the_nearest_centroid_and_say_where_a_value_is_missing() -> None:
     found = make("grid").fit(make_records())
     others = np.vstack([make_records(50, seed=1), [[np.nan, 0.0]]])

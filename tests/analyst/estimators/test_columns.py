@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import polars
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato.analyst.estimators import AutoKMeans, CompressiveKMeans, CompressiveMixture
+from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
 from sfumato.analyst.estimators.reading import read_rows
 from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,
     DecodingError,
-    PrivacyError,
     TableError,
 )
 from tests.analyst.estimators.records import (
@@ -49,10 +47,8 @@ def make_mixed(n: int = 20_000) -> pd.DataFrame:
     "public",
     [
         {},
-        {"epsilon": "1", "bounds": ((-12e-3, -24e4), (12e-3, 24e4))},
         {"epsilon": "1", "bounds": {"x0": (-12e-3, 12e-3), 1: (-24e4, 24e4)}, "scale": "pilot"},
         # Neither bounds nor scale: the pilot finds both.
-        {"epsilon": "1"},
         {"epsilon": "1", "relation": "add-remove-one", "max_records": 40_000},
     ],
 )
@@ -93,15 +89,6 @@ def test_a_pilot_is_not_spent_where_the_sketch_would_not_be_afforded(tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.db", "records.csv"]
 
 
-def test_a_scale_that_was_found_is_kept_for_another_number_of_clusters() -> None:
-    found = make_exact(epsilon="1").fit(make_records(30_000) * UNITS)
-    assert found.search_box_.keys() == {"x0", "x1"}
-    before = found.plan_
-    assert found.decode(2).cluster_centers_.shape == (2, D)
-    assert found.plan_ is before
-    assert found.search_box_
-
-
 def test_a_pilot_says_what_it_could_not_see() -> None:
     records = np.column_stack([make_records(30_000), np.full(30_000, 7.0)])
     found = make_exact(epsilon="1", bounds=(-12.0, 12.0)).fit(records)
@@ -111,7 +98,7 @@ def test_a_pilot_says_what_it_could_not_see() -> None:
     assert any("x1: 100% of the values lie beyond" in doubt for doubt in outside.warnings_)
 
 
-@pytest.mark.parametrize("public", [{}, {"epsilon": "20"}, {"epsilon": "20", "delta": "1e-8"}])
+@pytest.mark.parametrize("public", [{}, {"epsilon": "20", "delta": "1e-8"}])
 def test_tables_may_have_logarithmic_columns_and_levels(public: dict[str, Any]) -> None:
     table = make_mixed()
     if public:
@@ -196,18 +183,6 @@ def test_rows_of_different_lengths_are_refused() -> None:
         read_rows([[1.0, 2.0], [3.0]])
 
 
-def test_a_guarantee_after_a_second_fit_counts_both() -> None:
-    records = make_records(600)
-    found = make_private(epsilon="1/2").fit(records)
-    once = found.guarantee_.epsilon
-    found.set_params(refit=True).fit(records)
-    assert found.guarantee_.epsilon == 2 * once
-    assert Fraction(99, 100) < found.guarantee_.epsilon <= 1
-    assert "this is what they cost together" in found.describe()
-    with pytest.raises(PrivacyError, match="has spent epsilon = 1"):
-        found.set_params(refit=False).fit(records)
-
-
 def test_numbers_of_columns_stand_for_their_names() -> None:
     records = make_records()
     named = make_exact(scale={"x0": 1.0, "x1": 2.0}).fit(records)
@@ -230,14 +205,6 @@ def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
     # A table of words alone needs no pilot.
     words = CompressiveKMeans(3, epsilon="1", levels=levels).fit(table[["colour"]])
     assert len(words.events_) == 1
-
-
-@pytest.mark.parametrize("bounds", [([0, 0], [1]), ([0], [1, 1]), ([0], [1]), ([0, 0, 0], 1)])
-def test_rows_of_bounds_that_are_too_short_do_not_stand_for_all_columns(bounds: Any) -> None:
-    records = np.zeros((100, 2))
-    for kind in (AutoKMeans, CompressiveKMeans):
-        with pytest.raises(ConfigError, match="two numbers, or two rows of 2 numbers"):
-            kind(1, epsilon="1", bounds=bounds).fit(records)
 
 
 def test_a_pilot_that_noise_would_hide_says_in_plain_numbers_what_would_do() -> None:

@@ -135,13 +135,6 @@ def test_a_column_of_texts_says_that_nothing_can_be_drawn_and_why() -> None:
         hidden[0].sample(1)
 
 
-def test_an_unknown_part_is_not_drawn() -> None:
-    records, of = draw(500)
-    model = make().fit(records, of)
-    with pytest.raises(ConfigError, match="must be among calm, wild"):
-        model.sample(1, parts=["tame"])
-
-
 def test_parts_of_records_that_do_not_fit_them_are_refused_before_anything_is_spent() -> None:
     for wrong in (PARTS[:1], 7):
         model = make()

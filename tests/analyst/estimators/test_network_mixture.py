@@ -170,27 +170,9 @@ def test_hardly_any_records_cause_no_error_that_tells_of_them(n: int) -> None:
         hidden[0].sample(1)
 
 
-def test_values_that_are_no_numbers_add_nothing_and_cause_no_warning() -> None:
-    cells = np.ones((200, D), dtype=object)
-    for i, odd in enumerate(["text", None, float("inf"), 10**400, 1j, float("nan")]):
-        cells[i, i] = odd
-    model = make(parts=None, n_steps=2, epsilon="30").fit(cells)
-    # Six of 200 add nothing; fresh noise has a standard deviation of 3: a false alarm has a chance
-    # below 1e-20.
-    assert 160 < model.part_sizes_[0] < 230
-
-
 def test_parts_that_were_given_are_not_predicted(fitted: NetworkMixture) -> None:
     with pytest.raises(ConfigError, match="were not found but given"):
         fitted.predict(draw(10)[0])
-
-
-def test_a_column_of_categories_is_refused_by_its_declared_type() -> None:
-    table = pd.DataFrame({"a": [0.0, 1.0], "kind": pd.Categorical(["x", "y"])})
-    model = make(parts=None, bounds=(0, 1))
-    with pytest.raises(TableError, match="has the column 'kind'"):
-        model.fit(table)
-    assert not hasattr(model, "events_")
 
 
 def test_other_numbers_of_parts_than_of_records_are_refused_before_anything_is_spent() -> None:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.analyst.estimators import (
     CompressiveKMeans,
     CompressiveMixture,
+    GridKMeans,
     MomentMixture,
     NetworkMixture,
     PrivatePCA,
@@ -83,6 +84,7 @@ KINDS: list[tuple[PrivateEstimator, dict[str, str]]] = [
     (CompressiveKMeans(2, scale=1.0, max_records=1000, **PUBLIC), UNFIT_CLUSTERER),
     (CompressiveMixture(1, scale=1.0, max_records=1000, **PUBLIC), UNFIT_MIXTURE),
     (PrivatePCA(**PUBLIC), UNFIT_PRIVATE),
+    (GridKMeans(2, **PUBLIC), UNFIT_CLUSTERER),
     (MomentMixture(delta="1e-6", **PUBLIC), UNFIT_MIXTURE),
     (
         NetworkMixture(delta="1e-6", n_steps=2, n_hidden=4, relation="replace-one", **PUBLIC),
@@ -95,6 +97,7 @@ NAMES = [
     "private k-means",
     "private mixture",
     "components",
+    "grid",
     "moments",
     "networks",
 ]

@@ -101,34 +101,6 @@ def test_show_follows_the_plans_people_delta_and_window(
     assert words in show(changed)
 
 
-def test_show_predicts_what_advise_predicts_for_small_sketches(tmp_path: Path) -> None:
-    small = tmp_path / "plan.toml"
-    spec = SPEC.read_text(encoding="utf-8")
-    size = {"--records": "1000000", "--devices": "1000", "--clusters": "5"}
-    for more in ([], ["--devices-alike"]):
-        outline = advise_json(STUDY | size | {"--windows": "1"}, *more)
-        predicted = predict_candidate(
-            StudyOutline(
-                n_records=outline["records"],
-                n_sketches=outline["sketches"],
-                n_dimensions=outline["dimensions"],
-                n_clusters=outline["clusters"],
-                devices_differ=outline["devices_differ"],
-            ),
-            mechanism="discrete-knorm",
-            n_frequencies=100,
-            frequencies_per_sketch=5,
-            epsilon=Fraction(1),
-        )
-        law = format_law(predicted.law_choice.law)
-        small.write_text(f"frequencies_per_sketch = 5\nradius_law = {law}\n{spec}", "utf-8")
-        shown = show_json(small, size, *more)
-        assert shown["prediction"]["snr"] == predicted.snr
-        assert (shown["frequencies_per_sketch"], shown["shortest_selection"]) == (5, 20)
-    few = size | {"--records": "19000", "--devices": "19"}
-    assert "sketches: must be at least 20 and are 19" in refuse_to_show(small, few)
-
-
 def test_show_predicts_what_advise_predicts() -> None:
     size = {name: STUDY[name] for name in ("--records", "--devices", "--windows", "--clusters")}
     shown, candidates = show_json(SPEC, size), advise_json(STUDY)["candidates"]

@@ -10,7 +10,7 @@ from sfumato.analyst.sketching.reader import RecordReader
 from sfumato.shared.core import Columns, SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import ConfigError, RecordError
-from sfumato.shared.reading import Fields, WatchedFile, csv_lines, lines
+from sfumato.shared.reading import Fields, WatchedFile, csv_lines
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")
@@ -97,23 +97,6 @@ def test_a_header_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     path = write(tmp_path / "x.csv", "9" * 200)
     with pytest.raises(RecordError, match="line 1: must be a header"):
         read(path, block_bytes=30)
-
-
-@given(block_bytes=st.integers(1, 400), where=st.integers(0, 3))
-def test_a_line_without_bounds_is_one_record_wherever_blocks_are_cut(
-    block_bytes: int, where: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "long.csv"
-    texts = ["1,2,3"] * 3
-    texts.insert(where, "9" * 300)
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (lines, csv_lines):
-            patch.setattr(module, "MAX_LINE_BYTES", 50)
-        patch.setattr(lines, "_KEPT_BYTES", 51)
-        rows = read(write(path, "\n".join(["a,b,c", *texts])), block_bytes=block_bytes)
-    expected: list[object] = [[1, 2, 3]] * 3
-    expected.insert(where, None)
-    assert rows == expected
 
 
 def test_a_line_that_repeats_the_header_is_a_record(tmp_path: Path) -> None:

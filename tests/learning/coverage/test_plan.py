@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.coverage import plan as module
 from sfumato.learning.coverage.averaging import GaussianAverages
 from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.cover import (
@@ -60,14 +59,6 @@ def test_a_plan_whose_stages_cost_more_is_refused(
     monkeypatch.setattr(f"sfumato.learning.coverage.plan.{name}", planted)
     with pytest.raises(PrivacyError, match="exceeded by the planned stages"):
         make_plan(relation=relation)
-
-
-def test_votes_that_count_a_replaced_record_once_are_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "count_records_moved", lambda relation: 1)
-    with pytest.raises(AssertionError):
-        test_the_stages_cost_together_what_was_asked_for("replace-one")
 
 
 @pytest.mark.parametrize(

@@ -137,19 +137,3 @@ def test_bars_of_round_clusters_hold_their_means_nine_times_in_ten(
     # fail here once in about two hundred seeds, and bars of half the length nine times in ten.
     assert np.mean(held) >= 0.7
     assert np.mean(lengths) < 0.5
-
-
-def test_a_bar_shrinks_with_the_noise(make_problem: MakeProblem) -> None:
-    rng = np.random.default_rng(5)
-    half = 20_000
-    records = np.concatenate([-6.0 + rng.normal(size=(half, 2)), 12.0 + rng.normal(size=(half, 2))])
-    errors = []
-    for variance in (1e-4, 1e-2):
-        problem = make_problem(
-            records, n_clusters=2, n_frequencies=60, half_width=20.0, noise_variance=variance
-        )
-        solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(0))
-        assert solution.bars is not None
-        errors.append(np.mean(solution.bars.centroid_spreads))
-    # Ten times the standard deviation of the noise.
-    assert 4.0 < errors[1] / errors[0] < 25.0

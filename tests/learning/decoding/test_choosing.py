@@ -18,8 +18,7 @@ def choose(problem: DecodingProblem) -> ClusterChoice:
     return choose_n_clusters(problem, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("noise_variance", [1e-3, 1e-2])
-@pytest.mark.parametrize("n_clusters", [1, 3, 5])
+@pytest.mark.parametrize(("n_clusters", "noise_variance"), [(1, 1e-2), (3, 1e-3), (5, 1e-2)])
 def test_the_number_of_separated_clusters_is_recommended(
     make_problem: MakeProblem, n_clusters: int, noise_variance: float
 ) -> None:

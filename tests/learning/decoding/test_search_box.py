@@ -66,10 +66,10 @@ def test_the_plans_box_as_search_box_changes_no_bit(make_problem: MakeProblem, n
 def test_bounds_twenty_times_too_wide_cost_nothing_with_a_search_box(
     make_problem: MakeProblem,
 ) -> None:
-    for seed in (1, 2):
-        problem, means = pose(make_problem, seed, TOO_WIDE * HALF_WIDTH)
-        narrow = replace(problem, search_box=search_within(problem, HALF_WIDTH))
-        assert measure_error(solve(narrow, seed), means) < 0.1
+    seed = 2
+    problem, means = pose(make_problem, seed, TOO_WIDE * HALF_WIDTH)
+    narrow = replace(problem, search_box=search_within(problem, HALF_WIDTH))
+    assert measure_error(solve(narrow, seed), means) < 0.1
     # Of the searches of the whole box, about every second one loses a cluster.
     assert measure_error(solve(problem, seed), means) > 100.0
 

@@ -272,20 +272,6 @@ def test_directions_turn_as_far_as_predicted_and_bands_hold_the_truth(case: str)
     assert trials.seen[mine, 0].mean() / wrong.expected_sin_squared[0] < 0.5
 
 
-def test_a_metric_of_unequal_units_keeps_prediction_and_bands() -> None:
-    records = draw_records(5)
-    metric = np.array([1.0, 2.0, 0.5, 3.0, 1.0])
-    trials = Trials(
-        replace(records, metric=metric),
-        0.005,
-        "normal",
-        runs=100,
-    )
-    assert 0.75 < trials.seen[:, 0].mean() / trials.predicted[:, 0].mean() < 1.35
-    assert trials.cover_shares()[trials.told_apart].mean() > 0.92
-    assert 0.92 < trials.cover_loadings(2.0).mean() < 0.98
-
-
 def test_eigenvalues_lose_the_lift_of_noise() -> None:
     records = draw_records(30)
     trials = Trials(records, 0.004, "normal", runs=40)
@@ -296,14 +282,14 @@ def test_eigenvalues_lose_the_lift_of_noise() -> None:
 
 
 @pytest.mark.parametrize("law", ["normal", "laplace"])
-@pytest.mark.parametrize("d", [2, 5, 12])
+@pytest.mark.parametrize("d", [2, 12])
 def test_directions_of_a_sphere_are_not_told_apart(d: int, law: str) -> None:
     square = 5 if law == "normal" else 7
     records = draw_records(d, base=1.0, square=square)
     # Records of exactly equal variance, so that what is told apart is told apart by noise.
     values, vectors = np.linalg.eigh(np.cov(records.steps.T, bias=True))
     steps = (records.steps - records.steps.mean(axis=0)) @ (vectors / np.sqrt(values) * 500.0)
-    trials = Trials(replace(records, steps=steps), 0.05 / d, law, runs=250)
+    trials = Trials(replace(records, steps=steps), 0.05 / d, law, runs=150)
     assert trials.told_apart.any(axis=1).mean() < 0.08
     moved = [np.abs(a.raw_eigenvalues - trials.values[0]).max() for a in trials.answers]
     assert np.mean(np.array(moved) > trials.answers[0].edge) < 0.08
@@ -358,21 +344,6 @@ def test_noise_that_hides_the_records_leaves_an_answer_that_says_so() -> None:
     assert answer.correlation.tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert answer.correlation_low[0, 1] == -1.0
     assert answer.correlation_high[0, 1] == 1.0
-
-
-def test_directions_need_no_number_of_records() -> None:
-    records = draw_records(12, base=0.3)
-    runs = []
-    for seed in range(60):
-        noise, variance = draw_noise(np.random.default_rng(seed), records, 0.012)
-        runs.append(records.ask(records.sums + noise, variance, n_records=None))
-    # The sum that counts complete records has no more noise than a share of 0.084 of them.
-    errors = [answer.n_complete_error / len(records.steps) for answer in runs]
-    np.testing.assert_allclose(errors, WEIGHT * 0.012)
-    first = records.decompose()[1][0]
-    seen = [1 - (a.directions[0] @ first) ** 2 for a in runs]
-    predicted = [a.expected_sin_squared[0] for a in runs]
-    assert 0.7 < np.mean(seen) / np.mean(predicted) < 1.4
 
 
 # ---- findings and refusals ----

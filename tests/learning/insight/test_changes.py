@@ -128,18 +128,6 @@ def test_where_windows_always_change_only_larger_changes_last() -> None:
     assert measure_usual_change(turning.cut(0, 8)) == 0.0, "a few windows say little"
 
 
-def test_many_sketches_have_gaussian_noise() -> None:
-    plan = make_plan(20)
-    timeline = draw_year(Fleet(plan, 1), n_sketches=25)
-    contrasts = timeline.prefixes
-    drawn = timeline.simulate(contrasts, rng=np.random.default_rng(1), n_years=400)
-    observed = timeline.measure(timeline.coordinates, contrasts)
-    # Each statistic within its null law; eleven independent ones.
-    shares = np.mean(drawn < observed, axis=0)
-    assert shares.min() > 0.001
-    assert np.all(shares < 0.999)
-
-
 def test_levels_keep_their_promise() -> None:
     assert compute_levels(3, windows_per_year=52).tolist() == [1 / 52] * 3
     assert compute_levels(1, windows_per_year=52, alarms_per_year=2.0)[0] == 1 / 26

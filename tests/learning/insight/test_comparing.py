@@ -16,8 +16,6 @@ from sfumato.learning.insight.comparing import (
     describe_p,
     draw_null,
 )
-from sfumato.learning.insight.covariance import Density
-from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_noise
 from sfumato.learning.insight.selection import SelectionMean, average
 from sfumato.learning.insight.shared_law import SharedDraws
@@ -92,30 +90,6 @@ def test_without_the_common_radius_the_rate_is_wrong() -> None:
     # Seeded; standard error 1.1 %. The energy of Gaussian noise varies 1.5 times less.
     assert rates[0] < 0.075
     assert rates[1] > 0.085
-
-
-def test_slanted_clusters_are_told_apart_at_the_stated_rate() -> None:
-    plan, slant = make_plan(40, **WEAK), np.array([[1.0, 0.0], [1.5, 0.15]])
-    round_ones = Density.of(MIXTURE)
-    density = Density(
-        weights=MIXTURE.weights,
-        means=MIXTURE.means @ slant.T,
-        covariances=slant @ round_ones.covariances @ slant.T,
-    )
-    # The fit knows no slants: it only gives the directions that are looked at.
-    fit = change_mixture(
-        means=density.means, variances=np.einsum("kii->ki", density.covariances).copy()
-    )
-    model, fleet = StudyModel(plan=plan, fit=fit, density=density), Fleet(plan, 3)
-    means = [average(plan, fleet.draw(500, slant=slant)) for _ in range(600)]
-    law = draw_null(model, means[0], means[1], rng=np.random.default_rng(3))
-    found = [
-        compare_means(model, first, second, law)
-        for first, second in zip(means[::2], means[1::2], strict=True)
-    ]
-    # Seeded; standard error 1.3 %.
-    for p_values in ([c.p for c in found], [c.p_all for c in found], [c.p_moved for c in found]):
-        assert rate(p_values) == pytest.approx(0.05, abs=0.035)
 
 
 def change_mixture(**changes: Any) -> GaussianMixture:

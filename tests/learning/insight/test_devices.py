@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.weighting import Weights
 from sfumato.learning.insight.devices import (
     DeviceExamination,
     DeviceReport,
@@ -169,27 +168,6 @@ def test_the_ratio_of_signal_to_noise_is_that_of_sketches() -> None:
     stated = examine(plan, devices, n_draws=999).devices[0].snr
     # Seeded; energies of 40 sketches, known to 4 %.
     assert stated == pytest.approx(np.sum(model.features**2) / noise, rel=0.15)
-
-
-def test_sketches_of_uneven_weights_have_laws_of_their_own() -> None:
-    plan, rng = make_plan(40, epsilon=Fraction(5)), np.random.default_rng(2)
-    fleet, devices = Fleet(plan, 6), []
-    for i in range(100):
-        parts = [fleet.draw(int(n)) for n in rng.integers(100, 900, 3)]
-        sizes = np.array([[part.totals.n_records, 0] for part in parts])
-        devices.append(
-            Selection(
-                name=f"device {i}",
-                totals=add(parts),
-                members=frozenset().union(*(part.members for part in parts)),
-                weights=Weights(a=0.0, b=1.0),
-                sizes=sizes,
-            )
-        )
-    report = examine(plan, devices, n_draws=999)
-    assert not any(each.differs or each.is_silent for each in report.devices)
-    # Seeded; a standard error of 3 %.
-    assert np.mean([each.p_content < 0.1 for each in report.devices]) < 0.19
 
 
 def test_the_report_states_what_cannot_show_first() -> None:

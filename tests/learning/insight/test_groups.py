@@ -68,15 +68,6 @@ def test_a_pair_names_its_largest_changes_and_their_direction() -> None:
     assert alike.changes == ()
 
 
-def test_a_common_shift_has_its_own_size_on_the_map() -> None:
-    found = compare_mixtures([MIXTURE, MOVED])
-    # One direction of many: frequencies turn more along some than along others.
-    assert found.sizes[0, 1] == pytest.approx(0.4, abs=0.12)
-    assert 0.0 < found.errors[0, 1] < 0.1
-    assert np.abs(found.places[0] - found.places[1]) == pytest.approx([found.sizes[0, 1], 0.0])
-    assert found.share_shown == pytest.approx(1.0)
-
-
 def test_the_map_keeps_the_distances_of_points_in_a_plane() -> None:
     points = np.random.default_rng(1).normal(size=(6, 2))
     distances = np.linalg.norm(points[:, None] - points, axis=2)

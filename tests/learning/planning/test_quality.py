@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 
 from sfumato.learning.estimate.snr import (
     compute_noise_energy,
-    estimate_signal_energy,
     predict_mechanism_snr,
     predict_snr,
 )
@@ -17,9 +16,6 @@ from sfumato.shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
 from sfumato.shared.privacy.testing import SeededSource
-from tests.shared.core.strategies import N_FREQUENCIES, make_statistic
-
-RECORDS = np.random.default_rng(6).normal([0.2, 4.0, 5.0], [0.1, 0.7, 5.0], size=(3000, 3))
 
 
 def test_noise_energy_is_that_of_the_seed_paper() -> None:
@@ -38,40 +34,6 @@ def test_noise_energy_is_that_of_the_seed_paper() -> None:
         n_records=n,
     )
     assert energy == pytest.approx(32 * m**2 * n_devices / (n * epsilon) ** 2, rel=1e-3)
-
-
-@pytest.mark.parametrize("r", [N_FREQUENCIES, 3])
-def test_signal_energy_is_recovered_from_a_noisy_sketch(r: int) -> None:
-    statistic, alpha = make_statistic(r), r / N_FREQUENCIES
-    accumulator = SketchAccumulator(statistic)
-    accumulator.add(RECORDS)
-    exact_statistic = make_statistic()
-    exact = SketchAccumulator(exact_statistic)
-    exact.add(RECORDS)
-
-    def averaged(sums: np.ndarray, share: float) -> np.ndarray:
-        m = N_FREQUENCIES
-        return (sums[:m] + 1j * sums[m:]) / (AMPLITUDE * share * len(RECORDS))
-
-    truth = float(np.mean(np.abs(averaged(exact.sums, 1.0)) ** 2))
-    mechanism = DiscreteLaplace(
-        sensitivity_l1=1, rate=(1 << 52) // 300_000, neighbouring="replace-one"
-    )
-    energy = compute_noise_energy(
-        noise_variance_sum=mechanism.variance,
-        amplitude=AMPLITUDE,
-        alpha=alpha,
-        n_records=len(RECORDS),
-    )
-    estimates = []
-    for seed in range(200):
-        noisy = mechanism.add_noise(accumulator.sums, SeededSource(seed))
-        estimates.append(
-            estimate_signal_energy(
-                averaged(noisy, alpha), noise_energy=energy, alpha=alpha, n_records=len(RECORDS)
-            )
-        )
-    assert np.mean(estimates) == pytest.approx(truth, abs=0.02)
 
 
 def test_snr_falls_with_noise_and_rises_with_records() -> None:

@@ -17,15 +17,10 @@ from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.generative.reference.bins import Bins, count_boxes, draw_boxes
 from sfumato.learning.generative.reference.mwem import CellTable, MwemDesign
 from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError
-from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
-from tests.soak import small_and_soak
-from tests.statistical.auditor import judge_scores
 
 RELATIONS = ["replace-one", "add-remove-one"]
-N_RUNS, SOAK_RUNS = 240, 8000
-"""Runs on each data set; half of them choose the event, the others bound it."""
 
 Integers = NDArray[np.int64]
 
@@ -119,54 +114,6 @@ def test_planned_rounds_cost_what_was_asked_and_no_more_is_asked(relation: str) 
     with pytest.raises(PrivacyError, match="within what was planned"):
         strong.release(records, curator)
     assert not curator.answers
-
-
-class Dear(MwemDesign):
-    """Planted mistake: a 48th of the noise of counts, with the guarantee of all of it."""
-
-    @property
-    def noise(self) -> DiscreteLaplace:
-        return DiscreteLaplace.calibrate(
-            sensitivity_l1=1, epsilon=12 * self.epsilon, neighbouring=self.relation
-        )
-
-
-def audit(design: MwemDesign, n_runs: int) -> float:
-    """Bound epsilon from below, by the law of the noise of counts and by the box chosen first."""
-    near, far = np.ones((40, 2)), np.concatenate([np.ones((39, 2)), np.zeros((1, 2))])
-    counts = [design.count(records) for records in (near, far)]
-    found: dict[str, list[NDArray[np.float64]]] = {"counts": [], "box": []}
-    for side, records in enumerate((near, far)):
-        odds, boxes = [], []
-        for run in range(n_runs):
-            answers = play(design, records, 2 * run + side)
-            pairs = zip(answers[::2], answers[1::2], strict=True)
-            listed = [(int(box.values[0]), int(count.values[0])) for box, count in pairs]
-            odds.append(sum(abs(y - counts[1][b]) - abs(y - counts[0][b]) for b, y in listed))
-            boxes.append(float(listed[0][0]))
-        found["counts"].append(np.array(odds, dtype=np.float64))
-        found["box"].append(np.array(boxes))
-    return judge_scores(found, n_runs=n_runs).epsilon
-
-
-def make_audited(kind: type[MwemDesign]) -> MwemDesign:
-    boxes = np.array([[[0, 1], [0, 1]], [[1, 2], [1, 2]]])
-    return make_design(
-        kind, bins=make_bins((2, 2)), boxes=boxes, relation="replace-one", n_records=40,
-        n_rounds=2, epsilon=Fraction(1),
-    )  # fmt: skip
-
-
-@small_and_soak("n_runs, least", (N_RUNS, 0.0), (SOAK_RUNS, 0.15))
-def test_no_event_of_whole_runs_shows_more_than_epsilon(n_runs: int, least: float) -> None:
-    # Half of epsilon is spent on counts of both boxes, which both move.
-    assert least <= audit(make_audited(MwemDesign), n_runs) <= 1.0
-
-
-def test_the_audit_finds_noise_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The curator would refuse it, so it is blinded.
-    monkeypatch.setattr(Curator, "_require_planned", lambda self, given: self.next_round)
-    assert audit(make_audited(Dear), N_RUNS) > 1.0
 
 
 def test_a_table_is_a_function_of_the_answers_and_learns_its_boxes() -> None:

@@ -21,12 +21,8 @@ from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.selection import PermuteAndFlip
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
-from tests.soak import small_and_soak
-from tests.statistical.auditor import judge_scores
 
 RELATIONS = ["replace-one", "add-remove-one"]
-N_RUNS, SOAK_RUNS = 240, 8000
-"""Runs on each data set; half of them choose the event, the others bound it."""
 
 
 def make_design(kind: type[PairTreeDesign] = PairTreeDesign, **changes: Any) -> PairTreeDesign:
@@ -127,57 +123,6 @@ def test_planned_rounds_cost_what_was_asked(n_columns: int) -> None:
     assert sum(planned.epsilon for planned in design.rounds) == 1
     answers = play(design, np.zeros((500, n_columns)), 1)
     assert [answer.name for answer in answers] == [each.name for each in design.rounds]
-
-
-class Dear(PairTreeDesign):
-    """Planted mistake: pairs with a 72nd of their noise."""
-
-    @property
-    def pair_noise(self) -> DiscreteLaplace:
-        return DiscreteLaplace.calibrate(
-            sensitivity_l1=1, epsilon=12 * self.epsilon, neighbouring=self.relation
-        )
-
-
-def audit(design: PairTreeDesign, n_runs: int) -> float:
-    """Bound epsilon from below, by the law of the noise of all tables."""
-    near, far = np.zeros((400, 2)), np.concatenate([np.zeros((399, 2)), np.ones((1, 2))])
-    exact = []
-    for records in (near, far):
-        counts = design.count(design.bins.find(records))
-        exact.append((np.diagonal(counts), design.cut_table(counts, (0, 1)).ravel()))
-    found = []
-    rates = [float(1 / noise.scale) for noise in (design.column_noise, design.pair_noise)]
-    for side, records in enumerate((near, far)):
-        odds = []
-        for run in range(n_runs):
-            answers = play(design, records, 2 * run + side)
-            odds.append(
-                sum(
-                    rate * float(np.sum(np.abs(y - c1) - np.abs(y - c0)))
-                    for rate, y, c0, c1 in zip(
-                        rates, (answers[0].values, answers[-1].values), *exact, strict=True
-                    )
-                )
-            )
-        found.append(np.array(odds))
-    return judge_scores({"tables": found}, n_runs=n_runs).epsilon
-
-
-def make_audited(kind: type[PairTreeDesign]) -> PairTreeDesign:
-    return make_design(kind, bins=make_bins((2, 2)), relation="replace-one")
-
-
-@small_and_soak("n_runs, least", (N_RUNS, 0.0), (SOAK_RUNS, 0.05))
-def test_no_event_of_whole_runs_shows_more_than_epsilon(n_runs: int, least: float) -> None:
-    # Two thirds of epsilon are spent on tables; the only pair is no choice.
-    assert least <= audit(make_audited(PairTreeDesign), n_runs) <= 1.0
-
-
-def test_the_audit_finds_noise_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The curator would refuse it, so it is blinded.
-    monkeypatch.setattr(Curator, "_require_planned", lambda self, given: self.next_round)
-    assert audit(make_audited(Dear), N_RUNS) > 1.0
 
 
 def draw_chain(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
