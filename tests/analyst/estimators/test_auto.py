@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -175,25 +174,6 @@ def test_a_second_fit_by_another_method_costs_both() -> None:
         found.set_params(relation="add-remove-one", max_records=400).fit(records)
     assert found.guarantee_.neighbouring == "replace-one"
     assert Fraction(1699, 100) < found.guarantee_.epsilon <= 17
-
-
-def test_two_threads_that_begin_at_once_spend_once() -> None:
-    found, records = make(epsilon="1"), make_records(300)
-    refused: list[Exception] = []
-
-    def fit() -> None:
-        try:
-            found.fit(records)
-        except PrivacyError as error:
-            refused.append(error)
-
-    threads = [threading.Thread(target=fit) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 2
-    assert found.guarantee_.epsilon <= 1
 
 
 def test_what_was_released_before_a_failure_is_kept_and_counted(

@@ -99,25 +99,6 @@ def test_a_start_of_another_shape_is_refused_before_anything_is_spent(name: str)
         assert not {"release_", "events_"} & set(vars(found))
 
 
-def test_another_number_of_clusters_costs_nothing() -> None:
-    found = make("grid").fit(make_records())
-    before = found.events_
-    assert found.decode(2).cluster_centers_.shape == (2, D)
-    assert found.decode(5).cluster_centers_.shape == (5, D)
-    assert found.events_ == before
-    with pytest.raises(ConfigError, match="n_clusters"):
-        found.decode(0)
-
-
-def test_records_with_missing_values_move_no_centroid() -> None:
-    records = make_records()
-    broken = np.vstack([records, np.full((1500, D), np.nan), [[np.inf, 9.0]] * 1500])
-    for relation in ("replace-one", "add-remove-one"):
-        found = make("grid", relation=relation, max_records=6000).fit(broken)
-        distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
-        assert distances.min(axis=0).max() < 0.5
-
-
 def test_predictions_are_of_the_nearest_centroid_and_say_where_a_value_is_missing() -> None:
     found = make("grid").fit(make_records())
     others = np.vstack([make_records(50, seed=1), [[np.nan, 0.0]]])
@@ -143,16 +124,6 @@ def test_every_attribute_follows_from_the_release_and_public_parameters(name: st
     }
     assert np.array_equal(found.cluster_centers_, again.cluster_centers_)
     assert np.array_equal(found.weights_, again.weights_)
-
-
-def test_fits_under_both_relations_cost_what_a_replaced_record_loses() -> None:
-    records = make_records(400)
-    found = make("lloyd", relation="add-remove-one", max_records=500, epsilon="1", refit=True)
-    assert found.fit(records).guarantee_.neighbouring == "add-remove-one"
-    assert found.fit(records).guarantee_.epsilon == 2
-    found.set_params(relation="replace-one").fit(records)
-    assert (found.guarantee_.epsilon, found.guarantee_.neighbouring) == (5, "replace-one")
-    assert "counts twice" in found.describe()
 
 
 @each

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from sfumato.analyst.estimators import NetworkMixture
 from sfumato.learning.generative.networks import training
-from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError, TableError
+from sfumato.shared.errors import ConfigError, DecodingError, SketchError, TableError
 
 PARTS = ["calm", "wild"]
 D = 6
@@ -60,20 +59,6 @@ def test_drawn_records_are_like_those_of_their_part(fitted: NetworkMixture) -> N
     assert parts.tolist() == ["wild", "calm", "wild"]
     assert wanted.shape == (3, D)
     assert fitted.feature_names_in_.tolist() == list("abcdef")
-
-
-def test_what_is_spent_is_known_before_the_records_and_is_what_was_asked(
-    fitted: NetworkMixture,
-) -> None:
-    assert fitted.events_ == make().plan_events(D, names=list("abcdef"))
-    assert len(fitted.events_) == 1
-    assert fitted.guarantee_.epsilon == 3
-    assert fitted.guarantee_.delta == Fraction(1, 10**5)
-    assert fitted.guarantee_.neighbouring == "add-remove-one"
-    assert fitted.release_.n_records is None
-    assert "epsilon = 3, delta = 1e-05" in fitted.describe()
-    with pytest.raises(PrivacyError, match="would spend it again"):
-        fitted.fit(*draw())
 
 
 def test_a_ledger_counts_before_anything_is_drawn_and_refuses_a_second_fit(

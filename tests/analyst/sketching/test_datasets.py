@@ -197,11 +197,11 @@ def test_the_noise_of_parts_is_that_of_one_sketch() -> None:
             PLAN,
             expected=("0", "1", "2"),
         )
-        for _ in range(200)
+        for _ in range(80)
     ]
     noise = np.array([sketch.sums for sketch in sketches]) - np.array(exact_sums())
-    # The relative sd of the mean of squares is below 0.05 with a common radius: 4 of them.
-    assert np.mean(noise**2) == pytest.approx(PLAN.mechanism.variance, rel=0.2)
+    # The relative sd of the mean of squares is below 0.08 with a common radius: 4 of them.
+    assert np.mean(noise**2) == pytest.approx(PLAN.mechanism.variance, rel=0.32)
 
 
 def test_the_owner_s_ledger_counts_and_refuses(tmp_path: Path) -> None:

@@ -173,18 +173,6 @@ def test_the_rows_of_all_atoms_are_multiplied_by_the_factors(seed: int) -> None:
     np.testing.assert_allclose(np.sum(masses**2, axis=1), 40.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_jacobian_is_multiplied_by_the_factors(kind: Kind) -> None:
-    rng = np.random.default_rng(3)
-    target = prepare_target(draw_problem(3, draw_noise(3)))
-    plain = without_factors(target)
-    atoms = draw_shaped(rng, kind)
-    found, _ = form_equations(target, evaluate_shaped(target, atoms), kind=kind)
-    expected, _ = form_equations(plain, evaluate_shaped(plain, atoms), kind=kind)
-    assert target.factors is not None
-    np.testing.assert_allclose(found, np.tile(target.factors, 2) * expected, rtol=1e-4, atol=1e-6)
-
-
 def draw_shaped(rng: np.random.Generator, kind: Kind) -> Ellipsoids:
     if kind == "round":
         return widen(draw_atoms(rng, 2))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from sfumato.learning.generative.partition import FeatureMap, KernelPartition, assign
 from sfumato.shared.core.quantise import Quantiser
@@ -102,28 +101,6 @@ def test_a_part_that_noise_hides_keeps_its_centroid() -> None:
     assert partition.find_centroids(empty, float(partition.unit), before).tolist() == (
         before.tolist()
     )
-
-
-def test_digits_are_parted_better_than_by_chance() -> None:
-    images, digits = load_digits(return_X_y=True)
-    d = images.shape[1]
-    features = make_features(
-        d,
-        quantiser=Quantiser.from_bounds(np.zeros(d), np.full(d, 16.0)),
-        n_features=200,
-        bandwidth=0.5 * math.sqrt(d),
-    )
-    found = features.compute(features.quantiser.quantise(images)[0])
-    start = features.compute(features.quantiser.quantise(images[:10])[0]).astype(np.int64)
-    partition = make_partition(features, n_parts=10, start=start)
-    noise = WideGaussian.of_least(3.0 * math.sqrt(partition.squared_distance))
-    source = SeededSource(1)
-    centroids = partition.release(
-        found, lambda sums: sums + noise.draw(source, sums.size), math.sqrt(noise.variance)
-    )
-    parts = assign(found, centroids)
-    largest = [np.bincount(digits[parts == i], minlength=10).max() for i in range(10)]
-    assert sum(largest) / len(digits) > 0.4
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from sfumato.shared.plan import WindowRule
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 GROWN = replace(MIXTURE, weights=np.array([0.3, 0.5, 0.2]))
-MOVED = replace(MIXTURE, means=MIXTURE.means + np.array([0.4, 0.0]))
 
 
 def compare_mixtures(
