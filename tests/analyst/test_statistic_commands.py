@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from sfumato.shared import command
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
+from tests.commands import run_inside
 
 N = 8000
 WINDOW = """
@@ -53,49 +54,39 @@ def write_records(path: Path, *, missing: float = 0.0) -> np.ndarray:
     return np.column_stack([load, trips])
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed_sketches(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("histogram.toml").write_text(HISTOGRAM, encoding="utf-8")
     Path("moments.toml").write_text(MOMENTS, encoding="utf-8")
     Path("fourier.toml").write_text(FOURIER, encoding="utf-8")
-    return tmp_path
 
 
-def sketch(kind: str, capsys: pytest.CaptureFixture[str], *options: str) -> None:
-    made = ["x.csv", "--plan", f"{kind}.toml", "-o", f"{kind}.sketch", *options]
-    assert command.main(["sketch", *made]) == 0
-    capsys.readouterr()
+def run(*arguments: str, status: int = 0) -> CompletedProcess[str]:
+    done = run_inside(command.main, arguments)
+    assert done.returncode == status, done.stderr
+    return done
 
 
-def ask(kind: str, *options: str, status: int = 0) -> None:
-    assert command.main([kind, f"{kind}.sketch", "--plan", f"{kind}.toml", *options]) == status
+def sketch(kind: str, *options: str, missing: float = 0.0) -> np.ndarray:
+    """Sketch records that are written first, and return them."""
+    records = write_records(Path("x.csv"), missing=missing)
+    run("sketch", "x.csv", "--plan", f"{kind}.toml", "-o", f"{kind}.sketch", *options)
+    return records
 
 
-def ask_json(kind: str, capsys: pytest.CaptureFixture[str], *options: str) -> Any:
-    ask(kind, "--json", *options)
-    return json.loads(capsys.readouterr().out)
+def ask(kind: str, *options: str) -> str:
+    return run(kind, f"{kind}.sketch", "--plan", f"{kind}.toml", *options).stdout
 
 
-def test_a_histogram_is_shown_in_tables_with_its_errors(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv")
-    sketch("histogram", capsys)
-    ask("histogram")
-    words = words_of(capsys.readouterr().out)
+def test_a_histogram_is_shown_in_tables_and_in_json() -> None:
+    records = sketch("histogram")
+    words = words_of(ask("histogram"))
     assert words.startswith("8,000 records in one sketch load (kW): 5% at ")
     for word in ("+-", "█", "north", "south", "epsilon = 1 differentially private"):
         assert word in words
-
-
-def test_a_histogram_in_json_holds_the_marginals(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = write_records(folder / "x.csv")
-    sketch("histogram", capsys)
-    found = ask_json("histogram", capsys, "--bars", "8")
+    found = json.loads(ask("histogram", "--json", "--bars", "8"))
     load, _, site = found["marginals"]
     assert found["doubts"] == []
     assert len(load["bars"]) <= 10
@@ -104,32 +95,19 @@ def test_a_histogram_in_json_holds_the_marginals(
     assert site["levels"][0]["share"] == pytest.approx(0.75, abs=0.05)
 
 
-def test_a_doubt_is_the_first_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_records(folder / "x.csv", missing=0.3)
-    sketch("histogram", capsys)
-    ask("histogram")
-    found = capsys.readouterr().out
+def test_a_doubt_is_the_first_line() -> None:
+    sketch("histogram", missing=0.3)
+    found = ask("histogram")
     assert re.match(r"Doubt: trips: \d\d% of the records have no value\.", found)
 
 
-def test_moments_are_shown_in_tables_with_their_errors(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv")
-    sketch("moments", capsys)
-    ask("moments")
-    words = words_of(capsys.readouterr().out)
+def test_moments_are_shown_in_tables_and_in_json() -> None:
+    records = sketch("moments")
+    words = words_of(ask("moments"))
     assert "8,000 records in one sketch axis mean +- load (kW)" in words
     for word in ("correlation load trips", "turned by noise", "share of variance"):
         assert word in words
-
-
-def test_moments_in_json_hold_the_correlation(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = write_records(folder / "x.csv")
-    sketch("moments", capsys)
-    found = ask_json("moments", capsys)
+    found = json.loads(ask("moments", "--json"))
     truth = np.corrcoef(records.T)[0, 1]
     # Records that are clipped to the ball bias it a little, which is no part of its band.
     assert found["correlation"][0][1] == pytest.approx(truth, abs=0.05)
@@ -137,29 +115,23 @@ def test_moments_in_json_hold_the_correlation(
 
 
 @pytest.mark.parametrize("kind", ["histogram", "moments"])
-@pytest.mark.parametrize(("suffix", "first"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_a_picture_is_drawn_by_the_ending_of_its_file(
-    kind: str, suffix: str, first: bytes, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv", missing=0.1)
-    sketch(kind, capsys)
-    ask(kind, "-o", f"picture{suffix}")
-    assert Path(f"picture{suffix}").read_bytes().startswith(first)
-    ask(kind, "-o", "picture.pdf", status=2)
-    assert "--output: must end with .png or .svg" in capsys.readouterr().err
+def test_a_picture_is_drawn_by_the_ending_of_its_file(kind: str) -> None:
+    sketch(kind, missing=0.1)
+    for name, first in (("picture.png", b"\x89PNG"), ("picture.svg", b"<?xml")):
+        ask(kind, "-o", name)
+        assert Path(name).read_bytes().startswith(first)
+    given = (kind, f"{kind}.sketch", "--plan", f"{kind}.toml", "-o", "picture.pdf")
+    assert "--output: must end with .png or .svg" in run(*given, status=2).stderr
 
 
 @pytest.mark.parametrize("exact", ["fourier", "histogram", "both"])
-def test_a_synthetic_table_of_exact_sums_promises_nothing(
-    exact: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv")
+def test_a_synthetic_table_of_exact_sums_promises_nothing(exact: str) -> None:
     for kind in ("fourier", "histogram"):
-        sketch(kind, capsys, *(["--exact"] if exact in (kind, "both") else []))
+        sketch(kind, *(["--exact"] if exact in (kind, "both") else []))
     arguments = ["fourier.sketch", "--plan", "fourier.toml", "-k", "2", "--out", "table.csv"]
     beside = ["--histogram", "histogram.sketch", "--histogram-plan", "histogram.toml"]
-    assert command.main(["synthesise", *arguments, *beside, "--allow-unusable", "--json"]) == 0
-    about = json.loads(capsys.readouterr().out)
+    done = run("synthesise", *arguments, *beside, "--allow-unusable", "--json")
+    about = json.loads(done.stdout)
     promised = [each["epsilon"] for each in about["privacy"]]
     assert promised == [
         "50" if exact == "histogram" else "inf",
@@ -168,30 +140,17 @@ def test_a_synthetic_table_of_exact_sums_promises_nothing(
     assert "NOT PRIVATE" in about["statement"]
 
 
-def test_what_a_statistic_does_not_answer_is_refused_by_name(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv")
-    sketch("histogram", capsys)
-    wrong = ["moments", "histogram.sketch", "--plan", "histogram.toml"]
-    assert command.main(wrong) == 2
-    assert "statistic.kind: must be moments" in capsys.readouterr().err
+def test_what_a_statistic_does_not_answer_and_a_file_without_its_plan_are_refused() -> None:
+    sketch("histogram")
+    wrong = run("moments", "histogram.sketch", "--plan", "histogram.toml", status=2)
+    assert "statistic.kind: must be moments" in wrong.stderr
+    alone = run("histogram", "histogram.sketch", status=2)
+    assert "--plan: is missing, and histogram.sketch is a file" in alone.stderr
 
 
-def test_a_sketch_file_needs_its_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_records(folder / "x.csv")
-    sketch("histogram", capsys)
-    assert command.main(["histogram", "histogram.sketch"]) == 2
-    assert "--plan: is missing, and histogram.sketch is a file" in capsys.readouterr().err
-
-
-def test_an_exact_sum_is_called_not_private(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_records(folder / "x.csv")
-    sketch("histogram", capsys, "--exact")
-    ask("histogram")
-    captured = capsys.readouterr()
-    assert captured.err.startswith("NOT PRIVATE")
-    assert "NOT PRIVATE" in captured.out
-    assert "differentially private" not in captured.out
+def test_an_exact_sum_is_called_not_private() -> None:
+    sketch("histogram", "--exact")
+    done = run("histogram", "histogram.sketch", "--plan", "histogram.toml")
+    assert done.stderr.startswith("NOT PRIVATE")
+    assert "NOT PRIVATE" in done.stdout
+    assert "differentially private" not in done.stdout
