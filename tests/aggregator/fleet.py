@@ -149,8 +149,12 @@ class Device:
         sums: NDArray[np.int64] | None = None,
         **changes: Any,
     ) -> tuple[str, bytes]:
-        """Return a sketch's identity and message; ``changes`` replace fields of the header."""
+        """Return a sketch's identity and message; ``changes`` replace fields of the header.
+
+        Its slot follows from its number.
+        """
         n_records = changes.get("n_records", _usual_size(plan))
+        slot = SLOT + changes.get("sequence", 0)
         payload: bytes | None = changes.pop("payload", None)
         if payload is None:
             if sums is None:
@@ -163,7 +167,7 @@ class Device:
             "device": self.device_id,
             "stream": "main",
             "sequence": 0,
-            "slots": (SLOT, SLOT) if plan.window.kind == "time" else None,
+            "slots": (slot, slot) if plan.window.kind == "time" else None,
             "n_records": n_records,
             "n_public": not plan.releases_count,
             "report_id": hashlib.sha256(b"report").digest()[:16],
@@ -206,6 +210,15 @@ class Desk:
         assert answer.status_code == 201, answer.text
         return bytes.fromhex(answer.json()["study_id"])
 
+    async def open(
+        self, *devices: Device, plan: SketchPlan | None = None, name: str = "pumps"
+    ) -> bytes:
+        """Create a study with enrolled devices, and return its identity."""
+        study = await self.publish(plan or make_plan(), name)
+        if devices:
+            await self.enrol(study, *devices)
+        return study
+
     async def make_token(self, study: bytes, **body: Any) -> str:
         """Create an enrolment token."""
         url = f"/v1/studies/{study.hex()}/tokens"
@@ -225,6 +238,15 @@ class Desk:
         return await self.http.put(
             f"/v1/studies/{study.hex()}/sketches/{sketch}", content=body, headers=SKETCH
         )
+
+    async def send(
+        self, study: bytes, device: Device, plan: SketchPlan | None = None, *sums: Any, **more: Any
+    ) -> str:
+        """Upload a sketch of a device, which must be stored; return its identity."""
+        message = device.message(study, plan or make_plan(), *sums, **more)
+        answer = await self.put(study, *message)
+        assert answer.status_code == 201, answer.text
+        return message[0]
 
     async def change(
         self, study: bytes, state: str | None, *, if_match: str = "*", **body: Any
@@ -246,9 +268,32 @@ class Desk:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    async def read_pages(self, url: str, limit: int = 2) -> list[Any]:
+        """Read a list as an operator, page by page; each but the last is full."""
+        seen: list[Any] = []
+        page: dict[str, Any] = {}
+        while True:
+            params = {"limit": limit} | page
+            answer = await self.http.get(url, params=params, headers=self.operator)
+            assert answer.status_code == 200, answer.text
+            seen += answer.json()["items"]
+            page = {"page": answer.json()["next_page"]}
+            if page["page"] is None:
+                return seen
+            assert len(answer.json()["items"]) == limit
+
+    async def read_audit(self, *actions: str) -> list[dict[str, Any]]:
+        """Return the entries of the audit log, of some actions if they are named."""
+        entries = await self.read_pages("/v1/audit", limit=100)
+        return [each for each in entries if not actions or each["action"] in actions]
+
     async def post(self, url: str, body: Any) -> httpx.Response:
         """Post as an analyst."""
         return await self.http.post(url, json=body, headers=self.analyst)
+
+    async def operate(self, method: str, url: str, body: Any = None) -> httpx.Response:
+        """Call as an operator."""
+        return await self.http.request(method, url, json=body, headers=self.operator)
 
 
 def assert_problem(

@@ -125,8 +125,7 @@ async def test_a_database_that_is_down_at_the_start_and_later_is_waited_for(
         await wait_until(http, 200)
         key, _ = await app.state.services.keys.create(name="op", scope="operator")
         desk, plan = Desk(http, key, key), make_plan()
-        study = await desk.publish(plan, name=uuid.uuid4().hex)
-        await desk.enrol(study, Device(1))
+        study = await desk.open(Device(1), plan=plan, name=uuid.uuid4().hex)
         sketch, body = Device(1).message(study, plan)
 
         await proxy.close()

@@ -43,8 +43,7 @@ async def test_uploads_are_refused_while_the_disk_is_full_and_stored_when_it_is_
             url, _ = read_announcement(process)
             async with httpx.AsyncClient(base_url=url) as http:
                 desk = Desk(http, operator, operator)
-                study = await desk.publish(plan)
-                await desk.enrol(study, *devices)
+                study = await desk.open(*devices, plan=plan)
                 messages = [device.message(study, plan) for device in devices]
                 assert (await desk.put(study, *messages[0])).status_code == 201
                 _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)

@@ -37,10 +37,8 @@ async def test_logs_hold_no_secret_even_when_the_server_fails(
                     "BEGIN SELECT RAISE(ABORT, 'no'); END"
                 )
             )
-        answer = await server.desk.http.post(
-            "/v1/keys",
-            json={"name": "a name in the request", "scope": "enrol"},
-            headers=server.desk.operator,
+        answer = await server.desk.operate(
+            "POST", "/v1/keys", {"name": "a name in the request", "scope": "enrol"}
         )
         assert answer.status_code == 500
     logged = capsys.readouterr().err

@@ -34,8 +34,7 @@ async def read_metrics(desk: Desk) -> dict[str, float]:
 async def use(server: Server) -> bytes:
     """Store a sketch, send it twice, and one that is refused; ask for a decode."""
     desk, plan = server.desk, make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1), plan=plan)
     message = Device(1).message(study, plan)
     for _ in range(2):
         await desk.put(study, *message)
@@ -74,7 +73,7 @@ async def test_metrics_hold_no_identity_and_no_secret(server: Server) -> None:
     study = await use(server)
     desk = server.desk
     for path in ("/nowhere/" + "ab" * 32, f"/v1/studies/{study.hex()}", "/v1/keys/" + "cd" * 8):
-        await desk.http.get(path, headers=desk.operator)
+        await desk.operate("GET", path)
     await desk.http.request("BREW", "/v1/studies")
     text = (await desk.http.get("/metrics")).text
     for secret in (study.hex(), Device(1).device_id.hex(), desk.operator_key[4:20], "sfk_"):

@@ -11,7 +11,7 @@ from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server, running
-from tests.device_agent.test_one_source import TIME, count_released, feeding, write_config
+from tests.device_agent.test_one_source import TIME, count_released, feeding, join, write_config
 
 LINES = "time,x,y\n" + "".join(f"{BASE + i},{i}.5,1\n" for i in range(5))
 
@@ -23,15 +23,6 @@ def of_folder(path: Path) -> str:
 
 def of_file(path: Path) -> str:
     return f'kind = "csv"\npath = "{path}"\n{TIME}'
-
-
-def join(first: Agent, server: Server, folder: Path, capsys: pytest.CaptureFixture[str]) -> Agent:
-    """The same device in another study, with a budget for each record of its own."""
-    folder.mkdir()
-    agent = Agent(folder, server, capsys)
-    agent.state = first.state
-    agent.write_config(state_dir="../state")
-    return agent
 
 
 Move = Callable[[Path, Path], str]

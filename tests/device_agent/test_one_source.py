@@ -9,7 +9,7 @@ import os
 import socket
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from tests.device_agent.sources.test_http_source import serving
 from tests.device_agent.sources.test_mqtt_source import HOST, PORT, needs_broker
 
 RECORDS = [(BASE + i, float(i % 7) - 3, float(i)) for i in range(5)]
+ROWS = [dict(zip(("time", "x", "y"), record, strict=True)) for record in RECORDS]
+CSV = "\n".join(["time,x,y", *(",".join(map(str, record)) for record in RECORDS), ""])
 TIME = 'timestamp = "time"\ntimestamp_format = "unix"\n'
 
 
@@ -72,8 +74,7 @@ class Lines(Source):
     options = ""
 
     def write(self) -> None:
-        lines = [",".join(map(str, record)) for record in RECORDS]
-        self.place.write_text("\n".join(["time,x,y", *lines, ""]))
+        self.place.write_text(CSV)
 
     def table(self) -> str:
         return f'kind = "{self.kind}"\npath = "{self.place}"\n{self.options}{TIME}'
@@ -87,15 +88,13 @@ class JsonLines(Lines):
     kind = "jsonl"
 
     def write(self) -> None:
-        rows = [dict(zip(("time", "x", "y"), record, strict=True)) for record in RECORDS]
-        self.place.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.place.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
 
 
 class Folder(Lines):
     def write(self) -> None:
         self.place.mkdir()
-        lines = [",".join(map(str, record)) for record in RECORDS]
-        (self.place / "one").write_text("\n".join(["time,x,y", *lines, ""]))
+        (self.place / "one").write_text(CSV)
 
     def table(self) -> str:
         return f'kind = "folder"\npath = "{self.place}"\n{TIME}'
@@ -128,9 +127,9 @@ class Database(Source):
 
 class Rows(Source):
     def write(self) -> None:
-        columns = zip(*RECORDS, strict=True)
-        table = pa.table(dict(zip(("time", "x", "y"), map(list, columns), strict=True)))
-        pq.write_table(table, self.place, compression="none", use_dictionary=False)
+        pq.write_table(
+            pa.Table.from_pylist(ROWS), self.place, compression="none", use_dictionary=False
+        )
 
     def table(self) -> str:
         return f'kind = "parquet"\npath = "{self.place}"\n{TIME}'
@@ -147,7 +146,7 @@ class Pages(Source):
     url = ""
 
     def write(self) -> None:
-        self.rows = [dict(zip(("time", "x", "y"), record, strict=True)) for record in RECORDS]
+        self.rows = [dict(row) for row in ROWS]
 
     @contextmanager
     def serve(self) -> Iterator[None]:
@@ -205,30 +204,16 @@ def released(agent: Agent, source: Source) -> Agent:
     return agent
 
 
-def run_again(agent: Agent) -> None:
-    """Run it, whatever comes of it: a refusal, nothing new, or a budget that is spent."""
-    assert agent.run("once", "--json") in (0, 2, 3), agent.err
-
-
-@pytest.mark.parametrize("change", [Source.rename, Source.respell, Source.edit])
 def test_records_under_another_path_spelling_or_digit_are_not_released_again(
-    change: Callable[[Source], None], released: Agent, source: Source
+    released: Agent, source: Source
 ) -> None:
-    getattr(source, change.__name__)()
-    write_config(released, source.table())
-    run_again(released)
-    assert count_released(released) == len(RECORDS)
+    require_released_once((*CHANGES[1:], Source.edit), source, released)
 
 
-@pytest.mark.parametrize("change", [None, Source.rename, Source.respell])
 def test_records_under_another_streams_name_are_not_released_again(
-    change: Callable[[Source], None] | None, released: Agent, source: Source
+    released: Agent, source: Source
 ) -> None:
-    if change is not None:
-        getattr(source, change.__name__)()
-    write_config(released, source.table(), names=("renamed",))
-    run_again(released)
-    assert count_released(released) == len(RECORDS)
+    require_released_once(CHANGES, source, released, name="renamed")
 
 
 def test_two_streams_over_one_source_are_refused_before_anything_is_read(
@@ -242,26 +227,21 @@ def test_two_streams_over_one_source_are_refused_before_anything_is_read(
     assert "disjoint" in agent.err
 
 
-@pytest.mark.parametrize("change", [None, Source.rename, Source.respell])
 def test_records_of_another_study_are_counted_so_the_budget_refuses_them(
-    change: Callable[[Source], None] | None,
-    released: Agent,
-    source: Source,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    released: Agent, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if change is not None:
-        getattr(source, change.__name__)()
-    (tmp_path / "second").mkdir()
     with running(make_plan(n_frequencies=9)) as server:
-        second = Agent(tmp_path / "second", server, capsys)
-        second.state = released.state
-        second.write_config(state_dir="../state")
-        write_config(second, source.table(), names=("another",))
-        assert second.run("init", "--token", TOKEN) == 3
-        assert "budget.per_record" in second.err
-        run_again(second)
-        assert count_released(released, second) == len(RECORDS)
+        second = join(released, server, tmp_path / "second", capsys)
+        require_released_once(CHANGES, source, released, second, name="another")
+
+
+def join(first: Agent, server: Server, folder: Path, capsys: pytest.CaptureFixture[str]) -> Agent:
+    """The same device in another study, with a budget for each record of its own."""
+    folder.mkdir()
+    agent = Agent(folder, server, capsys)
+    agent.state = first.state
+    agent.write_config(state_dir="../state")
+    return agent
 
 
 @contextmanager
@@ -281,14 +261,13 @@ def feeding(data: bytes) -> Iterator[None]:
 
 
 def test_standard_input_is_one_source_whatever_the_stream_is_called(agent: Agent) -> None:
-    lines = "\n".join(["time,x,y", *(",".join(map(str, r)) for r in RECORDS), ""]).encode()
     write_config(agent, f'kind = "stdin"\n{TIME}')
     agent.init()
-    with feeding(lines):
+    with feeding(CSV.encode()):
         agent.once()
     assert count_released(agent) == len(RECORDS)
     write_config(agent, f'kind = "stdin"\n{TIME}', names=("renamed",))
-    with feeding(lines):
+    with feeding(CSV.encode()):
         assert agent.run("once") == 3
     assert "stream 'meter' may have sketched already" in agent.err
     assert count_released(agent) == len(RECORDS)
@@ -304,11 +283,8 @@ def test_overlapping_topics_of_one_broker_are_one_source_for_two_studies(
         url, client = f"mqtt://{host}:{PORT}", uuid.uuid4().hex[:16]
         return f'kind = "mqtt"\nurl = "{url}"\ntopic = "{filter_}"\nclient_id = "{client}"\n{TIME}'
 
-    (tmp_path / "second").mkdir()
     with running(make_plan(n_frequencies=9)) as server:
-        second = Agent(tmp_path / "second", server, capsys)
-        second.state = agent.state
-        second.write_config(state_dir="../state")
+        second = join(agent, server, tmp_path / "second", capsys)
         write_config(agent, table(f"{topic}/+/heat"))
         write_config(second, table(f"{topic}/north/#", socket.getfqdn("localhost")))
         for each in (agent, second):
@@ -317,8 +293,7 @@ def test_overlapping_topics_of_one_broker_are_one_source_for_two_studies(
         publisher = mqtt.Client(CallbackAPIVersion.VERSION2)
         publisher.connect(HOST, PORT)
         publisher.loop_start()
-        for record in RECORDS:
-            row = dict(zip(("time", "x", "y"), record, strict=True))
+        for row in ROWS:
             publisher.publish(f"{topic}/north/heat", json.dumps(row), qos=1).wait_for_publish(10)
         publisher.disconnect()
         publisher.loop_stop()
@@ -330,7 +305,7 @@ def test_overlapping_topics_of_one_broker_are_one_source_for_two_studies(
 
 
 def test_parts_that_the_owner_declares_disjoint_are_released_one_by_one(
-    agent: Agent, tmp_path: Path, server: Server
+    agent: Agent, tmp_path: Path
 ) -> None:
     database = Database(tmp_path)
     even, odd = (
@@ -378,18 +353,34 @@ def test_an_address_is_one_source_however_its_host_is_written(host: str) -> None
         assert origins("10.0.0.1", kind) != origins("10.0.0.2", kind)
 
 
-def test_a_part_that_is_declared_later_reads_nothing_again(agent: Agent, tmp_path: Path) -> None:
-    for kind in KINDS:
-        folder = tmp_path / kind.__name__
-        folder.mkdir()
-        source = kind(folder)
-        name = kind.__name__.lower()
-        with source.serve():
-            write_config(agent, source.table(), names=(name,))
-            agent.rejoin() if agent.keys.exists() else agent.init()
-            before = count_released(agent)
-            agent.once()
-            assert count_released(agent) == before + len(RECORDS), kind
-            write_config(agent, source.table() + 'disjoint = "a"\n', names=(name,))
-            run_again(agent)
-            assert count_released(agent) == before + len(RECORDS), kind
+def test_a_part_that_is_declared_later_reads_nothing_again(released: Agent, source: Source) -> None:
+    write_config(released, source.table() + 'disjoint = "a"\n')
+    assert released.run("once", "--json") in (0, 2, 3), released.err
+    assert count_released(released) == len(RECORDS)
+
+
+CHANGES: tuple[Callable[[Source], None] | None, ...] = (None, Source.rename, Source.respell)
+
+
+def require_released_once(
+    changes: Iterable[Callable[[Source], None] | None],
+    source: Source,
+    agent: Agent,
+    *others: Agent,
+    name: str = "meter",
+) -> None:
+    """Change a source step by step; check that the last of the agents releases nothing again."""
+    for change in changes:
+        if change is not None:
+            getattr(source, change.__name__)()
+        last = (agent, *others)[-1]
+        write_config(last, source.table(), names=(name,))
+        if others:
+            assert last.run("init", "--token", TOKEN) == 3
+            assert "budget.per_record" in last.err
+        # Whatever comes of it: a refusal, nothing new, or a budget that is spent.
+        assert last.run("once", "--json") in (0, 2, 3), last.err
+        assert count_released(agent, *others) == len(RECORDS), change
+
+
+"""A source where it was, at another path, and under another spelling of that."""

@@ -8,7 +8,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, WindowRule
 from sfumato.shared.wire import decode_message, decode_payload
 from tests.device_agent.conftest import BASE, HOUR, NUMBERS, make_other_plan, make_plan
+from tests.device_agent.daemons import query
 from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import Server, running
-from tests.device_agent.sources.raw_sources import Pages, Raw, to_csv, to_json
+from tests.device_agent.sources.raw_sources import Raw, to_csv
 
 NOW = BASE + 20 * HOUR + 7.0
 NOISE = 60
@@ -58,10 +59,6 @@ def write_csv(folder: Path, records: list[Raw]) -> None:
     (folder / "r").write_bytes(b"time,x,y\n" + to_csv(_with_y(records)))
 
 
-def write_jsonl(folder: Path, records: list[Raw]) -> None:
-    (folder / "r").write_bytes(b"".join(_to_json(r) + b"\n" for r in records))
-
-
 def write_folder(folder: Path, records: list[Raw]) -> None:
     for path in (folder / "in").iterdir():
         # As it is for the first run of a device: no other file, and no other identity.
@@ -84,40 +81,16 @@ def _with_y(records: list[Raw]) -> list[Raw]:
     return [Raw(time=r.time, id=r.id, x=r.x, note="1") for r in records]
 
 
-def _to_json(record: Raw) -> bytes:
-    text = to_json(Raw(time=record.time, id=record.id, x=record.x, note=1))
-    return text.replace(b'"t"', b'"time"', 1).replace(b'"note"', b'"y"')
-
-
-class JsonPages(Pages):
-    """Pages of these records."""
-
-    def put(self, records: Any) -> None:
-        """See the base."""
-        super().put(records)
-        self.pages = [
-            p.replace(b'{"t"', b'{"time"')
-            .replace(b'"note": ""', b'"y": 1')
-            .replace(b'"note": "a"', b'"y": 1')
-            for p in self.pages
-        ]
-
-
 QUERY = "SELECT k, time, x, y FROM r WHERE k > :last ORDER BY k LIMIT :n"
-KINDS: dict[str, tuple[str, Write | None, list[Any]]] = {
+# What other sources read of a record is tested with them; here it is what the agent makes of it.
+KINDS: dict[str, tuple[str, Write, list[Any]]] = {
     "csv": ('kind = "csv"\npath = "r"', write_csv, [b"time,x,y", b'"', b"\xff", b"9" * 70_000]),
-    "jsonl": (
-        'kind = "jsonl"\npath = "r"',
-        write_jsonl,
-        [b"9" * 5000, b"[" * 3000, b'"', b'"a","time":9'],
-    ),
     "folder": ('kind = "folder"\npath = "in"', write_folder, [b"x,y\x00", b'"a']),
     "sqlite": (
         f'kind = "sqlite"\npath = "r.db"\nkey = "k"\nquery = "{QUERY}"',
         write_sqlite,
         ["9" * 5000, b"\xff", "a\0"],
     ),
-    "http": ('kind = "http"\nurl = "URL"', None, [b"9" * 5000, b"[" * 3000 + b"]" * 3000]),
 }
 
 
@@ -129,7 +102,7 @@ class World:
         self.driver = Driver(
             folder,
             server,
-            budget=f'per_record = "{10**9}"',
+            per_record=str(10**9),
             clock=lambda: NOW,
         )
         text = self.driver.config.read_text()
@@ -148,24 +121,22 @@ class World:
         self.server.stored.clear()
         report = self.driver.once(send=False)
         assert report.errors == []
-        with closing(sqlite3.connect(self.driver.state / "agent.sqlite")) as database:
-            rows = database.execute(
-                "SELECT sequence, n_records, first_slot, last_slot, n_bytes, message FROM outbox"
-                " ORDER BY sequence"
-            ).fetchall()
-            events = database.execute("SELECT stream, sequence, epsilon FROM events").fetchall()
-            streams = database.execute(
-                "SELECT name, next_sequence, first_record, floor_slot FROM streams"
-            ).fetchall()
-            positions = database.execute("SELECT place FROM positions ORDER BY source").fetchall()
+        rows = self._query(
+            "sequence, n_records, first_slot, last_slot, n_bytes, message FROM outbox"
+            " ORDER BY sequence"
+        )
+        places = self._query("place FROM positions ORDER BY source")
         return {
             "sketches": [row[:-1] for row in rows],
             "sums": [self._decode(row[-1]) for row in rows],
-            "events": events,
-            "streams": streams,
-            "n_positions": len(positions),
-            "places": sorted(_without_bytes(place) for (place,) in positions),
+            "events": self._query("stream, sequence, epsilon FROM events"),
+            "streams": self._query("name, next_sequence, first_record, floor_slot FROM streams"),
+            "n_positions": len(places),
+            "places": sorted(_without_bytes(place) for (place,) in places),
         }
+
+    def _query(self, what: str) -> list[tuple[Any, ...]]:
+        return query(self.driver.state, f"SELECT {what}")
 
     def _decode(self, message: bytes) -> Any:
         plan = self.server.plan
@@ -191,19 +162,11 @@ def world(
     (tmp_path / "in").mkdir()
     source, write, _ = KINDS[kind]
     monkeypatch.setattr("time.time", lambda: NOW)
-    with ExitStack() as stack:
-        server = stack.enter_context(running(PLANS[request.param]))
-        put: Callable[[list[Raw]], None]
-        if write is None:
-            pages = JsonPages()
-            source = source.replace("URL", stack.enter_context(pages.serving()))
-            put = pages.put
-        else:
-            write_here = write
 
-            def put(records: list[Raw]) -> None:
-                write_here(tmp_path, records)
+    def put(records: list[Raw]) -> None:
+        write(tmp_path, records)
 
+    with running(PLANS[request.param]) as server:
         # A device looks at its source before it joins.
         put(RECORDS)
         yield World(tmp_path, server, source), put

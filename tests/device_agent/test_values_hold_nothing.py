@@ -21,7 +21,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "add-remove-one": {"neighbouring": "add-remove-one", "least_records": None},
     "unit device": {"unit": "device"},
 }
-N = 30
+N = 18
 
 garbage = st.one_of(
     st.sampled_from([b"", b"nan", b"-inf", b"1e999", b"1e308", b"-9999", b'"', b'"1', b"\xff"]),
@@ -88,7 +88,7 @@ def world(
 
 def test_no_value_of_a_record_holds_delays_or_stops_anything(world: World) -> None:
     usual = world.observe(None)
-    assert len(usual["headers"]) > 5
+    assert len(usual["headers"]) > 3
     slot = N // 2 // 3
 
     @settings(
@@ -105,7 +105,7 @@ def test_no_value_of_a_record_holds_delays_or_stops_anything(world: World) -> No
     examine()
 
 
-@pytest.mark.parametrize("rest", [b"999,-999", b"oops,none", b"1e308,nan"])
-def test_not_even_the_values_of_all_records_together_do(rest: bytes, world: World) -> None:
-    usual, other = world.observe(None), world.observe(None, all_rows=rest)
-    assert other == usual
+def test_not_even_the_values_of_all_records_together_do(world: World) -> None:
+    usual = world.observe(None)
+    for rest in (b"999,-999", b"oops,none", b"1e308,nan"):
+        assert world.observe(None, all_rows=rest) == usual

@@ -36,7 +36,7 @@ async def test_the_advised_plan_makes_a_study(desk: Desk) -> None:
     assert plan.dimensions[0].scale == 9.0
     assert plan.window.origin % 86_400 == 0
     body = {"name": "weather", "plan": found["plan"]}
-    made = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    made = await desk.operate("POST", "/v1/studies", body)
     assert made.status_code == 201
     again = (await desk.post("/v1/advice", ASKED)).json()
     assert again["plan"] != found["plan"], "the seed is fresh"

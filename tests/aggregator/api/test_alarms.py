@@ -83,9 +83,8 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 async def fill(desk: Desk) -> bytes:
-    study = await desk.publish(PLAN)
-    await desk.enrol(study, Device(1))
-    assert (await desk.put(study, *Device(1).message(study, PLAN))).status_code == 201
+    study = await desk.open(Device(1), plan=PLAN)
+    await desk.send(study, Device(1), PLAN)
     return study
 
 
@@ -98,9 +97,7 @@ async def schedule(desk: Desk, study: bytes, **changes: Any) -> dict[str, Any]:
 
 
 async def create_alarm(desk: Desk, study: bytes, url: str, **more: Any) -> dict[str, Any]:
-    answer = await desk.http.post(
-        f"/v1/studies/{study.hex()}/alarms", json={"url": url, **more}, headers=desk.operator
-    )
+    answer = await desk.operate("POST", f"/v1/studies/{study.hex()}/alarms", {"url": url, **more})
     assert answer.status_code == 201, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -276,7 +273,7 @@ async def test_a_schedule_publishes_each_new_result_once_unless_it_should_not_be
     assert await latest(study) == published
     # More sketches make another decode, whose verdict is not to use it.
     await server.desk.enrol(study, Device(2))
-    assert (await server.desk.put(study, *Device(2).message(study, PLAN))).status_code == 201
+    await server.desk.send(study, Device(2), PLAN)
     server.clock.seconds += DAY
     await run()
     await end_job(server, RESULT | verdict("do not use"))
@@ -351,8 +348,7 @@ async def test_a_verdict_that_falls_is_sent_once_and_signed(server: Server) -> N
         await create_alarm(server.desk, study, receiver.url, secret=SECRET)
         await schedule(server.desk, study)
         for i, word in enumerate(("rough", "sound", "doubtful", "doubtful", "rough")):
-            message = Device(1).message(study, PLAN, sequence=i + 1, slots=(481 + i, 481 + i))
-            assert (await server.desk.put(study, *message)).status_code == 201
+            await server.desk.send(study, Device(1), PLAN, sequence=i + 1, slots=(481 + i, 481 + i))
             await server.services.scheduler.run_due()
             await end_job(server, verdict(word))
             await server.services.scheduler.run_due()
@@ -379,7 +375,7 @@ async def test_a_message_is_repeated_under_the_same_identity_until_it_is_taken(
         study = await fill(server.desk)
         made = await create_alarm(server.desk, study, receiver.url)
         url = f"/v1/alarms/{made['alarm_id']}"
-        await server.desk.http.post(f"{url}/test", headers=server.desk.operator)
+        await server.desk.operate("POST", f"{url}/test")
         for pause in (0.0, PAUSES_S[0], PAUSES_S[1]):
             assert await send_due(server) == (pause == 0.0)
             server.clock.seconds += 1.2 * pause
@@ -388,7 +384,7 @@ async def test_a_message_is_repeated_under_the_same_identity_until_it_is_taken(
         times = [int(headers["webhook-timestamp"]) for headers, _ in receiver.messages]
         assert len(times) == 3
         assert times == sorted(set(times))
-        listed = await server.desk.http.get(f"{url}/deliveries", headers=server.desk.operator)
+        listed = await server.desk.operate("GET", f"{url}/deliveries")
         (entry,) = listed.json()["items"]
         assert (entry["state"], entry["status"], entry["attempts"]) == ("delivered", 200, 3)
 
@@ -398,22 +394,22 @@ async def test_a_webhook_that_takes_nothing_is_disabled_and_says_why(server: Ser
     made = await create_alarm(server.desk, study, "http://127.0.0.1:9/hook")
     url, desk = f"/v1/alarms/{made['alarm_id']}", server.desk
     for _ in range(MOST_FAILURES):
-        await desk.http.post(f"{url}/test", headers=desk.operator)
+        await desk.operate("POST", f"{url}/test")
     for pause in (0.0, *PAUSES_S):
         server.clock.seconds += 1.2 * pause
         await send_due(server)
-    shown = (await desk.http.get(url, headers=desk.operator)).json()
+    shown = (await desk.operate("GET", url)).json()
     assert shown["state"] == "disabled"
     assert "no answer (ConnectError)" in shown["problem"]
-    refused = await desk.http.post(f"{url}/test", headers=desk.operator)
+    refused = await desk.operate("POST", f"{url}/test")
     assert_problem(refused, "store-conflict", 409, "alarm")
     entries = await server.services.audit.list_page(after=None, limit=100)
     assert "alarm.disable" in {entry.action for entry in entries}
-    enabled = await desk.http.patch(url, json={"state": "active"}, headers=desk.operator)
+    enabled = await desk.operate("PATCH", url, {"state": "active"})
     assert (enabled.json()["state"], enabled.json()["n_failures"]) == ("active", 0)
     server.clock.seconds += 2 * KEEP_S
     await server.services.deliverer._drop_now_and_then()
-    listed = await desk.http.get(f"{url}/deliveries", headers=desk.operator)
+    listed = await desk.operate("GET", f"{url}/deliveries")
     assert listed.json()["items"] == []
 
 
@@ -423,9 +419,9 @@ async def test_a_receiver_that_says_gone_is_sent_no_more(server: Server) -> None
         study = await fill(server.desk)
         made = await create_alarm(server.desk, study, receiver.url)
         url = f"/v1/alarms/{made['alarm_id']}"
-        await server.desk.http.post(f"{url}/test", headers=server.desk.operator)
+        await server.desk.operate("POST", f"{url}/test")
         await send_due(server)
-        shown = await server.desk.http.get(url, headers=server.desk.operator)
+        shown = await server.desk.operate("GET", url)
         assert "status 410" in shown.json()["problem"]
 
 
@@ -436,7 +432,7 @@ async def test_of_two_servers_one_sends_a_message(server: Server) -> None:
         made = await create_alarm(server.desk, study, receiver.url)
         url = f"/v1/alarms/{made['alarm_id']}/test"
         for _ in range(5):
-            await server.desk.http.post(url, headers=server.desk.operator)
+            await server.desk.operate("POST", url)
         async with open_server(server.store, server.clock) as other:
             await asyncio.gather(send_due(server), send_due(other))
         assert len(receiver.messages) == 5
@@ -449,8 +445,8 @@ async def test_a_removed_webhook_and_a_withdrawn_study_get_nothing(server: Serve
         desk, study = server.desk, await fill(server.desk)
         made = [await create_alarm(desk, study, receiver.url) for _ in range(2)]
         for each in made:
-            await desk.http.post(f"/v1/alarms/{each['alarm_id']}/test", headers=desk.operator)
-        await desk.http.delete(f"/v1/alarms/{made[0]['alarm_id']}", headers=desk.operator)
+            await desk.operate("POST", f"/v1/alarms/{each['alarm_id']}/test")
+        await desk.operate("DELETE", f"/v1/alarms/{made[0]['alarm_id']}")
         await schedule(desk, study)
         await desk.withdraw(study)
         await server.services.studies.purge()
@@ -464,7 +460,7 @@ async def test_the_secret_is_shown_once(server: Server) -> None:
     made = await create_alarm(server.desk, study, "https://example.org/hook")
     assert len(read_secret(made["secret"])) == 32
     url = f"/v1/studies/{study.hex()}/alarms"
-    listed = await server.desk.http.get(url, headers=server.desk.operator)
+    listed = await server.desk.operate("GET", url)
     entries = await server.services.audit.list_page(after=None, limit=100)
     for text in (listed.text, str(entries)):
         assert made["secret"] not in text
@@ -683,8 +679,7 @@ async def put_window(desk: Desk, study: bytes, number: int, *, shift: float = 0.
     accumulator.add(draw_records(number) + shift)
     exact = PLAN.finish_sum(accumulator.sums, 500)
     sums = PLAN.mechanism.add_noise(exact, SeededSource(number))
-    message = device.message(study, PLAN, sums, sequence=number, slots=(480 + number,) * 2)
-    assert (await desk.put(study, *message)).status_code == 201
+    await desk.send(study, device, PLAN, sums, sequence=number, slots=(480 + number,) * 2)
 
 
 async def test_a_window_that_differs_is_found_by_a_scheduled_timeline_and_sent(

@@ -42,7 +42,7 @@ def make_report(plan: SketchPlan) -> dict[str, Any]:
 async def ask(desk: Desk, study: bytes, **body: Any) -> dict[str, Any]:
     """Request an analysis as an operator, and return it."""
     url = f"/v1/studies/{study.hex()}/analyses"
-    answer = await desk.http.post(url, json=body, headers=desk.operator)
+    answer = await desk.operate("POST", url, body)
     assert answer.status_code == 202, answer.text
     assert answer.headers["location"] == f"/v1/analyses/{answer.json()['analysis_id']}"
     return dict(answer.json())
@@ -53,7 +53,7 @@ async def solve(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
     worker = Worker(server.services.jobs, lease_s=60.0, poll_s=0.01)
     assert await worker.run_once(asyncio.Event())
     url = f"/v1/analyses/{asked['analysis_id']}"
-    answer = await server.desk.http.get(url, headers=server.desk.operator)
+    answer = await server.desk.operate("GET", url)
     shown = answer.json()
     assert shown["state"] == "succeeded", shown["problem"]
     assert shown["progress"] == 1.0
@@ -132,8 +132,7 @@ async def test_the_same_request_is_the_same_analysis_until_another_sketch_comes(
     ]
     ids = {(await ask(desk, study, **body | other))["analysis_id"] for other in others}
     assert len(ids | {first["analysis_id"]}) == 5
-    late = Device(1).message(study, plan, sequence=9, slots=(SLOT + 9, SLOT + 9))
-    assert (await desk.put(study, *late)).status_code == 201
+    await desk.send(study, Device(1), plan, sequence=9)
     assert (await ask(desk, study, **body))["analysis_id"] not in ids | {first["analysis_id"]}
 
 
@@ -243,8 +242,7 @@ async def test_a_plan_that_gives_no_answer_is_refused_at_once(
     await desk.enrol(study, *devices)
     for i, device in enumerate(devices):
         more = make_report(plan) if plan.reports_phases else {}
-        message = device.message(study, plan, slots=(SLOT + i, SLOT + i), **more)
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, slots=(SLOT + i, SLOT + i), **more)
     body = compare({"last_slot": SLOT}, {"first_slot": SLOT + 1})
     answer = await desk.post(f"/v1/studies/{study.hex()}/analyses", body)
     assert_problem(answer, slug, 422, field)
@@ -305,12 +303,12 @@ async def test_an_accepted_change_is_no_alarm_and_later_windows_are_compared_wit
     assert [window["reference"] for window in windows] == [None, 0, 0, 0, 3, 3]
     # It was a change nevertheless.
     assert windows[3]["p"] < windows[3]["level"]
-    gone = await desk.http.delete(f"{url}/{SLOT + 3}", headers=desk.operator)
+    gone = await desk.operate("DELETE", f"{url}/{SLOT + 3}")
     assert gone.json() == made.json()
     assert (await desk.read(url))["items"] == []
-    missing = await desk.http.delete(f"{url}/{SLOT + 3}", headers=desk.operator)
+    missing = await desk.operate("DELETE", f"{url}/{SLOT + 3}")
     assert_problem(missing, "not-found", 404, "first_slot")
-    audit = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    audit = (await desk.operate("GET", "/v1/audit")).json()["items"]
     written = {entry["action"] for entry in audit if entry["target"] == study.hex()}
     assert {"change.accept", "change.reopen"} <= written
 
@@ -333,15 +331,15 @@ async def test_a_window_without_sketches_has_a_doubt_and_the_others_do_not_care(
 ) -> None:
     desk, plan = server.desk, make_plan()
     study = await fill(desk, n_devices=2)
-    late = Device(1).message(
+    await desk.send(
         study,
+        Device(1),
         plan,
         release(plan, Device(1), 7, 3.0),
         sequence=9,
         slots=(SLOT + 8, SLOT + 8),
         n_records=N_RECORDS,
     )
-    assert (await desk.put(study, *late)).status_code == 201
     result = await solve(server, await ask(desk, study, kind="timeline", n_clusters=3))
     empty = result["windows"][N_SLOTS : N_SLOTS + 2]
     assert [window["n_sketches"] for window in empty] == [0, 0]
@@ -386,9 +384,7 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
         accumulator.add(np.full((N_RECORDS, 2), 9.0))
         exact = plan.finish_sum(accumulator.sums, N_RECORDS)
         sums = plan.mechanism.add_noise(exact, SeededSource(i))
-        slots = (SLOT + i, SLOT + i)
-        message = liar.message(study, plan, sums, sequence=i, slots=slots, n_records=N_RECORDS)
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, liar, plan, sums, sequence=i, n_records=N_RECORDS)
     url = f"/v1/studies/{study.hex()}/analyses"
     body = {"kind": "devices", "n_clusters": 3}
     assert_problem(await desk.post(url, body), "forbidden", 403, "Authorization")
@@ -425,11 +421,7 @@ async def test_dropped_payloads_are_counted_and_their_devices_stand_last(server:
     for device in (Device(1, {"site": "north"}), last):
         for i in range(10, 13):
             sums = release(plan, device, 31 * device.seed + i, 0.0)
-            slots = (SLOT + i, SLOT + i)
-            message = device.message(
-                study, plan, sums, sequence=i, slots=slots, n_records=N_RECORDS
-            )
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sums, sequence=i, n_records=N_RECORDS)
     async with server.store.begin(write=True) as transaction:
         await transaction.drop_payloads(received_before=early + 1.0, most=1000)
     result = await solve(server, await ask(desk, study, kind="devices", n_clusters=3))
@@ -445,19 +437,18 @@ async def test_devices_that_changed_since_the_request_are_no_answer(server: Serv
     study = await fill(desk, n_devices=3)
     asked = await ask(desk, study, kind="devices", n_clusters=3)
     exclusion = f"/v1/devices/{Device(1).device_id.hex()}/exclude"
-    await desk.http.post(exclusion, json={"reason": "lies"}, headers=desk.operator)
+    await desk.operate("POST", exclusion, {"reason": "lies"})
     worker = Worker(server.services.jobs, lease_s=60.0, poll_s=0.01)
     assert await worker.run_once(asyncio.Event())
     url = f"/v1/analyses/{asked['analysis_id']}"
-    shown = (await desk.http.get(url, headers=desk.operator)).json()
+    shown = (await desk.operate("GET", url)).json()
     assert shown["state"] == "failed"
     assert "device was excluded" in shown["problem"]["detail"]
     # Later sketches are no change: they are not in the selection as it was frozen.
     asked = await ask(desk, study, kind="devices", n_clusters=3)
     server.clock.seconds += 10.0
     plan = make_plan()
-    late = Device(2, {"site": "south"}).message(study, plan, sequence=9, slots=(SLOT + 9, SLOT + 9))
-    assert (await desk.put(study, *late)).status_code == 201
+    await desk.send(study, Device(2, {"site": "south"}), plan, sequence=9)
     assert len((await solve(server, asked))["devices"]) == 2
 
 

@@ -79,13 +79,13 @@ async def test_a_character_that_is_not_seen_is_refused_in_every_name(
         (f"/v1/devices/{device}/exclude", {"reason": name}, "reason"),
         (f"/v1/devices/{device}/revoke", {"reason": name}, "reason"),
     ):
-        answer = await desk.http.post(url, json=body, headers=desk.operator)
+        answer = await desk.operate("POST", url, body)
         assert_problem(answer, "request-invalid", 422, field)
         assert answer.json()["rule"] == PLAIN_TEXT_RULE
     unseen = plan_to_json(plan)
     unseen["dimensions"][0]["name"] = name
     body = {"name": "other", "plan": unseen}
-    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", body)
     assert answer.status_code == 422
     assert PLAIN_TEXT_RULE in answer.json()["rule"]
     await desk.enrol(bytes.fromhex(study), Device(1))
@@ -141,7 +141,7 @@ async def test_cbor_bombs_are_refused_by_the_service(server: Server) -> None:
 async def test_a_plan_of_a_version_to_come_is_refused_by_its_version(desk: Desk) -> None:
     document = plan_to_json(make_plan()) | {"format_version": 2, "a field to come": True}
     body = {"name": "pumps", "plan": document}
-    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", body)
     assert_problem(answer, "unsupported-version", 422, "format_version")
 
 
@@ -150,8 +150,7 @@ async def test_a_message_of_a_version_to_come_is_refused_and_shelved(
     desk: Desk, field: int, value: object
 ) -> None:
     plan, device = make_plan(), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     sketch, body = device.message(study, plan)
     envelope, payload = cbor2.loads(body)
     protected, _, header_bytes, _ = envelope.value
@@ -171,8 +170,7 @@ async def test_the_clock_of_a_device_may_be_wrong_by_minutes(
     server: Server, skew_s: int, is_taken: bool
 ) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    await desk.open(device)
     headers = sign_request(
         method="GET",
         path="/v1/devices/me",
@@ -192,11 +190,9 @@ async def test_the_clock_of_a_device_may_be_wrong_by_minutes(
 
 async def test_a_server_whose_clock_is_put_back_counts_on(server: Server) -> None:
     desk, device, plan = server.desk, Device(1), make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     for sequence in range(4):
-        slots = (480 + sequence, 480 + sequence)
-        message = device.message(study, plan, sequence=sequence, slots=slots)
+        message = device.message(study, plan, sequence=sequence)
         assert (await desk.put(study, *message)).status_code == 201
         assert (await desk.put(study, *message)).status_code == 200
         server.clock.seconds -= 86_400.0

@@ -7,7 +7,7 @@ import pytest
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout
 from sfumato.shared.wire import decode_message, decode_payload
-from tests.aggregator.fleet import SLOT, Desk, Device, change_bytes, make_plan
+from tests.aggregator.fleet import Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = [
@@ -67,11 +67,7 @@ async def test_many_windows_of_many_devices_at_once_are_all_stored(desk: Desk) -
     study = await desk.publish(plan)
     devices = [Device(number) for number in range(6)]
     await desk.enrol(study, *devices)
-    messages = [
-        device.message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
-        for i in range(5)
-        for device in devices
-    ]
+    messages = [device.message(study, plan, sequence=i) for i in range(5) for device in devices]
     answers = await asyncio.gather(*(desk.put(study, *message) for message in messages))
     assert {answer.status_code for answer in answers} == {201}
     listed = await desk.read(f"/v1/studies/{study.hex()}/devices")
@@ -82,10 +78,9 @@ async def test_what_was_prepared_before_a_device_was_excluded_is_added_once_and_
     desk: Desk, server: Server
 ) -> None:
     plan = make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, Device(1), Device(2))
+    study = await desk.open(Device(1), Device(2), plan=plan)
     for device in (Device(1), Device(2)):
-        assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+        await desk.send(study, device, plan)
     layout = Layout.of(plan)
     async with server.store.begin() as transaction:
         prepared = await transaction.prepare_merge(study, most=10, layout=layout)

@@ -36,8 +36,7 @@ async def fill(
         block = plan.blocks.choose(ordinal=shown["ordinal"], stream="main", turn=turn)
         sums = device.release(plan, noise_seed=device.seed, block=block)
         changes: dict[str, Any] = {} if turn else {"slots": (0, 0), "sequence": 0}
-        message = device.message(study, plan, sums, block=block, **changes)
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, sums, block=block, **changes)
         released.append((block, sums))
     return study, released
 
@@ -96,7 +95,7 @@ async def test_exclusion_takes_a_device_out_of_its_block_alone(desk: Desk) -> No
     study, released = await fill(desk, plan, N_BLOCKS)
     device = Device(3)
     url = f"/v1/devices/{device.device_id.hex()}/exclude"
-    answer = await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+    answer = await desk.operate("POST", url, {"reason": "lies"})
     assert answer.status_code == 200, answer.text
     shown = await freeze(desk, study)
     left = [1] * N_BLOCKS

@@ -34,7 +34,7 @@ async def change(
 async def revoke(desk: Desk, device: Device, key: Device | None = None) -> Any:
     body = {"reason": "stolen", "key_id": key and key_id_of(key.public_key).hex()}
     url = f"/v1/devices/{device.device_id.hex()}/revoke"
-    answer = await desk.http.post(url, json=body, headers=desk.operator)
+    answer = await desk.operate("POST", url, body)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -117,8 +117,7 @@ async def test_the_next_key_proves_that_it_is_possessed_for_this_change(server: 
 
 async def test_no_key_is_used_twice(server: Server) -> None:
     desk, first, neighbour = server.desk, Device(1), Device(2)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, first, neighbour)
+    await desk.open(first, neighbour)
     second = first.with_key(101)
     await change(server, first, second)
     for used in (first, second, first.with_key(2)):
@@ -170,8 +169,7 @@ async def test_a_revoked_key_brings_nothing_new_and_what_it_brought_is_known(
 
 async def test_a_revoked_device_brings_nothing_new_and_stays_in_the_sums(server: Server) -> None:
     desk, plan, device = server.desk, make_plan(), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     await desk.put(study, *message(study, plan, device, 0))
     assert (await revoke(desk, device))["state"] == "revoked"
     assert (await desk.put(study, *message(study, plan, device, 0))).status_code == 200
@@ -188,5 +186,5 @@ async def test_a_key_that_is_none_of_the_device_is_not_found(desk: Desk) -> None
     await desk.enrol(await desk.publish(make_plan()), device)
     url = f"/v1/devices/{device.device_id.hex()}/revoke"
     body = {"reason": "stolen", "key_id": "ab" * 32}
-    answer = await desk.http.post(url, json=body, headers=desk.operator)
+    answer = await desk.operate("POST", url, body)
     assert_problem(answer, "not-found", 404, "key_id")

@@ -53,12 +53,10 @@ async def test_a_page_goes_on_where_it_ended_whoever_enrols_meanwhile(server: Se
 
 async def test_a_device_is_shown_with_its_streams_its_state_and_its_key(server: Server) -> None:
     desk, plan, device = server.desk, make_plan(), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device, Device(2))
+    study = await desk.open(device, Device(2), plan=plan)
     for stream, sequence in (("b", 0), ("a", 0), ("a", 3)):
         slot = SLOT + sequence
-        message = device.message(study, plan, stream=stream, sequence=sequence, slots=(slot, slot))
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, stream=stream, sequence=sequence, slots=(slot, slot))
     url = f"/v1/devices/{device.device_id.hex()}"
     found = await desk.read(url)
     listed = {d["device_id"]: d for d in (await desk.read("/v1/devices"))["items"]}
@@ -75,15 +73,14 @@ async def test_a_device_is_shown_with_its_streams_its_state_and_its_key(server: 
     (key,) = found["keys"]
     assert (key["public_key"], key["state"]) == (device.public_key.hex(), "present")
     reason = {"reason": "tampered with"}
-    await desk.http.post(f"{url}/exclude", json=reason, headers=desk.operator)
+    await desk.operate("POST", f"{url}/exclude", reason)
     excluded = await desk.read(url)
     assert (excluded["state"], excluded["reason"]) == ("excluded", "tampered with")
     assert "private" not in json.dumps(excluded)
 
 
 async def test_devices_of_a_withdrawn_study_are_not_listed(desk: Desk) -> None:
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1))
     await desk.withdraw(study)
     assert (await desk.read("/v1/devices"))["items"] == []
     url = f"/v1/devices/{Device(1).device_id.hex()}"
@@ -93,5 +90,5 @@ async def test_devices_of_a_withdrawn_study_are_not_listed(desk: Desk) -> None:
 async def test_a_device_that_is_none_is_not_found(desk: Desk) -> None:
     url = f"/v1/devices/{'ab' * 32}"
     assert_problem(await desk.http.get(url, headers=desk.analyst), "not-found", 404, "device")
-    answer = await desk.http.post(f"{url}/revoke", json={"reason": "x"}, headers=desk.operator)
+    answer = await desk.operate("POST", f"{url}/revoke", {"reason": "x"})
     assert_problem(answer, "not-found", 404, "device")

@@ -145,7 +145,7 @@ async def test_an_unforeseen_error_is_logged_and_answered_without_details(tmp_pa
 
 async def test_the_access_log_names_the_request_and_no_secret(desk: Desk) -> None:
     with capture_logs() as logs:
-        await desk.http.get("/v1/studies?limit=3", headers=desk.operator)
+        await desk.operate("GET", "/v1/studies?limit=3")
     (entry,) = (entry for entry in logs if entry["event"] == "request")
     assert (entry["method"], entry["path"], entry["status"]) == ("GET", "/v1/studies", 200)
     assert desk.operator_key not in str(logs)

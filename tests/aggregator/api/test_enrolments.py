@@ -66,9 +66,7 @@ async def test_one_of_many_that_come_at_once_is_refused_by_itself(desk: Desk) ->
 
     assert [answer.status_code for answer in answers] == [201, 201, 422, 201, 201, 201]
     assert (await count_devices(desk, study), await count_devices(desk, other)) == (4, 1)
-    (listed,) = (
-        await desk.http.get(f"/v1/studies/{study.hex()}/tokens", headers=desk.operator)
-    ).json()["items"]
+    (listed,) = (await desk.operate("GET", f"/v1/studies/{study.hex()}/tokens")).json()["items"]
     assert listed["uses_left"] == 5
 
 
@@ -139,7 +137,7 @@ async def test_a_token_can_force_a_label(desk: Desk) -> None:
 async def test_a_token_for_an_undeclared_label_is_refused(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
-    answer = await desk.http.post(url, json={"labels": {"a": "b"}}, headers=desk.operator)
+    answer = await desk.operate("POST", url, {"labels": {"a": "b"}})
     assert_problem(answer, "request-invalid", 422, "labels.a")
 
 
@@ -147,7 +145,7 @@ async def test_a_token_for_an_undeclared_label_is_refused(desk: Desk) -> None:
 async def test_a_token_has_a_whole_number_of_uses(desk: Desk, max_uses: Any) -> None:
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
-    answer = await desk.http.post(url, json={"max_uses": max_uses}, headers=desk.operator)
+    answer = await desk.operate("POST", url, {"max_uses": max_uses})
     assert_problem(answer, "request-invalid", 422, "max_uses")
 
 
@@ -202,11 +200,9 @@ def sign(server: Server, device: Device, *, path: str = "/v1/devices/me") -> dic
 
 async def test_a_device_learns_how_far_its_streams_have_come(server: Server) -> None:
     desk, device, plan = server.desk, Device(1), make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     for stream, sequence, slot in (("b", 0, SLOT), ("a", 0, SLOT), ("a", 4, SLOT + 2)):
-        message = device.message(study, plan, stream=stream, sequence=sequence, slots=(slot, slot))
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, stream=stream, sequence=sequence, slots=(slot, slot))
     server.clock.seconds += 60
     answer = await desk.http.get("/v1/devices/me", headers=sign(server, device))
     assert answer.status_code == 200, answer.text
@@ -225,8 +221,7 @@ async def test_a_device_learns_how_far_its_streams_have_come(server: Server) -> 
 
 async def test_a_request_that_is_not_signed_by_the_device_is_refused(server: Server) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    await desk.open(device)
     unsigned = await desk.http.get("/v1/devices/me")
     assert_problem(unsigned, "signature-invalid", 422, "Signature")
     elsewhere = sign(server, device, path="/v1/devices/you")
@@ -246,8 +241,7 @@ async def test_nobody_enrols_with_a_point_of_small_order_and_without_a_private_k
 ) -> None:
     """One in eight of these proofs would pass the library's verification."""
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    study = await desk.open(device)
     body = Device(2).enrolment(await desk.make_token(study), study)
     for key, commitment in product(SMALL_ORDER, SMALL_ORDER[:8]):
         forged = {"public_key": key, "proof": commitment + "00" * 32}

@@ -50,9 +50,8 @@ async def replica(tmp_path: Path) -> AsyncIterator[Replica]:
 async def queue(desk: Desk) -> tuple[bytes, str]:
     """Publish a study with a sketch and ask for a decode; return both identities."""
     plan, device = make_plan(), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
-    assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+    study = await desk.open(device, plan=plan)
+    await desk.send(study, device, plan)
     answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 2})
     assert answer.status_code == 202, answer.text
     return study, f"/v1/decodes/{answer.json()['decode_id']}"
@@ -214,7 +213,7 @@ async def test_what_never_changes_is_sent_once(server: Server) -> None:
         assert (again.status_code, again.content) == (304, b"")
     # What a reader must learn makes it another one.
     exclusion = f"/v1/devices/{Device(1).device_id.hex()}/exclude"
-    await desk.http.post(exclusion, json={"reason": "lies"}, headers=desk.operator)
+    await desk.operate("POST", exclusion, {"reason": "lies"})
     changed = await desk.http.get(snapshot, headers=headers)
     assert changed.status_code == 200
     assert changed.json()["excluded_devices"] == [Device(1).device_id.hex()]

@@ -3,7 +3,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
@@ -14,22 +14,18 @@ LIAR, HONEST = Device(1), Device(2, {"site": "south"})
 async def fill(server: Server, *, merged: bool) -> bytes:
     """Two sketches of each device."""
     desk, plan = server.desk, make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, LIAR, HONEST)
+    study = await desk.open(LIAR, HONEST, plan=plan)
     for device in (LIAR, HONEST):
         for i in range(2):
-            message = device.message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sequence=i)
     if merged:
         assert await server.services.merger.merge_all() == 4
     return study
 
 
 async def exclude(desk: Desk, device: Device, reason: str = "tampered with") -> httpx.Response:
-    return await desk.http.post(
-        f"/v1/devices/{device.device_id.hex()}/exclude",
-        json={"reason": reason},
-        headers=desk.operator,
+    return await desk.operate(
+        "POST", f"/v1/devices/{device.device_id.hex()}/exclude", {"reason": reason}
     )
 
 
@@ -113,9 +109,9 @@ async def test_an_excluded_device_uploads_no_more_and_its_replays_are_known(
     desk, plan = server.desk, make_plan()
     study = await fill(server, merged=True)
     await exclude(desk, LIAR)
-    later = LIAR.message(study, plan, sequence=2, slots=(SLOT + 2, SLOT + 2))
+    later = LIAR.message(study, plan, sequence=2)
     assert_problem(await desk.put(study, *later), "access-denied", 401, "device")
-    replay = LIAR.message(study, plan, sequence=0, slots=(SLOT, SLOT))
+    replay = LIAR.message(study, plan, sequence=0)
     assert (await desk.put(study, *replay)).status_code == 200
     assert (await snapshot(desk, study))["n_sketches"] == 2
 
@@ -127,7 +123,7 @@ async def test_excluding_twice_answers_the_same_and_is_audited_once(server: Serv
     second = await exclude(desk, LIAR, "another reason")
     assert first.json() == second.json()
     assert first.json()["reason"] == "tampered with"
-    audit = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    audit = (await desk.operate("GET", "/v1/audit")).json()["items"]
     entries = [entry for entry in audit if entry["action"] == "device.exclude"]
     assert [entry["target"] for entry in entries] == [LIAR.device_id.hex()]
     assert entries[0]["details"] == {"reason": "tampered with", "n_kept": 0}
@@ -150,10 +146,10 @@ async def test_what_retention_dropped_is_said_to_stay(server: Server) -> None:
         later = server.clock.now() + 1.0
         assert await transaction.drop_payloads(received_before=later, most=99) == 4
     assert (await snapshot(desk, study))["digest"] == before["digest"]
-    replay = LIAR.message(study, plan, sequence=0, slots=(SLOT, SLOT))
+    replay = LIAR.message(study, plan, sequence=0)
     assert (await desk.put(study, *replay)).status_code == 200
     other = LIAR.release(plan, noise_seed=77)
-    changed = LIAR.message(study, plan, other, sequence=0, slots=(SLOT, SLOT))
+    changed = LIAR.message(study, plan, other, sequence=0)
     assert_problem(await desk.put(study, *changed), "duplicate-upload", 409, "sketch_id")
     answer = (await exclude(desk, LIAR)).json()
     assert (answer["n_subtracted"], answer["n_kept"]) == (0, 2)

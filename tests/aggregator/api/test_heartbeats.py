@@ -33,8 +33,7 @@ def refusal(study: bytes, rule: str) -> dict[str, str]:
 
 async def test_the_last_heartbeat_is_shown_with_the_servers_time(server: Server) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device, Device(2))
+    study = await desk.open(device, Device(2))
     first = await send(server, device, BODY)
     assert first.status_code == 200, first.text
     assert first.json()["server_time"] == server.clock.seconds
@@ -57,8 +56,7 @@ async def test_devices_that_refuse_the_plan_are_counted_by_rule_until_they_no_lo
     server: Server,
 ) -> None:
     desk, devices = server.desk, [Device(i) for i in range(3)]
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, *devices)
+    study = await desk.open(*devices)
     epsilon, mechanism = refusal(study, "policy.max_epsilon"), refusal(study, "policy.mechanisms")
     for device in devices:
         answer = await send(server, device, BODY | {"plan_refusals": [epsilon, epsilon]})
@@ -85,8 +83,7 @@ async def test_a_device_has_no_say_in_another_study(server: Server) -> None:
 
 async def test_a_heartbeat_is_short_and_says_nothing_else(server: Server) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    study = await desk.open(device)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"agent": ""}, "agent"),
         ({"agent": "x" * 101}, "agent"),
@@ -113,8 +110,7 @@ async def test_a_heartbeat_is_short_and_says_nothing_else(server: Server) -> Non
 
 async def test_a_heartbeat_is_signed_by_the_device_with_its_body(server: Server) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    study = await desk.open(device)
     unsigned = await desk.http.put(PATH, json=BODY)
     assert_problem(unsigned, "signature-invalid", 422, "Signature")
     headers = device.sign("PUT", PATH, now=server.clock.now(), body=b"{}")
@@ -128,8 +124,7 @@ async def test_a_heartbeat_is_signed_by_the_device_with_its_body(server: Server)
 
 async def test_a_device_polls_its_study_and_learns_only_of_its_life_cycle(server: Server) -> None:
     desk, device = server.desk, Device(1)
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, device)
+    study = await desk.open(device)
     first = await ask(server, device, study)
     assert set(first.json()) == {"study_id", "name", "plan_digest", "state", "accept_until"}
     assert (first.json()["state"], first.json()["accept_until"]) == ("open", None)
@@ -180,11 +175,11 @@ async def test_a_closed_study_takes_what_was_on_its_way_until_a_time(server: Ser
     assert closed.json()["accept_until"] == "2026-03-01T13:00:00.000000Z"
     newcomer = await desk.http.post("/v1/enrolments", json=Device(2).enrolment(token, study))
     assert_problem(newcomer, "study-closed", 403, "study_id")
-    assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+    await desk.send(study, device, plan)
     server.clock.seconds += 3600
-    late = device.message(study, plan, sequence=1, slots=(481, 481))
+    late = device.message(study, plan, sequence=1)
     assert_problem(await desk.put(study, *late), "study-closed", 403, "study")
-    entries = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    entries = (await desk.operate("GET", "/v1/audit")).json()["items"]
     (entry,) = (entry for entry in entries if entry["action"] == "study.close")
     assert entry["details"] == {"accept_until": server.clock.seconds}
 

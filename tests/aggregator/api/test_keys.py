@@ -21,16 +21,14 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 async def make_key(desk: Desk, scope: str, name: str = "ana") -> dict[str, Any]:
-    answer = await desk.http.post(
-        "/v1/keys", json={"name": name, "scope": scope}, headers=desk.operator
-    )
+    answer = await desk.operate("POST", "/v1/keys", {"name": name, "scope": scope})
     assert answer.status_code == 201, answer.text
     assert answer.headers["location"] == f"/v1/keys/{answer.json()['key_id']}"
     return dict(answer.json())
 
 
 async def list_keys(desk: Desk) -> dict[str, dict[str, Any]]:
-    answer = await desk.http.get("/v1/keys", headers=desk.operator)
+    answer = await desk.operate("GET", "/v1/keys")
     assert answer.status_code == 200, answer.text
     return {key["key_id"]: key for key in answer.json()["items"]}
 
@@ -38,7 +36,7 @@ async def list_keys(desk: Desk) -> dict[str, dict[str, Any]]:
 async def test_a_key_is_shown_once_and_stored_as_a_hash(server: Server) -> None:
     made = await make_key(server.desk, "analyst")
     assert made["key"].startswith(f"sfk_{made['key_id']}_")
-    listed = await server.desk.http.get("/v1/keys", headers=server.desk.operator)
+    listed = await server.desk.operate("GET", "/v1/keys")
     assert made["key_id"] in listed.text
     assert made["key"] not in listed.text
     async with server.store.begin() as transaction:
@@ -52,11 +50,11 @@ async def test_a_key_that_is_revoked_is_refused_at_once(desk: Desk) -> None:
     made = await make_key(desk, "analyst")
     assert (await desk.http.get("/v1/studies", headers=bearer(made["key"]))).status_code == 200
     url = f"/v1/keys/{made['key_id']}"
-    answer = await desk.http.delete(url, headers=desk.operator)
+    answer = await desk.operate("DELETE", url)
     assert answer.json()["revoked"] is not None
     refused = await desk.http.get("/v1/studies", headers=bearer(made["key"]))
     assert_problem(refused, "access-denied", 401, "Authorization")
-    again = await desk.http.delete(url, headers=desk.operator)
+    again = await desk.operate("DELETE", url)
     assert_problem(again, "not-found", 404, "key_id")
     assert (await list_keys(desk))[made["key_id"]]["revoked"] is not None
 
@@ -264,17 +262,15 @@ async def test_what_is_refused_or_changes_nothing_is_not_in_the_audit_log(desk: 
     await desk.change(study, "open")
     await desk.change(study, "closed", if_match='"9.9.9"')
     await desk.withdraw(study, name="another")
-    await desk.http.delete(f"/v1/keys/{'ab' * 8}", headers=desk.operator)
-    await desk.http.delete(f"/v1/tokens/{'ab' * 32}", headers=desk.operator)
+    await desk.operate("DELETE", f"/v1/keys/{'ab' * 8}")
+    await desk.operate("DELETE", f"/v1/tokens/{'ab' * 32}")
     assert await read_audit(desk) == before
 
 
 async def fail(desk: Desk, key_id: str) -> list[httpx.Response]:
     return [
-        await desk.http.post(
-            "/v1/keys", json={"name": "n", "scope": "enrol"}, headers=desk.operator
-        ),
-        await desk.http.delete(f"/v1/keys/{key_id}", headers=desk.operator),
+        await desk.operate("POST", "/v1/keys", {"name": "n", "scope": "enrol"}),
+        await desk.operate("DELETE", f"/v1/keys/{key_id}"),
     ]
 
 

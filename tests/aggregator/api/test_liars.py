@@ -41,8 +41,7 @@ async def test_a_liar_moves_the_sum_as_far_as_stated_and_no_further(
     desk: Desk, mechanism: str, n_records: int
 ) -> None:
     plan, device = make_liars_plan(mechanism), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     stated = compute_influence(plan.privacy_target, plan.mechanism, n_records=n_records)
     # Features are shorter than A by what their table rounds.
     for share, is_stored in ((0.999, True), (1.002, False)):
@@ -65,8 +64,7 @@ async def test_coordinates_that_are_all_as_large_as_one_may_be_are_refused(
     desk: Desk, mechanism: str
 ) -> None:
     plan, device = make_liars_plan(mechanism), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     sums = np.full(2 * M, plan.largest_coordinate(10), dtype=np.int64)
     sums[::2] *= -1
     answer = await desk.put(study, *device.message(study, plan, sums, n_records=10))
@@ -86,8 +84,7 @@ async def test_who_says_that_there_are_few_records_weighs_as_few(
         epsilon=Fraction(20),
     )
     device = Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     scale, noise = plan.count_scale, plan.mechanism.noise_bound
     for slot, (said, n_records) in enumerate([(0, 0), (5000, 5000), (10**9, 10**6)]):
         most = min(plan.most_records, n_records + noise // scale)
@@ -110,16 +107,14 @@ async def test_an_honest_sketch_of_few_or_the_most_records_is_stored(
     window = WindowRule(kind="time", origin=1_700_000_000, length_s=3600)
     plan = make_liars_plan(mechanism, neighbouring=neighbouring, most_records=700, window=window)
     device = Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     for sequence, count in enumerate((1, 30, 700)):
         sums = device.release(plan, noise_seed=sequence, count=count)
         low, high = plan.coordinate_limits(None if plan.releases_count else count)
         more: dict[str, Any] = {} if plan.releases_count else {"n_records": count}
         sums = np.clip(sums, low, high)
         slots = (sequence, sequence)
-        message = device.message(study, plan, sums, sequence=sequence, slots=slots, **more)
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, sums, sequence=sequence, slots=slots, **more)
 
 
 async def put_until_refused(
@@ -144,34 +139,30 @@ async def test_a_device_that_floods_a_study_takes_its_share_and_no_more(
     desk: Desk, one_stream: bool
 ) -> None:
     plan, liar, honest = make_plan(most_sketches=40), Device(1), Device(2)
-    study = await desk.publish(plan)
-    await desk.enrol(study, liar, honest)
+    study = await desk.open(liar, honest, plan=plan)
     taken, problem = await put_until_refused(desk, study, plan, liar, one_stream=one_stream)
     assert (taken, problem["field"]) == (5, "most_sketches_per_device")
     assert "exclude the device if it lies" in problem["fix"]
-    assert (await desk.put(study, *honest.message(study, plan))).status_code == 201
+    await desk.send(study, honest, plan)
 
 
 async def test_a_device_has_as_many_streams_as_the_plan_says(desk: Desk) -> None:
     plan, device = make_plan(most_streams_per_device=3), Device(1)
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     taken, problem = await put_until_refused(desk, study, plan, device, one_stream=False)
     assert (taken, problem["field"]) == (3, "most_streams_per_device")
-    known = device.message(study, plan, stream="invented-0", sequence=1, slots=(9, 9))
-    assert (await desk.put(study, *known)).status_code == 201
+    await desk.send(study, device, plan, stream="invented-0", sequence=1, slots=(9, 9))
 
 
 async def test_excluding_who_filled_a_study_makes_room_for_the_others(desk: Desk) -> None:
     plan, liars, honest = make_plan(most_sketches=16), [Device(i) for i in range(8)], Device(9)
-    study = await desk.publish(plan)
-    await desk.enrol(study, *liars, honest)
+    study = await desk.open(*liars, honest, plan=plan)
     for liar in liars:
         assert (await put_until_refused(desk, study, plan, liar, one_stream=False))[0] == 2
     refused = await desk.put(study, *honest.message(study, plan))
     assert_problem(refused, "study-closed", 403, "most_sketches")
     assert refused.json()["fix"].startswith("exclude the devices that fill it")
     url = f"/v1/devices/{liars[3].device_id.hex()}/exclude"
-    answer = await desk.http.post(url, json={"reason": "floods"}, headers=desk.operator)
+    answer = await desk.operate("POST", url, {"reason": "floods"})
     assert answer.json()["n_subtracted"] == 2
-    assert (await desk.put(study, *honest.message(study, plan))).status_code == 201
+    await desk.send(study, honest, plan)

@@ -15,7 +15,6 @@ from sfumato.shared.wire import sign_request
 from tests.aggregator.databases import open_as
 from tests.aggregator.fleet import (
     SKETCH,
-    SLOT,
     Desk,
     Device,
     assert_problem,
@@ -140,8 +139,7 @@ async def test_a_device_that_sends_too_often_is_told_when_to_come_again() -> Non
     plan = make_plan()
     async with open_server(device_burst=2, device_rate=0.001) as server:
         desk = server.desk
-        study = await desk.publish(plan)
-        await desk.enrol(study, Device(1), Device(2, {"site": "south"}))
+        study = await desk.open(Device(1), Device(2, {"site": "south"}), plan=plan)
         sketch, body = Device(1).message(study, plan)
         # Whoever cannot sign for a device cannot use up its rate either.
         for _ in range(5):
@@ -152,8 +150,7 @@ async def test_a_device_that_sends_too_often_is_told_when_to_come_again() -> Non
         answer = await desk.put(study, sketch, body)
         assert_problem(answer, "too-many-requests", 429, "device")
         assert 0 < int(answer.headers["retry-after"]) <= 1000
-        other = Device(2, {"site": "south"}).message(study, plan)
-        assert (await desk.put(study, *other)).status_code == 201
+        await desk.send(study, Device(2, {"site": "south"}), plan)
 
 
 async def test_a_key_that_asks_too_often_is_told_when_to_come_again() -> None:
@@ -210,8 +207,7 @@ async def test_no_write_transaction_is_opened_for_who_has_not_proved_who_it_is(
         open_as(CountingStore, tmp_path / "aggregator.db") as store,
         open_server(store) as server,
     ):
-        study = await server.desk.publish(make_plan())
-        await server.desk.enrol(study, Device(1))
+        study = await server.desk.open(Device(1))
         before = store.n_writes
         answers = await refused_requests(server.desk, study)
         assert {answer.status_code for answer in answers} <= {400, 401, 404, 413, 422}
@@ -226,8 +222,6 @@ async def test_no_write_transaction_is_opened_for_who_has_not_proved_who_it_is(
 async def test_every_window_of_a_device_that_was_away_fits_its_burst() -> None:
     plan = make_plan()
     async with open_server() as server:
-        study = await server.desk.publish(plan)
-        await server.desk.enrol(study, Device(1))
+        study = await server.desk.open(Device(1), plan=plan)
         for i in range(50):
-            message = Device(1).message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
-            assert (await server.desk.put(study, *message)).status_code == 201
+            await server.desk.send(study, Device(1), plan, sequence=i)

@@ -18,9 +18,8 @@ PLAN = make_plan()
 
 async def fill(desk: Desk) -> bytes:
     """Publish a study with a device and one sketch."""
-    study = await desk.publish(PLAN)
-    await desk.enrol(study, Device(1))
-    assert (await desk.put(study, *Device(1).message(study, PLAN))).status_code == 201
+    study = await desk.open(Device(1), plan=PLAN)
+    await desk.send(study, Device(1), PLAN)
     return study
 
 
@@ -121,8 +120,7 @@ async def test_a_decode_without_a_result_or_of_another_study_is_not_published(
 
 async def test_a_device_of_another_study_gets_nothing(server: Server) -> None:
     study = await fill(server.desk)
-    other = await server.desk.publish(PLAN, "others")
-    await server.desk.enrol(other, Device(2))
+    await server.desk.open(Device(2), plan=PLAN, name="others")
     answer = await fetch(server, study, Device(2))
     assert_problem(answer, "forbidden", 403, "device")
 

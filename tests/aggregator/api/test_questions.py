@@ -17,8 +17,7 @@ pytestmark = pytest.mark.anyio
 async def queue(server: Server, **changes: Any) -> tuple[SketchPlan, str]:
     """Upload a sketch and ask for a decode of it."""
     desk, plan = server.desk, make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1), plan=plan)
     await desk.put(study, *Device(1).message(study, plan))
     body = {"n_clusters": 3, "settings": {"n_replicates": 1}} | changes
     answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", body)

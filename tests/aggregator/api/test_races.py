@@ -14,8 +14,7 @@ pytestmark = [
 
 
 async def prepare(desk: Desk, *devices: Device, plan: SketchPlan | None = None) -> bytes:
-    study = await desk.publish(plan or make_plan())
-    await desk.enrol(study, *(devices or (Device(1),)))
+    study = await desk.open(*(devices or (Device(1),)), plan=plan or make_plan())
     return study
 
 
@@ -53,7 +52,7 @@ async def test_two_payloads_under_one_identity_at_once_store_one(desk: Desk) -> 
 async def test_two_sketches_of_one_window_at_once_store_one(desk: Desk) -> None:
     plan, device = make_plan(), Device(1)
     study = await prepare(desk)
-    messages = [device.message(study, plan, sequence=sequence) for sequence in range(4)]
+    messages = [device.message(study, plan, sequence=i, slots=(SLOT, SLOT)) for i in range(4)]
     answers = await asyncio.gather(*(desk.put(study, *message) for message in messages))
     assert sorted(answer.status_code for answer in answers) == [201] + [422] * 3
     assert await count_stored(desk, study) == 1
@@ -62,11 +61,7 @@ async def test_two_sketches_of_one_window_at_once_store_one(desk: Desk) -> None:
 async def test_many_devices_at_once_are_all_stored_and_counted(desk: Desk) -> None:
     plan, devices = make_plan(), [Device(i) for i in range(12)]
     study = await prepare(desk, *devices)
-    messages = [
-        device.message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
-        for device in devices
-        for i in range(2)
-    ]
+    messages = [device.message(study, plan, sequence=i) for device in devices for i in range(2)]
     answers = await asyncio.gather(*(desk.put(study, *message) for message in messages))
     assert {answer.status_code for answer in answers} == {201}
     assert await count_stored(desk, study) == len(messages)

@@ -22,9 +22,7 @@ async def fill(desk: Desk) -> tuple[bytes, list[np.ndarray[Any, Any]]]:
     for device in devices:
         for i in range(2):
             sums = device.release(plan, noise_seed=10 * device.seed + i)
-            slots = (SLOT + i, SLOT + i)
-            message = device.message(study, plan, sums, sequence=i, slots=slots)
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sums, sequence=i)
             released.append(sums)
     return study, released
 
@@ -75,8 +73,7 @@ async def test_a_new_sketch_makes_another_snapshot_and_the_old_one_stays(desk: D
     url = f"/v1/studies/{study.hex()}/snapshots"
     before = await desk.post(url, {})
     frozen = await desk.read(before.headers["location"])
-    message = Device(1).message(study, make_plan(), sequence=5, slots=(SLOT + 5, SLOT + 5))
-    assert (await desk.put(study, *message)).status_code == 201
+    await desk.send(study, Device(1), sequence=5)
     after = await desk.post(url, {})
     assert after.status_code == 201
     assert after.json()["digest"] != before.json()["digest"]
@@ -224,10 +221,9 @@ async def test_an_unknown_decode_or_snapshot_is_not_found(desk: Desk) -> None:
 
 async def test_a_decode_of_a_selection_is_that_of_its_snapshot(desk: Desk) -> None:
     plan, devices = make_plan(), [Device(1), Device(2, {"site": "south"})]
-    study = await desk.publish(plan)
-    await desk.enrol(study, *devices)
+    study = await desk.open(*devices, plan=plan)
     for device in devices:
-        assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+        await desk.send(study, device, plan)
     url, selection = f"/v1/studies/{study.hex()}", {"labels": {"site": "south"}}
     decode = await desk.post(f"{url}/decodes", {"n_clusters": 2, "selection": selection})
     assert decode.status_code == 202, decode.text

@@ -19,12 +19,11 @@ BOX = {"pressure": [-6.5, 6.5]}
 
 async def publish(desk: Desk, name: str = "pumps", **members: Any) -> Any:
     body = {"name": name, "plan": plan_to_json(make_plan()), "allow_same_plan": True} | members
-    return await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    return await desk.operate("POST", "/v1/studies", body)
 
 
 async def fill(desk: Desk) -> bytes:
-    study = await desk.publish(make_plan())
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1))
     await desk.put(study, *Device(1).message(study, make_plan()))
     return study
 

@@ -34,8 +34,7 @@ def make_secret_plan(mechanism: str = "discrete-knorm", **changes: Any) -> Sketc
 
 
 async def prepare(desk: Desk, plan: SketchPlan, *devices: Device) -> bytes:
-    study = await desk.publish(plan)
-    await desk.enrol(study, *devices)
+    study = await desk.open(*devices, plan=plan)
     return study
 
 

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def prepare(desk: Desk, *devices: Device, plan: SketchPlan | None = None) -> bytes:
-    study = await desk.publish(plan or make_plan())
-    await desk.enrol(study, *(devices or (Device(1),)))
+    study = await desk.open(*(devices or (Device(1),)), plan=plan or make_plan())
     return study
 
 
@@ -59,7 +58,7 @@ async def test_a_stored_sketch_is_listed_with_what_it_covers(desk: Desk, server:
 async def test_sketches_are_listed_in_pages_that_miss_none(desk: Desk) -> None:
     study, device, plan = await prepare(desk), Device(1), make_plan()
     for i in range(5):
-        sketch, body = device.message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
+        sketch, body = device.message(study, plan, sequence=i)
         assert (await desk.put(study, sketch, body)).status_code == 201
     seen: list[str] = []
     page: dict[str, Any] = {"next_page": None}
@@ -237,7 +236,7 @@ async def test_a_closed_study_takes_no_new_sketch_but_acknowledges_stored_ones(
     stored = device.message(study, plan)
     assert (await desk.put(study, *stored)).status_code == 201
     await desk.change(study, "closed")
-    new = device.message(study, plan, sequence=1, slots=(SLOT + 1, SLOT + 1))
+    new = device.message(study, plan, sequence=1)
     assert_problem(await desk.put(study, *new), "study-closed", 403, "study")
     assert (await desk.put(study, *stored)).status_code == 200
     assert await count_stored(desk, study) == 1
@@ -248,7 +247,7 @@ async def test_a_closed_study_takes_no_new_sketch_but_acknowledges_stored_ones(
 async def test_a_full_study_takes_no_more(desk: Desk) -> None:
     plan = make_plan(most_sketches=1)
     study = await prepare(desk, Device(1), Device(2), plan=plan)
-    assert (await desk.put(study, *Device(1).message(study, plan))).status_code == 201
+    await desk.send(study, Device(1), plan)
     answer = await desk.put(study, *Device(2).message(study, plan))
     assert_problem(answer, "study-closed", 403, "most_sketches")
     assert await count_stored(desk, study) == 1
@@ -287,8 +286,7 @@ async def test_a_coordinate_is_as_large_as_records_and_noise_allow_and_no_larger
     beyond = Device(1).message(study, plan, sums, n_records=n_records)
     assert_problem(await desk.put(study, *beyond), "implausible-sketch", 422, "payload")
     sums[-1] -= sign
-    at_limit = Device(1).message(study, plan, sums, n_records=n_records)
-    assert (await desk.put(study, *at_limit)).status_code == 201
+    await desk.send(study, Device(1), plan, sums, n_records=n_records)
 
 
 async def test_the_least_integer_of_the_widest_payload_is_refused(desk: Desk) -> None:
@@ -307,8 +305,7 @@ async def test_a_window_behind_the_end_of_its_study_is_refused(desk: Desk) -> No
     study = await prepare(desk, plan=plan)
     behind = Device(1).message(study, plan, slots=(1, 2))
     assert_problem(await desk.put(study, *behind), "implausible-sketch", 422, "slots")
-    inside = Device(1).message(study, plan, slots=(0, 1))
-    assert (await desk.put(study, *inside)).status_code == 201
+    await desk.send(study, Device(1), plan, slots=(0, 1))
 
 
 async def test_a_window_that_has_not_begun_is_held_until_it_has(
@@ -350,5 +347,4 @@ async def test_windows_by_count_carry_no_slots(desk: Desk) -> None:
     timed = Device(1).message(study, plan, slots=(1, 1))
     assert_problem(await desk.put(study, *timed), "implausible-sketch", 422, "slots")
     for sequence in range(2):
-        counted = Device(1).message(study, plan, sequence=sequence)
-        assert (await desk.put(study, *counted)).status_code == 201
+        await desk.send(study, Device(1), plan, sequence=sequence)

@@ -114,8 +114,7 @@ async def test_a_gap_between_records_is_no_part_of_a_bar(desk: Desk) -> None:
     accumulator = SketchAccumulator(plan.statistic_of(b""))
     accumulator.add(flags)
     sums = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, 2000), SeededSource(1))
-    message = device.message(study, plan, sums, n_records=2000)
-    assert (await desk.put(study, *message)).status_code == 201
+    await desk.send(study, device, plan, sums, n_records=2000)
     shown = await desk.read(f"/v1/snapshots/{await freeze(desk, study)}/histogram")
     for marginal in shown["marginals"]:
         assert marginal["seen_lower"] <= -8 < 8 <= marginal["seen_upper"]

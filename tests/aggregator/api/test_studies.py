@@ -5,7 +5,7 @@ import pytest
 from sfumato.shared.plan import compute_plan_digest, decode_plan, encode_plan, plan_to_json
 from sfumato.shared.wire import compute_study_id
 from sfumato.shared.wire.bodies.declaring import to_rfc3339
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 async def test_a_study_is_created_once_and_the_same_again_is_the_same(desk: Desk) -> None:
     plan = make_plan()
     body = {"name": "pumps", "plan": plan_to_json(plan)}
-    first = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
-    second = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    first = await desk.operate("POST", "/v1/studies", body)
+    second = await desk.operate("POST", "/v1/studies", body)
     assert (first.status_code, second.status_code) == (201, 200)
     assert first.json() == second.json()
     study = first.json()
@@ -29,21 +29,21 @@ async def test_a_plan_is_published_under_another_name_only_if_that_is_meant(desk
     plan = make_plan()
     first = (await desk.publish(plan, "pumps")).hex()
     body: dict[str, Any] = {"name": "pumps, twice", "plan": plan_to_json(plan)}
-    refused = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    refused = await desk.operate("POST", "/v1/studies", body)
     assert_problem(refused, "store-conflict", 409, "plan")
     assert first in refused.json()["rule"]
     assert "'pumps'" in refused.json()["rule"]
     assert "allow_same_plan" in refused.json()["fix"]
     meant = body | {"allow_same_plan": True}
-    made = await desk.http.post("/v1/studies", json=meant, headers=desk.operator)
+    made = await desk.operate("POST", "/v1/studies", meant)
     assert made.status_code == 201
     # There it is, so asking for it again is no other study.
-    again = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    again = await desk.operate("POST", "/v1/studies", body)
     assert (again.status_code, again.json()) == (200, made.json())
     for name, study in (("pumps", first), ("pumps, twice", made.json()["study_id"])):
         await desk.withdraw(bytes.fromhex(study), name)
     third = {"name": "pumps, later", "plan": plan_to_json(plan)}
-    answer = await desk.http.post("/v1/studies", json=third, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", third)
     assert answer.status_code == 201
 
 
@@ -107,7 +107,7 @@ async def test_a_plan_that_breaks_a_rule_is_refused_by_field(
         else:
             document[name] = value
     body = {"name": "pumps", "plan": document}
-    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", body)
     assert_problem(answer, slug, 422, field or answer.json()["field"])
     if field is None:
         assert answer.json()["field"].startswith("dimensions")
@@ -129,7 +129,7 @@ async def test_a_plan_that_breaks_a_rule_is_refused_by_field(
 async def test_a_request_that_breaks_a_rule_is_refused_by_field(
     desk: Desk, body: dict[str, Any], field: str
 ) -> None:
-    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", body)
     assert_problem(answer, "request-invalid", 422, field)
 
 
@@ -182,7 +182,7 @@ async def test_an_unknown_study_is_not_found_anywhere(desk: Desk) -> None:
         "/privacy",
         "/utility",
     ):
-        answer = await desk.http.get(f"/v1/studies/{unknown}{path}", headers=desk.operator)
+        answer = await desk.operate("GET", f"/v1/studies/{unknown}{path}")
         assert_problem(answer, "not-found", 404, "study")
     for path, body in (
         ("tokens", {}),
@@ -190,12 +190,12 @@ async def test_an_unknown_study_is_not_found_anywhere(desk: Desk) -> None:
         ("decodes", {"n_clusters": 2}),
     ):
         url = f"/v1/studies/{unknown}/{path}"
-        answer = await desk.http.post(url, json=body, headers=desk.operator)
+        answer = await desk.operate("POST", url, body)
         assert_problem(answer, "not-found", 404, "study")
 
 
 async def test_an_identity_that_is_none_is_refused(desk: Desk) -> None:
-    answer = await desk.http.get("/v1/studies/nonsense/plan", headers=desk.operator)
+    answer = await desk.operate("GET", "/v1/studies/nonsense/plan")
     assert_problem(answer, "request-invalid", 422, "study")
 
 
@@ -232,7 +232,7 @@ async def test_a_study_closes_only_as_it_was_last_read(desk: Desk) -> None:
 async def test_a_study_is_changed_only_by_who_says_what_was_read(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}"
-    answer = await desk.http.patch(url, json={"state": "closed"}, headers=desk.operator)
+    answer = await desk.operate("PATCH", url, {"state": "closed"})
     assert_problem(answer, "precondition-required", 428, "If-Match")
     assert (await desk.read(url))["state"] == "open"
     assert (await desk.change(study, "closed", if_match="*")).json()["state"] == "closed"
@@ -263,15 +263,11 @@ async def test_a_study_without_sketches_has_no_utility(desk: Desk) -> None:
 
 async def test_a_study_tells_when_its_latest_sketch_came(server: Server) -> None:
     desk, plan = server.desk, make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1), plan=plan)
     assert (await desk.read(f"/v1/studies/{study.hex()}"))["last_arrival"] is None
     for sequence in range(2):
         server.clock.seconds += 60
-        message = Device(1).message(
-            study, plan, sequence=sequence, slots=(SLOT + sequence, SLOT + sequence)
-        )
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, Device(1), plan, sequence=sequence)
     told = to_rfc3339(server.clock.seconds)
     assert (await desk.read(f"/v1/studies/{study.hex()}"))["last_arrival"] == told
     (listed,) = (await desk.read("/v1/studies"))["items"]

@@ -30,7 +30,7 @@ async def list_tokens(desk: Desk, study: bytes, **params: Any) -> dict[str, Any]
 
 
 async def revoke(desk: Desk, token: str) -> httpx.Response:
-    return await desk.http.delete(f"/v1/tokens/{identity_of(token)}", headers=desk.operator)
+    return await desk.operate("DELETE", f"/v1/tokens/{identity_of(token)}")
 
 
 async def test_tokens_are_listed_with_what_is_left_and_without_the_secret(server: Server) -> None:
@@ -61,7 +61,7 @@ async def test_tokens_are_listed_with_what_is_left_and_without_the_secret(server
 async def test_a_new_token_is_answered_with_the_identity_that_the_list_has(desk: Desk) -> None:
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
-    made = (await desk.http.post(url, json={}, headers=desk.operator)).json()
+    made = (await desk.operate("POST", url, {})).json()
     token = made.pop("token")
     assert [made.pop(name) for name in ("code", "qr", "page")] == [None] * 3
     assert made["token_id"] == identity_of(token)
@@ -72,7 +72,7 @@ async def test_a_token_with_an_address_comes_as_a_code_that_devices_read(desk: D
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
     body = {"server": "https://sketches.example.org/"}
-    made = (await desk.http.post(url, json=body, headers=desk.operator)).json()
+    made = (await desk.operate("POST", url, body)).json()
     code = decode_enrolment_code(made["code"])
     assert (code.server, code.study, code.token) == (
         "https://sketches.example.org",
@@ -89,7 +89,7 @@ async def test_a_token_with_an_address_comes_as_a_code_that_devices_read(desk: D
 async def test_an_address_that_no_device_reaches_makes_no_token(desk: Desk, address: str) -> None:
     study = await desk.publish(make_plan())
     url = f"/v1/studies/{study.hex()}/tokens"
-    refused = await desk.http.post(url, json={"server": address}, headers=desk.operator)
+    refused = await desk.operate("POST", url, {"server": address})
     assert_problem(refused, "request-invalid", 422, "server")
     assert "must be an address" in refused.json()["rule"]
     assert (await list_tokens(desk, study))["items"] == []
@@ -178,7 +178,7 @@ async def test_a_token_that_is_revoked_twice_keeps_its_time_and_one_entry(server
     assert (first.status_code, second.status_code) == (200, 200)
     assert second.json() == first.json()
     assert first.json()["revoked"] == "2026-03-01T12:00:00.000000Z"
-    entries = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    entries = (await desk.operate("GET", "/v1/audit")).json()["items"]
     (entry,) = [entry for entry in entries if entry["action"] == "token.revoke"]
     assert (entry["target"], entry["details"]) == (identity_of(token), {"study": study.hex()})
 
@@ -204,5 +204,5 @@ async def test_a_token_that_is_not_there_cannot_be_revoked(desk: Desk) -> None:
 
 async def test_the_tokens_of_a_study_that_is_not_there_cannot_be_listed(desk: Desk) -> None:
     url = f"/v1/studies/{'ab' * 32}/tokens"
-    answer = await desk.http.get(url, headers=desk.operator)
+    answer = await desk.operate("GET", url)
     assert_problem(answer, "not-found", 404, "study")

@@ -38,8 +38,7 @@ async def fill(desk: Desk, sizes: list[int]) -> tuple[bytes, list[NDArray[np.int
     released = []
     for device, size in zip(devices, sizes, strict=True):
         sums = device.release(plan, noise_seed=device.seed, count=size)
-        message = device.message(study, plan, sums, n_records=size)
-        assert (await desk.put(study, *message)).status_code == 201
+        await desk.send(study, device, plan, sums, n_records=size)
         released.append(sums)
     return study, released
 

@@ -8,7 +8,7 @@ from sfumato.aggregator.job_records import DecodeRecord
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout
 from sfumato.shared.plan import plan_to_json
-from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ async def fill(desk: Desk, name: str, *devices: Device) -> dict[str, Any]:
     token = await desk.make_token(study)
     await desk.enrol(study, *devices)
     for device in devices:
-        assert (await desk.put(study, *device.message(study, plan))).status_code == 201
+        await desk.send(study, device, plan)
     url = f"/v1/studies/{study.hex()}"
     snapshot = (await desk.post(f"{url}/snapshots", {})).json()["snapshot_id"]
     decode = (await desk.post(f"{url}/decodes", {"n_clusters": 2})).json()["decode_id"]
@@ -43,18 +43,18 @@ async def test_every_call_on_a_withdrawn_study_says_that_it_was_withdrawn(server
         assert_problem(answer, "study-withdrawn", 410, "study")
     token_id = hashlib.sha256(known["token"].encode()).hexdigest()
     for answer in (
-        await desk.http.get(f"{url}/tokens", headers=desk.operator),
-        await desk.http.delete(f"/v1/tokens/{token_id}", headers=desk.operator),
+        await desk.operate("GET", f"{url}/tokens"),
+        await desk.operate("DELETE", f"/v1/tokens/{token_id}"),
     ):
         assert_problem(answer, "study-withdrawn", 410, "study")
     for path, body in (("snapshots", {}), ("decodes", {"n_clusters": 2}), ("tokens", {})):
-        answer = await desk.http.post(f"{url}/{path}", json=body, headers=desk.operator)
+        answer = await desk.operate("POST", f"{url}/{path}", body)
         assert_problem(answer, "study-withdrawn", 410, "study")
     exclusion = f"/v1/devices/{device.device_id.hex()}/exclude"
     for answer in (
         await desk.change(study, "open"),
         await desk.withdraw(study),
-        await desk.http.post(exclusion, json={"reason": "late"}, headers=desk.operator),
+        await desk.operate("POST", exclusion, {"reason": "late"}),
         await desk.http.post("/v1/enrolments", json=Device(2).enrolment(known["token"], study)),
     ):
         assert_problem(answer, "study-withdrawn", 410, "study")
@@ -68,7 +68,7 @@ async def test_a_withdrawn_study_stays_withdrawn_while_another_has_its_plan(desk
     assert (await desk.withdraw(study)).status_code == 200
     for more in ({}, {"allow_same_plan": True}):
         body = {"name": "pumps", "plan": plan_to_json(plan)} | more
-        answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+        answer = await desk.operate("POST", "/v1/studies", body)
         assert_problem(answer, "study-withdrawn", 410, "study")
 
 
@@ -78,7 +78,7 @@ async def test_a_device_is_told_that_its_study_was_withdrawn_before_and_after_it
     desk, device, plan = server.desk, Device(1), make_plan()
     study = (await fill(desk, "pumps", device))["study"]
     await desk.withdraw(study)
-    late = device.message(study, plan, sequence=1, slots=(SLOT + 1, SLOT + 1))
+    late = device.message(study, plan, sequence=1)
     stored = device.message(study, plan)
     for _ in range(2):
         for message in (late, stored):
@@ -123,7 +123,7 @@ async def test_the_name_and_plan_of_a_withdrawn_study_make_no_study_again(desk: 
     study = await desk.publish(make_plan())
     await desk.withdraw(study)
     body = {"name": "pumps", "plan": plan_to_json(make_plan())}
-    answer = await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+    answer = await desk.operate("POST", "/v1/studies", body)
     assert_problem(answer, "study-withdrawn", 410, "study")
     assert await desk.publish(make_plan(), name="pumps again") != study
 
@@ -140,8 +140,7 @@ async def test_a_study_is_withdrawn_only_by_its_name(desk: Desk, params: dict[st
 async def test_of_uploads_and_a_withdrawal_at_once_nothing_is_left(server: Server) -> None:
     desk, plan = server.desk, make_plan()
     devices = [Device(i) for i in range(8)]
-    study = await desk.publish(plan)
-    await desk.enrol(study, *devices)
+    study = await desk.open(*devices, plan=plan)
     answers = await asyncio.gather(
         *(desk.put(study, *device.message(study, plan)) for device in devices[:4]),
         desk.withdraw(study),

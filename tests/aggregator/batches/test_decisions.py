@@ -22,9 +22,7 @@ pytestmark = pytest.mark.anyio
 
 async def call(pair: Pair, batch_id: bytes, action: str, **body: str) -> httpx.Response:
     url = f"/v1/studies/{pair.study.hex()}/batches/{batch_id.hex()}/{action}"
-    return await pair.server.desk.http.post(
-        url, json=body or None, headers=pair.server.desk.operator
-    )
+    return await pair.server.desk.operate("POST", url, body or None)
 
 
 async def read(pair: Pair, path: str = "") -> Any:
@@ -112,7 +110,7 @@ async def test_decisions_about_a_batch_are_in_the_audit_log(sqlite_pair: Pair) -
     await call(pair, batch.batch_id, "admit", reason="it was not")
 
     desk = pair.server.desk
-    entries = (await desk.http.get("/v1/audit", headers=desk.operator)).json()["items"]
+    entries = (await desk.operate("GET", "/v1/audit")).json()["items"]
 
     noted = [(e["action"], e["target"]) for e in entries if e["action"].startswith("batch.")]
     actions = ("batch.admit", "batch.open", "batch.set-aside")
@@ -194,9 +192,7 @@ async def test_single_devices_cannot_be_looked_at(sqlite_pair: Pair) -> None:
     await pair.work()
     url = f"/v1/studies/{pair.study.hex()}/analyses"
 
-    answer = await pair.server.desk.http.post(
-        url, json={"kind": "devices", "n_clusters": 2}, headers=pair.server.desk.operator
-    )
+    answer = await pair.server.desk.operate("POST", url, {"kind": "devices", "n_clusters": 2})
 
     assert_problem(answer, "decoding-invalid", 422, "kind")
     assert "no server has the sums of one" in answer.json()["rule"]
@@ -213,9 +209,7 @@ async def test_a_batch_whose_helper_is_gone_is_given_up(sqlite_pair: Pair) -> No
 
     answer = await call(pair, batch.batch_id, "give-up", reason="the helper was dissolved")
 
-    entries = (
-        await pair.server.desk.http.get("/v1/audit", headers=pair.server.desk.operator)
-    ).json()
+    entries = (await pair.server.desk.operate("GET", "/v1/audit")).json()
     assert "batch.give-up" in [entry["action"] for entry in entries["items"]]
     assert answer.status_code == 200, answer.text
     shown = await read(pair, f"/{batch.batch_id.hex()}")

@@ -191,10 +191,8 @@ async def test_a_batch_waits_for_a_helper_that_is_away(sqlite_pair: Pair) -> Non
 
 
 async def exclude(pair: Pair, device_id: bytes) -> dict[str, int]:
-    answer: httpx.Response = await pair.server.desk.http.post(
-        f"/v1/devices/{device_id.hex()}/exclude",
-        json={"reason": "test"},
-        headers=pair.server.desk.operator,
+    answer: httpx.Response = await pair.server.desk.operate(
+        "POST", f"/v1/devices/{device_id.hex()}/exclude", {"reason": "test"}
     )
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -262,9 +260,7 @@ async def test_a_plan_has_one_study_because_the_helper_knows_batches_by_plan(
     pair = sqlite_pair
     body = {"name": "again", "plan": plan_to_json(pair.plan), "allow_same_plan": True}
 
-    answer = await pair.server.desk.http.post(
-        "/v1/studies", json=body, headers=pair.server.desk.operator
-    )
+    answer = await pair.server.desk.operate("POST", "/v1/studies", body)
 
     assert_problem(answer, "store-conflict", 409, "plan")
     assert "a secure sum has one" in answer.json()["rule"]
@@ -276,7 +272,7 @@ async def test_a_study_needs_its_helper_and_the_helpers_consent(sqlite_pair: Pai
 
     async def create(plan: SketchPlan) -> httpx.Response:
         body = {"name": "other", "plan": plan_to_json(plan)}
-        return await desk.http.post("/v1/studies", json=body, headers=desk.operator)
+        return await desk.operate("POST", "/v1/studies", body)
 
     # The samples' own helper endorsed this one, under another identity.
     answer = await create(make_plan())

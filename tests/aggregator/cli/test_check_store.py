@@ -50,7 +50,7 @@ class Filled:
 
 async def exclude(desk: Desk, device: Device) -> None:
     url = f"/v1/devices/{device.device_id.hex()}/exclude"
-    answer = await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+    answer = await desk.operate("POST", url, {"reason": "lies"})
     assert answer.status_code == 200
 
 
@@ -58,16 +58,14 @@ async def fill(store: Store) -> None:
     plan = make_plan()
     async with open_server(store) as server:
         desk = server.desk
-        study = await desk.publish(plan)
-        await desk.enrol(study, KEPT, LIAR, GONE)
-        assert (await desk.put(study, *GONE.message(study, plan))).status_code == 201
+        study = await desk.open(KEPT, LIAR, GONE, plan=plan)
+        await desk.send(study, GONE, plan)
         await exclude(desk, GONE)
         sums = {device.seed: device.release(plan, noise_seed=1) for device in (KEPT, LIAR)}
         for i in range(3):
             for device in (KEPT, LIAR):
                 slots = (SLOT + 2 * i, SLOT + 2 * i + 1)
-                message = device.message(study, plan, sums[device.seed], sequence=i, slots=slots)
-                assert (await desk.put(study, *message)).status_code == 201
+                await desk.send(study, device, plan, sums[device.seed], sequence=i, slots=slots)
             if i == 1:
                 await server.services.merger.merge_all()
         await exclude(desk, LIAR)
@@ -116,9 +114,7 @@ async def test_gaps_in_a_stream_are_warned_of_until_they_are_filled(
         await desk.enrol(study, device)
 
         async def put(sequence: int) -> None:
-            slots = (SLOT + sequence, SLOT + sequence)
-            message = device.message(study, plan, sequence=sequence, slots=slots)
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sequence=sequence)
 
         for sequence in (6, 2, 3):
             server.clock.seconds += 60

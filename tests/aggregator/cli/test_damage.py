@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from sfumato.shared.command import main
-from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
+from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,7 @@ async def make_key(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 async def put(desk: Desk, study: bytes, sequence: int) -> int:
-    slots = (SLOT + sequence, SLOT + sequence)
-    message = DEVICE.message(study, PLAN, SUMS, sequence=sequence, slots=slots)
+    message = DEVICE.message(study, PLAN, SUMS, sequence=sequence)
     return (await desk.put(study, *message)).status_code
 
 
@@ -58,8 +57,7 @@ async def fill(path: Path, secret: str, log: Path, n: int = 40) -> bytes:
     with serving(path, log) as url:
         async with httpx.AsyncClient(base_url=url) as http:
             desk = Desk(http, secret, secret)
-            study = await desk.publish(PLAN)
-            await desk.enrol(study, DEVICE)
+            study = await desk.open(DEVICE, plan=PLAN)
             for sequence in range(n):
                 assert await put(desk, study, sequence) == 201
             answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 2})

@@ -11,7 +11,7 @@ from sqlalchemy import inspect
 
 from sfumato.aggregator.storage import Store, migrate_database, migrating
 from tests.aggregator.databases import open_sqlite
-from tests.aggregator.fleet import SLOT, Device, assert_problem, make_plan
+from tests.aggregator.fleet import Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server
 
 pytestmark = pytest.mark.anyio
@@ -69,13 +69,9 @@ async def test_a_full_disk_is_a_reason_to_come_again_and_loses_nothing(tmp_path:
     plan, device = make_plan(n_frequencies=1000), Device(1)
     async with open_sqlite(tmp_path / "full.db") as store, open_server(store) as server:
         desk = server.desk
-        study = await desk.publish(plan)
-        await desk.enrol(study, device)
+        study = await desk.open(device, plan=plan)
         values = device.release(plan, noise_seed=1)
-        messages = [
-            device.message(study, plan, values, sequence=i, slots=(SLOT + i, SLOT + i))
-            for i in range(30)
-        ]
+        messages = [device.message(study, plan, values, sequence=i) for i in range(30)]
         await set_most_pages(store, None)
         statuses = []
         for message in messages:

@@ -27,8 +27,7 @@ async def ask(
 ) -> bytes:
     """Upload a sketch and ask for a decode of it."""
     desk, plan = server.desk, make_plan()
-    study = await desk.publish(plan)
-    await desk.enrol(study, Device(1))
+    study = await desk.open(Device(1), plan=plan)
     await desk.put(study, *Device(1).message(study, plan))
     body: dict[str, Any] = {"n_clusters": 3, "settings": settings or {"n_replicates": 1}}
     if decoder is not None:

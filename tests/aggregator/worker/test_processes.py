@@ -21,7 +21,7 @@ from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import open_store, path_of, prepare_database
 from sfumato.aggregator.worker.supervisor import worker_environment
 from tests.aggregator.databases import open_sqlite
-from tests.aggregator.fleet import CLUSTERS, SLOT, Desk, Device, make_plan
+from tests.aggregator.fleet import CLUSTERS, Desk, Device, make_plan
 from tests.forking import Forked
 
 pytestmark = pytest.mark.anyio
@@ -75,8 +75,7 @@ async def upload(desk: Desk) -> tuple[bytes, np.ndarray[Any, np.dtype[np.int64]]
     for device in devices:
         for i in range(2):
             sums = device.release(plan, noise_seed=10 * device.seed + i)
-            message = device.message(study, plan, sums, sequence=i, slots=(SLOT + i, SLOT + i))
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sums, sequence=i)
             total += sums
     return study, total
 

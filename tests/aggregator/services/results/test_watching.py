@@ -20,8 +20,7 @@ pytestmark = pytest.mark.anyio
 
 async def queue(server: Server) -> tuple[DecodeRecord, KeyRecord]:
     plan, device, desk = make_plan(), Device(1), server.desk
-    study = await desk.publish(plan)
-    await desk.enrol(study, device)
+    study = await desk.open(device, plan=plan)
     await desk.put(study, *device.message(study, plan))
     made = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 2})
     decode = await server.services.decodes.get(bytes.fromhex(made.json()["decode_id"]))

@@ -17,8 +17,7 @@ async def fill(desk: Desk) -> bytes:
     await desk.enrol(study, *devices)
     for device in devices:
         for i in range(2):
-            message = device.message(study, plan, sequence=i, slots=(SLOT + i, SLOT + i))
-            assert (await desk.put(study, *message)).status_code == 201
+            await desk.send(study, device, plan, sequence=i)
     return study
 
 
@@ -40,8 +39,7 @@ async def test_a_snapshot_is_the_same_before_and_after_merging(
 
 async def test_a_replay_after_merging_adds_nothing(server: Server) -> None:
     plan = make_plan()
-    study = await server.desk.publish(plan)
-    await server.desk.enrol(study, Device(1))
+    study = await server.desk.open(Device(1), plan=plan)
     message = Device(1).message(study, plan)
     assert (await server.desk.put(study, *message)).status_code == 201
     await server.services.merger.merge_all()
@@ -100,11 +98,10 @@ async def test_a_study_with_much_to_take_out_holds_up_no_other(
     study = await fill(desk)
     await server.services.merger.merge_all()
     url = f"/v1/devices/{Device(1).device_id.hex()}/exclude"
-    await desk.http.post(url, json={"reason": "lies"}, headers=desk.operator)
+    await desk.operate("POST", url, {"reason": "lies"})
     plan = make_plan()
-    other = await desk.publish(plan, name="other")
-    await desk.enrol(other, Device(3))
-    assert (await desk.put(other, *Device(3).message(other, plan))).status_code == 201
+    other = await desk.open(Device(3), plan=plan, name="other")
+    await desk.send(other, Device(3), plan)
     n_moved, has_more = await server.services.merger._move_some()
     assert (n_moved, has_more) == (2, True)
     async with server.store.begin() as transaction:
