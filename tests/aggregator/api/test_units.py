@@ -99,7 +99,7 @@ async def test_a_device_has_one_report_in_a_slot_of_the_plans_kind_and_length(
         assert_problem(await desk.put(study, *message), "implausible-sketch", 422, field)
     *first, _ = report(device, study, plan, 0)
     assert (await desk.put(study, *first)).status_code == 201
-    *second, _ = report(device, study, plan, 0, sequence=1)
+    *second, _ = report(device, study, plan, 0, sequence=1, slots=(SLOT, SLOT))
     assert_problem(await desk.put(study, *second), "implausible-sketch", 422, "slots")
 
 
