@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from benchmarks.datasets import Dataset
 from benchmarks.fleets import find_whole
 from sfumato.analyst.estimators import CompressiveMixture, MomentMixture
-from sfumato.analyst.estimators.held import draw_sums
 from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import solve_totals, sum_parts
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.clustering.methods.contract import Curator

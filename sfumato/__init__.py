@@ -64,6 +64,8 @@ if TYPE_CHECKING:
         plan_from_json as plan_from_json,
         plan_to_json as plan_to_json,
     )
+    from sfumato.shared.privacy import Budget as Budget
+    from sfumato.shared.spending import Account as Account
     from sfumato.shared.wire.bodies.advice import PlannedDimension as PlannedDimension
 
 # The same again for the interpreter; tests compare the two.
@@ -87,6 +89,8 @@ _HOMES = {
     "learning.clustering.methods.release": "ClusterRelease",
     "shared": "__version__ errors",
     "shared.plan": "LogTransform plan_from_json plan_to_json",
+    "shared.privacy": "Budget",
+    "shared.spending": "Account",
     "shared.wire.bodies.advice": "PlannedDimension",
 }
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names.split()}

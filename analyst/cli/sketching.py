@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,17 +31,17 @@ from sfumato.analyst.cli.options import (
 )
 from sfumato.analyst.planning.files import parse_epsilon, read_plan
 from sfumato.analyst.results.promises import NOT_PRIVATE
-from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.analyst.sketching.output import require_writable
 from sfumato.analyst.sketching.reader import RecordReader, choose_fields
-from sfumato.analyst.sketching.release import make_sketch, require_suitable, sum_file
+from sfumato.analyst.sketching.release import release_sketch, require_suitable, sum_file
 from sfumato.analyst.sketching.report import Report, describe_sketch, sketch_to_json
-from sfumato.analyst.sketching.sketch_file import encode_sketch_file, read_sketch_file
-from sfumato.analyst.sketching.spending import Account
+from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.spending import Account
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -130,15 +130,14 @@ def _sketch(
             on_open=on_open,
             on_progress=on_progress,
         )
-    # Before the noise is drawn: a release that cannot be counted must not happen.
-    counting = (
-        nullcontext()
-        if ledger is None or exact
-        else Account(ledger=ledger, records=path, budget=limits).count(plan, stream)
+    account = None
+    if ledger is not None:
+        account = Account(
+            ledger=ledger, records=path, budget=limits, budget_name="--budget", delta_name="--plan"
+        )
+    sketch = release_sketch(
+        summed.accumulator, plan, stream, exact=exact, account=account, output=output
     )
-    with counting:
-        sketch = make_sketch(summed.accumulator, plan, stream, exact=exact)
-        write_once(output, encode_sketch_file(sketch))
     report = Report(
         source=path,
         output=output,

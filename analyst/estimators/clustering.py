@@ -138,10 +138,8 @@ class ClusteringEstimator(
             )
 
         with self._take_turn(plan.design) as turn:
-            turn.keep(b"")
             # All rounds are counted together before the first is asked; a turn has kept them.
-            self._reserve(turn, join_events(events), events)
-            packed = turn.draw(lambda: pack(release().encode()))
+            packed = self._draw_once(turn, lambda: pack(release().encode()), *events)
             self.release_ = ClusterRelease.decode(unpack(packed))
             self.guarantee_ = compose_rounds(self.events_)
             self.n_features_in_ = rows.shape[1]

@@ -33,12 +33,12 @@ from sfumato.analyst.estimators.reading import (
     describe_names,
     read_number,
 )
-from sfumato.analyst.estimators.turns import Turn, take_turn
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
 from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.spending import Account, Turn, take_turn
 
 STREAM = "main"
 FORMAT = "sfumato-release"
@@ -278,26 +278,24 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     @contextmanager
     def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:
         """Take the turn of a release; ``choices`` are public, and none of them is fresh."""
-        if self.ledger is None:
-            yield Turn()
-            return
-        source, budget = self._find_source(), self._read_budget()
-        named = {"estimator": type(self).__name__, **choices}
-        with take_turn(named, ledger=Path(self.ledger), source=source, budget=budget) as turn:
+        account = None
+        if self.ledger is not None:
+            account = Account(
+                ledger=Path(self.ledger), records=self._find_source(), budget=self._read_budget()
+            )
+        with take_turn({"estimator": type(self).__name__, **choices}, account) as turn:
             yield turn
 
     def _draw_once(
-        self, turn: Turn, event: PrivacyEvent, draw: Callable[[], NDArray[np.int64]]
+        self, turn: Turn, draw: Callable[[], NDArray[np.int64]], *events: PrivacyEvent
     ) -> NDArray[np.int64]:
-        """Count a release, in the ledger if there is one and here, and draw its noise."""
-        self._reserve(turn, event, (event,))
-        return turn.draw(draw)
-
-    def _reserve(self, turn: Turn, joint: PrivacyEvent, events: Sequence[PrivacyEvent]) -> None:
-        """Count events that cost together what ``joint`` does, before their noise is drawn."""
-        turn.reserve(joint)
+        """Count the events of one draw together, in the ledger if there is one and here; draw."""
+        turn.reserve(events[0] if len(events) == 1 else join_events(events))
         # What fails from here on may have been seen.
         self.events_ = (*vars(self).get("events_", ()), *events)
+        sums = turn.draw(draw)
+        turn.show()
+        return sums
 
     def _find_source(self) -> Path:
         if self.source is None:

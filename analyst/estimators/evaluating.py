@@ -156,9 +156,8 @@ class EvaluatedEstimator(PrivateEstimator):
         inside = np.clip(placed.points, placed.lower, placed.upper)
         sums = noise.sum_records(inside, placed.centroids)
         with self._take_turn(design) as turn:
-            turn.keep(b"")
             released = self._draw_once(
-                turn, event, lambda: noise.add_noise(sums, SystemSource()).ravel()
+                turn, lambda: noise.add_noise(sums, SystemSource()).ravel(), event
             )
         self.guarantee_ = self._state_spent(self._list_spent())
         return Evaluation(

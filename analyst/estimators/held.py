@@ -35,7 +35,6 @@ from sfumato.shared.plan import (
     make_event,
 )
 from sfumato.shared.privacy import PrivacyEvent
-from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import encode_payload
 from sfumato.shared.wire.bodies.results import SnapshotSumsBody
 
@@ -298,14 +297,6 @@ def decode_release(data: bytes) -> Release:
             fix="read the file that this program wrote",
         ) from error
     return make_release(plan, sums, n_records, pilot)
-
-
-def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
-    """Return the sum with noise, as a device releases a window: shape ``(D,)``, int64."""
-    n = None if plan.releases_count else summed.n_records
-    low, high = plan.coordinate_limits(n)
-    noisy = plan.mechanism.add_noise(plan.finish_sum(summed.sums, summed.n_records), SystemSource())
-    return np.clip(noisy, low, high)
 
 
 Sketch = SketchFile | str | Path | tuple[ArrayLike, int]

@@ -41,7 +41,6 @@ from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtu
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -215,10 +214,8 @@ class MomentMixture(StoredModel):
             return np.concatenate([answer.values for answer in answers])
 
         with self._take_turn({**public, "n_records": n_public}) as turn:
-            turn.keep(b"")
             # Both releases are counted before the first is drawn.
-            self._reserve(turn, join_events(events), events)
-            sums = turn.draw(release)
+            sums = self._draw_once(turn, release, *events)
             self.release_ = Release(
                 design=self._complete(public, names),
                 n_records=n_public,

@@ -276,12 +276,11 @@ class NetworkMixture(StoredModel):
             )
 
         with self._take_turn({**public, "n_records": n_public}) as turn:
-            turn.keep(b"")
             self.release_ = Release(
                 design=self._complete(public, names),
                 n_records=n_public,
                 # The loss is counted before the first batch is drawn.
-                sums=self._draw_once(turn, event, release),
+                sums=self._draw_once(turn, release, event),
                 noise_variance=math.nan,
             )
             self.guarantee_ = compose_rounds(self.events_)

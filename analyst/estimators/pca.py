@@ -198,12 +198,11 @@ class PrivatePCA(
         accumulator.add(records)
         n_public = n_records if self.relation == "replace-one" else None
         with self._take_turn({**design.public, "n_records": n_public}) as turn:
-            turn.keep(b"")
             event = make_event(design.public, design.mechanism, stream=self._name_fit())
             sums = self._draw_once(
                 turn,
-                event,
                 lambda: design.mechanism.add_noise(accumulator.sums, SystemSource()),
+                event,
             )
             self.release_ = Release(
                 design=design.public,

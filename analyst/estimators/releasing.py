@@ -20,7 +20,7 @@ from sfumato.analyst.estimators.contract import (
     describe_level,
     select_costly,
 )
-from sfumato.analyst.estimators.held import Held, draw_sums, make_release, name_event
+from sfumato.analyst.estimators.held import Held, make_release, name_event
 from sfumato.analyst.estimators.holding import holding
 from sfumato.analyst.estimators.parameters import SketchingEstimator
 from sfumato.analyst.estimators.pilots import (
@@ -34,6 +34,7 @@ from sfumato.analyst.estimators.planning import Choices, make_plan
 from sfumato.analyst.estimators.reading import read_rng, read_threads
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.promises import describe_exact, describe_spending
+from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import solve_totals, sum_parts
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import GaussianMixture
@@ -150,7 +151,7 @@ class ReleasingEstimator(SketchingEstimator):
                     design=choices.name_design(SKETCH),
                 )
                 event = held.make_event(stream=stream)
-                sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+                sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
                 self._begin(held, names)
                 held.put(sums, None if plan.releases_count else summed.n_records)
                 if pilot is not None:
@@ -175,11 +176,10 @@ class ReleasingEstimator(SketchingEstimator):
         # Refused now, before the pilot spends anything: what follows it must be possible.
         following = name_event(make_plan(rest), choices.name_design(SKETCH), stream=stream)
         with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
-            turn.keep(b"")
             event = name_event(plan, choices.name_design(PILOT), stream=stream)
             turn.require_affordable(event, following)
             summed = self._sum(rows[:, numbers], plan)
-            sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+            sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
             n_records = None if plan.releases_count else summed.n_records
             settled, findings = read_pilot(
                 plan, sums, n_records, choices=rest, units=self._list_units(choices)
@@ -197,9 +197,8 @@ class ReleasingEstimator(SketchingEstimator):
         stream = before[-1] if sequence and before else self._name_fit()
         named = {"plan": digest, "stream": stream, "sequence": sequence}
         with self._take_turn(named) as turn:
-            turn.keep(b"")
             event = held.make_event(stream=stream, sequence=sequence)
-            sums = self._draw_once(turn, event, lambda: draw_sums(plan, summed))
+            sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
             held.put(sums, None if plan.releases_count else summed.n_records)
             self._show_releases()
             if decode:

@@ -17,8 +17,8 @@ from sfumato.analyst.sketching.clusters import (
 from sfumato.analyst.sketching.datasets import release_parts
 from sfumato.analyst.sketching.parts import Part
 from sfumato.analyst.sketching.sketch_file import SketchFile
-from sfumato.analyst.sketching.spending import Account
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.spending import Account
 
 _MOST_AT_ONCE = 1000
 

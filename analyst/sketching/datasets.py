@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sfumato.analyst.sketching.objects import is_pandas, read_pandas
-from sfumato.analyst.sketching.output import require_writable, write_once
+from sfumato.analyst.sketching.output import require_writable
 from sfumato.analyst.sketching.parts import Part, add_parts
 from sfumato.analyst.sketching.reader import choose_fields
 from sfumato.analyst.sketching.release import (
-    make_sketch,
+    release_sketch,
     require_allowed,
     require_few,
     require_suitable,
 )
-from sfumato.analyst.sketching.sketch_file import SketchFile, encode_sketch_file, read_sketch_file
-from sfumato.analyst.sketching.spending import Account
+from sfumato.analyst.sketching.sketch_file import SketchFile, read_sketch_file
 from sfumato.analyst.sketching.tally import TallyingStatistic
 from sfumato.shared.core import Records, SketchAccumulator
 from sfumato.shared.core.engines import choose_engine
@@ -32,6 +31,7 @@ from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
 from sfumato.shared.reading import Fields
 from sfumato.shared.reading.arrow import ArrowColumns, require_pyarrow
+from sfumato.shared.spending import Account
 
 _WHERE = "data set"
 
@@ -201,12 +201,7 @@ def _release(
         require_writable(output)
     accumulator = add()
     require_allowed(accumulator.n_records, plan, _WHERE)
-    # Before the noise is drawn: a release that cannot be counted must not happen.
-    with account.count(plan, stream) if account and not exact else nullcontext():
-        sketch = make_sketch(accumulator, plan, stream, exact=exact)
-        if output is not None:
-            write_once(output, encode_sketch_file(sketch))
-    return sketch
+    return release_sketch(accumulator, plan, stream, exact=exact, account=account, output=output)
 
 
 def _read_release(output: Path, plan: SketchPlan, stream: str, *, exact: bool) -> SketchFile:

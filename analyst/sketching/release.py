@@ -11,19 +11,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.analyst.sketching.output import write_once
 from sfumato.analyst.sketching.reader import RecordReader
-from sfumato.analyst.sketching.sketch_file import SketchFile
+from sfumato.analyst.sketching.sketch_file import SketchFile, encode_sketch_file
 from sfumato.analyst.sketching.tally import TallyingStatistic
 from sfumato.shared.core import Records, SketchAccumulator
 from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
-from sfumato.shared.plan import SketchPlan, compute_plan_digest
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.spending import Account, Turn, take_turn
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
 Progress = Callable[[int, RecordReader], None]
+_UNCOUNTED = Turn()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,12 +112,61 @@ def sum_file(
         )
 
 
+def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:
+    """Return the sum with noise of the system's randomness: shape ``(D,)``, int64."""
+    return plan.draw_release(summed.sums, summed.n_records, SystemSource())
+
+
+def release_sketch(
+    accumulator: SketchAccumulator,
+    plan: SketchPlan,
+    stream: str,
+    *,
+    exact: bool,
+    account: Account | None,
+    output: Path | None,
+) -> SketchFile:
+    """Count a sketch, draw its noise, and write its file, once however the program ends.
+
+    Parameters
+    ----------
+    accumulator, plan, stream, exact
+        As of :func:`make_sketch`.
+    account
+        Where the owner counts what is released; None leaves the count to the caller.
+    output
+        A file to write.
+
+    Raises
+    ------
+    BudgetExceededError
+        The account's limit does not allow the release.
+    ConfigError, StoreError
+        The ledger or the file cannot be written; a release that was drawn is kept beside the ledger
+        until the same call succeeds.
+    """
+    named = {
+        "sketch": compute_plan_digest(plan),
+        "stream": stream,
+        "n_records": accumulator.n_records,
+    }
+    with take_turn(named, None if exact else account) as turn:
+        sketch = make_sketch(accumulator, plan, stream, exact=exact, turn=turn)
+        if output is not None:
+            write_once(output, encode_sketch_file(sketch))
+        turn.show()
+    return sketch
+
+
 def make_sketch(
-    accumulator: SketchAccumulator, plan: SketchPlan, stream: str, *, exact: bool
+    accumulator: SketchAccumulator,
+    plan: SketchPlan,
+    stream: str,
+    *,
+    exact: bool,
+    turn: Turn = _UNCOUNTED,
 ) -> SketchFile:
     """Draw the noise of the plan's mechanism and return the private sketch.
-
-    ``payload = clip(S + noise)``, exactly as a device releases a window.
 
     Parameters
     ----------
@@ -122,15 +174,22 @@ def make_sketch(
         The exact sum of a number of records that the plan allows.
     exact
         Add no noise: the sum itself, for the holder of the records alone.
+    turn
+        Counts the release, and gives it anew if an earlier program was cut off.
 
     Guarantees
     ----------
-    Unless ``exact``, every call is a new release and costs the plan's epsilon once more.
+    Unless ``exact`` or resumed, every call is a new release and costs the plan's epsilon once more.
+
+    Raises
+    ------
+    BudgetExceededError
+        The owner's ledger does not allow it; nothing was drawn.
     """
     sums = accumulator.sums
     if not exact:
-        bound = plan.largest_coordinate(accumulator.n_records)
-        sums = np.clip(plan.mechanism.add_noise(sums, SystemSource()), -bound, bound)
+        turn.reserve(make_event(plan, stream=stream, study=compute_plan_digest(plan)))
+        sums = turn.draw(lambda: draw_sums(plan, accumulator))
     return SketchFile(
         kind="exact.v1" if exact else "local.v1",
         plan_digest=compute_plan_digest(plan),

@@ -18,9 +18,9 @@ from sfumato.analyst.sketching.clusters import (
 from sfumato.analyst.sketching.datasets import release_parts
 from sfumato.analyst.sketching.parts import Part
 from sfumato.analyst.sketching.sketch_file import SketchFile
-from sfumato.analyst.sketching.spending import Account
 from sfumato.shared.errors import RecordError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.spending import Account
 
 
 def sketch_spark(

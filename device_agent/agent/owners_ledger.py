@@ -18,8 +18,8 @@ from sfumato.device_agent.store.identity import (
 )
 from sfumato.device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
 from sfumato.shared.errors import LedgerError, SketchError
-from sfumato.shared.ledger import OwnersLedger, Reservation
 from sfumato.shared.privacy import Origin, PrivacyEvent
+from sfumato.shared.spending import OwnersLedger, Reservation
 from sfumato.shared.wire import compute_sketch_id
 
 _NOBODY = bytes(16)

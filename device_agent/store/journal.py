@@ -7,9 +7,9 @@ noted here too, after its commit and before a byte of it is sent::
     commit in SQLite  ->  one line here, on the disk  ->  the sketch may be sent
 
 Therefore a ledger that lacks what the journal holds has lost something, and from a journal without
-a gap the ledger can be made again. A line is ``DIGEST JSON``, the digest over the one before and
-this JSON. No sum stands in it, no value of a record, no number that is secret, and no history of
-how far sources were read (see ``sfumato.device_agent.store.positions``).
+a gap the ledger can be made again. Its lines are those of ``sfumato.shared.spending.lines``. No sum
+stands in them, no value of a record, no number that is secret, and no history of how far sources
+were read (see ``sfumato.device_agent.store.positions``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,15 @@ from sfumato.device_agent.store.positions import (
     write_places,
 )
 from sfumato.shared.errors import StoreError
+from sfumato.shared.spending.lines import (
+    DIGEST_CHARACTERS,
+    START,
+    decode_line,
+    encode_line,
+    write_line,
+)
 
 JOURNAL_NAME = "spent.journal"
-_DIGEST_CHARACTERS = 32
-_START = "0" * _DIGEST_CHARACTERS
 
 _RELEASES = (
     "SELECT e.id, e.study, e.stream, e.plan_digest, e.sequence, e.neighbouring, e.epsilon, e.delta,"
@@ -85,7 +90,7 @@ class Noted:
     damage: str | None = None
     is_torn: bool = False
     n_bytes: int = 0
-    digest: str = _START
+    digest: str = START
     path: Path | None = None
 
     @property
@@ -116,7 +121,7 @@ class Noted:
                 n_left -= len(line)
                 if n_left < 0:
                     return
-                yield from json.loads(line[_DIGEST_CHARACTERS + 1 :])["releases"]
+                yield from json.loads(line[DIGEST_CHARACTERS + 1 :])["releases"]
 
 
 def read_journal(folder: Path) -> Noted:
@@ -135,7 +140,7 @@ def read_journal(folder: Path) -> Noted:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    digest, entry = _decode(noted.digest, line)
+                    digest, entry = decode_line(noted.digest, line)
                     noted.apply(entry)
                 except (ValueError, KeyError, TypeError, IndexError, AttributeError):
                     noted.damage = f"line {number} cannot be read"
@@ -188,7 +193,7 @@ class Journal:
         with _naming(self._folder):
             part.unlink(missing_ok=True)
             if entry is not None:
-                _write(part, 0, _encode(noted, entry))
+                _write(part, 0, encode_line(noted.digest, entry))
                 part.rename(self._path)
             else:
                 self._path.unlink(missing_ok=True)
@@ -231,12 +236,12 @@ class Journal:
 
     def _append(self, noted: Noted, entry: dict[str, Any]) -> None:
         is_new = not self._path.exists()
-        line = _encode(noted, entry)
+        line = encode_line(noted.digest, entry)
         with _naming(self._folder):
             _write(self._path, noted.n_bytes, line)
             if is_new:
                 sync_folder(self._folder)
-        noted.digest = line[:_DIGEST_CHARACTERS].decode()
+        noted.digest = line[:DIGEST_CHARACTERS].decode()
         noted.n_bytes += len(line)
         noted.apply(entry)
 
@@ -308,37 +313,10 @@ def list_origins(connection: sqlite3.Connection, n_known: int = 0) -> list[list[
     return [[_plain(value) for value in row] for row in rows]
 
 
-def _encode(noted: Noted, entry: dict[str, Any]) -> bytes:
-    text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
-    return f"{_chain(noted.digest, text)} {text}\n".encode()
-
-
-def _decode(before: str, line: bytes) -> tuple[str, dict[str, Any]]:
-    digest, space, text = line.decode("ascii").partition(" ")
-    if not space or not text.endswith("\n") or digest != _chain(before, text[:-1]):
-        raise ValueError
-    entry: dict[str, Any] = json.loads(text)
-    return digest, entry
-
-
-def _chain(before: str, text: str) -> str:
-    return hashlib.sha256(f"{before} {text}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
-
-
 def _write(path: Path, offset: int, line: bytes) -> None:
-    """Write a line after the readable ones; leave nothing of it if that fails."""
     file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        os.ftruncate(file, offset)
-        os.lseek(file, offset, os.SEEK_SET)
-        try:
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            os.fsync(file)
-        except OSError:
-            os.ftruncate(file, offset)
-            raise
+        write_line(file, offset, line)
     finally:
         os.close(file)
 

@@ -26,6 +26,7 @@ from sfumato.shared.plan.statistics import AnyStatisticPart, FourierPart, Histog
 from sfumato.shared.privacy import (
     Mechanism,
     PrivacyTarget,
+    RandomSource,
     calibrate_mechanism,
     compute_count_variance,
 )
@@ -443,6 +444,41 @@ class SketchPlan:
         if not self.releases_count:
             return sums
         return np.append(sums, np.int64(n_records * self.count_scale))
+
+    def state_size(self, n_records: int) -> int | None:
+        """Return the records that a sketch states: 1 for a device, None where it is secret."""
+        if self.releases_count:
+            return None
+        return 1 if self.protects_devices else n_records
+
+    def draw_release(
+        self, sums: NDArray[np.int64], n_records: int, source: RandomSource
+    ) -> NDArray[np.int64]:
+        """Return ``clip(S + noise)`` of an exact sum.
+
+        Clipping to what a sketch of n records can hold is post-processing, and spares an honest
+        device the refusal of an improbable draw.
+
+        Parameters
+        ----------
+        sums
+            Shape ``(n_features,)``.
+        n_records
+            The records in it.
+        source
+            Where the noise comes from.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(n_coordinates,)``, int64.
+
+        Guarantees
+        ----------
+        Every call is a new release, and costs the plan's epsilon once more.
+        """
+        noisy = self.mechanism.add_noise(self.finish_sum(sums, n_records), source)
+        return np.clip(noisy, *self.coordinate_limits(self.state_size(n_records)))
 
     def saturate_sum(self, finished: NDArray[np.int64]) -> NDArray[np.int64]:
         """Clip a finished sum to what ``most_records`` records can add up to, before it is masked.

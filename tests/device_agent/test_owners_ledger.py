@@ -12,8 +12,8 @@ import pytest
 
 from sfumato.shared import command
 from sfumato.shared.errors import DiskError
-from sfumato.shared.ledger import OwnersLedger
 from sfumato.shared.plan import WindowRule, plan_to_json
+from sfumato.shared.spending import OwnersLedger
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.killing import victim_in

@@ -16,7 +16,6 @@ from typing import cast
 import numpy as np
 import pytest
 
-from sfumato.device_agent.agent.reading.release import _draw_payload
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy import FourierShape, RandomSource, calibrate_mechanism
@@ -26,6 +25,7 @@ from sfumato.shared.privacy.mechanisms.laplace import draw_laplace
 from sfumato.shared.privacy.polygon import GON24
 from sfumato.shared.privacy.samplers import UNIT, draw_geometric
 from sfumato.shared.privacy.testing import SeededSource
+from sfumato.shared.wire import PayloadForm
 from tests.soak import small_and_soak
 from tests.statistical.auditor import MISS, Integers, bound_epsilon
 from tests.statistical.devices import (
@@ -95,7 +95,8 @@ def test_the_audited_bytes_are_those_that_a_device_would_send() -> None:
         neighbours = make_neighbours(plan)
         accumulator = SketchAccumulator(neighbours.statistic)
         accumulator.add(neighbours.near)
-        sent = _draw_payload(plan, accumulator, SeededSource(1))
+        sums = plan.draw_release(accumulator.sums, accumulator.n_records, SeededSource(1))
+        sent = PayloadForm.of(plan).encode(sums)
         device = SmallDevice(plan=plan, noise=plan.mechanism)
         if device.release(neighbours.compute_sums()[0], 1, SeededSource(1)) != sent:
             differing.append(case)

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from sfumato.device_agent.agent.device import Device
 from sfumato.device_agent.sources import Position
 from sfumato.device_agent.store.streams import NewRelease, StreamState, commit_release
@@ -37,8 +35,7 @@ def release_window(
 ) -> NewRelease:
     """Release a closed window: reserve its cost, draw the noise, and store all of it at once.
 
-    ``payload = clip(S + noise)``; clipping to what a sketch of n records can hold is
-    post-processing, and spares an honest device the refusal of an improbable draw. Where n is
+    What is drawn is :meth:`~sfumato.shared.plan.SketchPlan.draw_release` of the sum. Where n is
     secret, its scaled value is part of S, and neither bounds nor header nor what is kept know it.
     Where the unit is a device, S is the mean of the window's records, and n is 1. Phase reports
     draw the phases of one record's features, see
@@ -139,7 +136,7 @@ def make_message(
         stream=stream,
         sequence=sequence,
         slots=slots,
-        n_records=_state_size(plan, accumulator.n_records),
+        n_records=plan.state_size(accumulator.n_records),
         n_public=not plan.releases_count,
         report_id=report_id,
         payload_length=0,
@@ -148,7 +145,8 @@ def make_message(
         kind=plan.release.kind,
     )
     if plan.sum_release is None:
-        header, payload = _describe(stated, _draw_payload(plan, accumulator, source))
+        sums = plan.draw_release(accumulator.sums, accumulator.n_records, source)
+        header, payload = _describe(stated, PayloadForm.of(plan).encode(sums))
     else:
         header, payload = _draw_report(plan, stated, accumulator, source)
     return header, encode_message(header, payload, sign)
@@ -171,17 +169,3 @@ def _draw_report(
     )
     header, payload = _describe(header, payload)
     return replace(header, sealed=seal_seed(seed, helper.key, header.seal_context)), payload
-
-
-def _state_size(plan: SketchPlan, n_records: int) -> int | None:
-    """Return the number of records that a sketch states: 1 where the unit is a device."""
-    if plan.releases_count:
-        return None
-    return 1 if plan.protects_devices else n_records
-
-
-def _draw_payload(plan: SketchPlan, accumulator: SketchAccumulator, source: RandomSource) -> bytes:
-    n_records = accumulator.n_records
-    low, high = plan.coordinate_limits(_state_size(plan, n_records))
-    noisy = plan.mechanism.add_noise(plan.finish_sum(accumulator.sums, n_records), source)
-    return PayloadForm.of(plan).encode(np.clip(noisy, low, high))

@@ -8,14 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
 
-from sfumato.analyst.estimators import (
-    CompressiveKMeans,
-    CompressiveMixture,
-)
-from sfumato.shared.errors import BudgetExceededError, ConfigError, SketchError, TableError
-from sfumato.shared.ledger import OwnersLedger
+from sfumato.shared.errors import BudgetExceededError, SketchError, TableError
+from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators import kinds
 from tests.analyst.estimators.kinds import Floats, make_records
 
@@ -79,15 +74,6 @@ def test_shorter_distances_have_less_noise(name: str) -> None:
     assert text.endswith("(90 %), distances up to 2.5; epsilon = 1 under replace-one")
 
 
-@pytest.mark.parametrize("name", ["auto", "compressive", "grid"])
-def test_columns_of_other_widths_are_measured_by_the_metric(name: str) -> None:
-    records = make_records() * [1.0, 1000.0]
-    bounds = ([-10.0, -10_000.0], [10.0, 10_000.0])
-    found = make(name, bounds=bounds, scale=(0.7, 700.0)).fit(records)
-    result = found.evaluate(records, epsilon="4")
-    assert abs(result.cost.mean - measure(found, records)) < 6 * result.cost.mean_std
-
-
 def test_records_with_a_missing_value_count_for_nothing_and_far_ones_as_at_the_bounds() -> None:
     found = make("grid").fit(make_records())
     others = np.vstack([make_records(500), np.full((1500, 2), np.nan), [[1e300, 3.0]] * 500])
@@ -110,16 +96,6 @@ def test_what_cannot_hold_is_refused_and_nothing_is_spent(name: str) -> None:
     with pytest.raises(TableError, match="must have 2 columns"):
         found.evaluate(np.zeros((5, 3)), epsilon="1")
     assert (found.events_, found.guarantee_) == before
-
-
-def test_an_estimator_that_is_not_fitted_or_exact_evaluates_nothing() -> None:
-    for name in ESTIMATORS:
-        with pytest.raises(NotFittedError):
-            make(name).evaluate(make_records(10), epsilon="1")
-    exact = CompressiveKMeans(3, random_state=0).fit(make_records(500))
-    with pytest.raises(ConfigError, match="Call score"):
-        exact.evaluate(make_records(10), epsilon="1")
-    assert not hasattr(CompressiveMixture, "evaluate")
 
 
 def test_an_evaluation_of_sketches_of_others_adds_to_what_they_cost() -> None:

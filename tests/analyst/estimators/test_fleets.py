@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from sfumato.analyst.estimators import MomentMixture
-from sfumato.analyst.estimators.held import draw_sums, make_sketch_file
+from sfumato.analyst.estimators.held import make_sketch_file
 from sfumato.analyst.sketching.answers import LocalSketches
+from sfumato.analyst.sketching.release import draw_sums
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import ConfigError, DecodingError, WrongStatisticError
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
@@ -86,13 +87,6 @@ def test_parts_that_noise_hides_are_refused_or_not_drawn() -> None:
     assert set(mixed.sample(100)[1]) == {"seen"}
     with pytest.raises(DecodingError, match="noise hides"):
         mixed.sample(1, parts=["few"])
-
-
-def test_records_that_were_shortened_are_warned_of() -> None:
-    wild = send_parts(make_plan(norm_steps=None), 6000)["wild"]
-    with pytest.warns(UserWarning, match="part 'wild': .* many records were shortened"):
-        fleet = MomentMixture.from_snapshots({"wild": wild})
-    assert "many records were shortened" in " ".join(fleet.warnings_)
 
 
 def test_parts_that_do_not_belong_together_are_refused() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError, StoreError
-from sfumato.shared.ledger import OwnersLedger, Reservation
 from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
+from sfumato.shared.spending import OwnersLedger, Reservation
 
 BUDGET = Budget(per_record=Fraction(1))
 FILE = Origin(kind="path", name="/data/records.csv")
@@ -171,7 +171,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 from sfumato.shared.errors import BudgetExceededError
-from sfumato.shared.ledger import OwnersLedger, Reservation
+from sfumato.shared.spending import OwnersLedger, Reservation
 from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
 
 path, name = Path(sys.argv[1]), sys.argv[2]
