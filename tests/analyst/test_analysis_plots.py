@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
 
-from sfumato.analyst.plots import COLOURS, save_figure
+from sfumato.analyst.plots import save_figure
 from sfumato.analyst.results.analyses import (
     AnalysisResult,
     Comparison,
@@ -152,49 +147,3 @@ def test_every_answer_is_written_as_a_picture_under_its_words(make: Any, tmp_pat
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert figure.get_suptitle() == "the answer"
     assert result.plot(title="another").get_suptitle() == "another"
-
-
-def read_lines(panel: Axes) -> list[list[str]]:
-    """Return the values of the lines of a panel with a point for each window."""
-    every = [np.asarray(line.get_ydata(), dtype=float) for line in panel.lines]
-    return [list(map(str, values.tolist())) for values in every if values.size == 4]
-
-
-def test_alarms_are_red_and_what_noise_hides_is_not_drawn() -> None:
-    sizes, shares, flow, hidden = make_timeline().plot().axes
-    bars = [bar for bar in sizes.patches if isinstance(bar, Rectangle)]
-    colours = {to_hex(bar.get_facecolor()) for bar in bars if bar.get_height() in (0.05, 0.9)}
-    assert len(colours) == 2, "the window without an alarm is of another colour"
-    assert read_lines(shares) == [["50.0", "nan", "50.0", "50.0"]] * 2
-    assert "flow" in flow.get_ylabel()
-    assert read_lines(hidden) == [["nan"] * 4] * 2
-    assert [text.get_text() for text in hidden.texts] == ["noise hides it"]
-    assert not flow.texts
-
-
-def test_a_change_that_noise_may_have_made_has_no_colour_of_a_cluster() -> None:
-    (panel,) = make_comparison().plot().axes
-    named, grey = (label.get_color() for label in reversed(panel.get_yticklabels()))
-    assert named != grey
-    points = {to_hex(line.get_color()) for line in panel.lines if line.get_marker() == "o"}
-    assert COLOURS[1].lower() in points
-    assert COLOURS[0].lower() not in points
-
-
-def test_a_device_that_was_not_compared_has_no_bar() -> None:
-    (panel,) = make_devices().plot().axes
-    names = [label.get_text() for label in panel.get_yticklabels()]
-    assert names == ["north abababab", "north cdcdcdcd"]
-
-
-def read_shade(groups: Groups) -> float:
-    """Return the value of the cell of the first group and the second; NaN without a shade."""
-    drawn = groups.plot().axes[1].images[0].get_array()
-    return float(np.ma.filled(np.ma.asarray(drawn), np.nan)[0, 1])
-
-
-def test_groups_that_noise_explains_have_no_shade() -> None:
-    groups = make_groups()
-    assert np.isnan(read_shade(groups))
-    body = replace(groups.body, p=[[1.0, 0.001], [0.001, 1.0]])
-    assert read_shade(Groups(body=body, analysis_id="00")) == 0.27

@@ -78,11 +78,8 @@ def test_people_get_a_table_a_curve_and_words(capsys: pytest.CaptureFixture[str]
     ("options", "field"),
     [
         ([], "questions"),
-        (["--range", "load"], "--range"),
         (["--range", "load=a:b"], "--range"),
-        (["--range", "load=0:0.1"], "ranges[0].load"),
         (["--range", "wind=0:"], "ranges[0].wind"),
-        (["--quantile", "load"], "--quantile"),
         (["--quantile", "load=50"], "quantiles[0].share"),
         (["--range", "load=0:", "--where", "load=0:"], "--where"),
     ],

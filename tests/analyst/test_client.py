@@ -272,17 +272,6 @@ def test_what_cannot_be_a_key_or_an_address_is_refused_at_once() -> None:
             Client(url)
 
 
-def test_arguments_are_judged_before_anything_is_asked() -> None:
-    with Client("http://127.0.0.1:9") as client:
-        for k in (0, -1):
-            with pytest.raises(ConfigError, match="n_clusters"):
-                client.decode("pumps", n_clusters=k)
-        # A whole identity is taken without a request, and no argument leads to another address.
-        assert client.find_study(ID) == ID
-        with pytest.raises(ConfigError, match="device: must"):
-            client.device("../studies")
-
-
 def test_a_result_that_should_not_be_used_is_withheld_with_its_verdict_unless_asked_for() -> None:
     poor = RESULT | {
         "verdict": {"word": "do not use", "sentence": "noise is too strong for 2 clusters"},
@@ -296,10 +285,3 @@ def test_a_result_that_should_not_be_used_is_withheld_with_its_verdict_unless_as
     assert result.verdict == "do not use"
     assert result.resolved is not None
     assert result.resolved.tolist() == [True, False]
-
-
-def test_a_result_that_may_be_used_comes_with_its_verdict() -> None:
-    judged = RESULT | {"verdict": {"word": "doubtful", "sentence": "because"}}
-    decode, _ = connect(lambda _path, _n: stream(("result", DONE | {"result": judged})))
-    result = decode.wait()
-    assert (result.verdict, result.reason) == ("doubtful", "because")

@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared import command
-from sfumato.shared.ledger import OwnersLedger
+from sfumato.shared.spending import OwnersLedger
 from tests.analyst.planning.commands import words_of
 from tests.commands import run_inside
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.analyst.periods import describe_slots, find_slots, make_selection, read_period
+from sfumato.analyst.periods import find_slots, read_period
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan.parts import WindowRule
 
@@ -79,32 +79,3 @@ def find(window: WindowRule, start: datetime, end: datetime) -> range:
 def test_what_is_no_time_or_has_no_zone_is_refused(when: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_period(when, "start")
-
-
-def test_an_end_before_the_start_leaves_no_slot() -> None:
-    with pytest.raises(ConfigError, match=r"leaves no slot: slots begin every 7 days.*2013-01-01"):
-        find_slots(WEEKLY, "2013-03-02", "2013-03-03")
-
-
-def test_windows_by_count_have_no_times() -> None:
-    with pytest.raises(ConfigError, match="end: cannot be chosen by time"):
-        find_slots(WindowRule(kind="count", length=100), None, "2013-03-01")
-
-
-def test_times_and_slots_are_not_mixed() -> None:
-    with pytest.raises(ConfigError, match="start: cannot be combined"):
-        make_selection(DAILY, start="2013-03", last_slot=9)
-    assert make_selection(DAILY, start="2013-03", end="2013-03", labels={"site": "north"}) == {
-        "first_slot": 59,
-        "last_slot": 89,
-        "labels": {"site": "north"},
-    }
-
-
-def test_slots_are_described_by_their_times() -> None:
-    assert describe_slots(DAILY, 59, 150) == (
-        "from 2013-03-01 00:00 to 2013-06-01 00:00 UTC (slots 59 to 150)"
-    )
-    assert describe_slots(DAILY, None, 0) == "to 2013-01-02 00:00 UTC (slots ... to 0)"
-    assert describe_slots(WindowRule(kind="count", length=9), 1, 2) == "slots 1 to 2"
-    assert describe_slots(DAILY, None, None) == "all slots"

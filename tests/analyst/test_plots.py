@@ -2,7 +2,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from sfumato.analyst import DecodeResult
 from sfumato.analyst.estimators import PrivatePCA
@@ -22,19 +21,11 @@ def make_result(k: int) -> DecodeResult:
     )
 
 
-@pytest.mark.parametrize("k", [1, 5, 12])
-def test_a_picture_is_written_for_any_number_of_centroids(k: int, tmp_path: Path) -> None:
-    figure = plot_centroids(make_result(k), pairs=((0, 1), (1, 2)), title="t")
+def test_a_picture_of_centroids_is_written(tmp_path: Path) -> None:
+    figure = plot_centroids(make_result(12), pairs=((0, 1), (1, 2)), title="t")
     save_figure(figure, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert [panel.get_xlabel() for panel in figure.axes[:2]] == ["a (m)", "b (s)"]
-
-
-def test_every_centroid_has_its_share_and_its_words() -> None:
-    words = [f"reading {i}" for i in range(4)]
-    figure = plot_centroids(make_result(4), pairs=((0, 1),), title="t", readings=words)
-    drawn = {text.get_text() for text in figure.axes[-1].texts}
-    assert {f"{i + 1}  reading {i}" for i in range(4)} | {"25%"} == drawn
 
 
 def test_each_direction_has_its_loadings_and_noise_is_grey(tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """Search boxes on a command line and through the client."""
 
-import math
 from pathlib import Path
 
 import pytest
 
 from sfumato.analyst.cli.search_boxes import describe_search_box, read_search_box
-from sfumato.analyst.client import Client
 from sfumato.shared.errors import ConfigError
 
 ID = "ab" * 32
@@ -28,14 +26,6 @@ def test_options_give_bounds_by_name(tmp_path: Path) -> None:
     assert describe_search_box({}) == "the plan's bounds"
 
 
-@pytest.mark.parametrize("text", ["flow", "flow=1", "1:2", "flow=a:b", "flow=1:2:3", ""])
-def test_a_malformed_option_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigError, match="NAME=LOWER:UPPER") as caught:
-        read_search_box([text])
-    assert caught.value.field == "--within"
-    assert caught.value.fix
-
-
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -51,9 +41,3 @@ def test_a_malformed_file_is_refused_by_field(text: str, field: str, tmp_path: P
     with pytest.raises(ConfigError) as caught:
         read_search_box([str(path)])
     assert caught.value.field == field
-
-
-def test_bounds_that_json_has_no_number_for_are_refused_before_they_are_sent() -> None:
-    with Client("http://127.0.0.1:9") as client, pytest.raises(ConfigError) as caught:
-        client.set_search_box(ID, {"flow": (0.0, math.inf)})
-    assert caught.value.field == "search_box.flow"

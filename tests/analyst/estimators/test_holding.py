@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.analyst.estimators import holding
 from sfumato.shared.errors import PrivacyError
-from tests.analyst.estimators.kinds import KINDS, make, make_records
+from tests.analyst.estimators.kinds import make, make_records
 
 RECORDS = make_records(200)
 
@@ -60,7 +60,7 @@ def fit_twice_at_once(found: Any) -> list[PrivacyError]:
     return errors
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name.isalpha()])
+@pytest.mark.parametrize("name", ["auto", "compressive", "grid", "moments"])
 def test_threads_that_begin_at_once_spend_once(name: str) -> None:
     found = make(name, epsilon="2")
     (error,) = fit_twice_at_once(found)
@@ -70,7 +70,7 @@ def test_threads_that_begin_at_once_spend_once(name: str) -> None:
     assert found.guarantee_.epsilon <= 2
 
 
-@pytest.mark.parametrize("name", ["compressive", "lloyd", "components"])
+@pytest.mark.parametrize("name", ["compressive", "components"])
 def test_threads_that_may_spend_again_are_counted_both(name: str) -> None:
     found = make(name, epsilon="2", refit=True)
     assert not fit_twice_at_once(found)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import pickle
 import subprocess
@@ -16,17 +15,15 @@ import numpy as np
 import pytest
 
 from sfumato.analyst.estimators import CompressiveKMeans
-from sfumato.analyst.sketching.sketch_file import encode_sketch_file
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.totals import Totals
-from sfumato.shared import command
 from sfumato.shared.errors import (
     ConfigError,
     PlanMismatchError,
     PrivacyError,
     RecordError,
 )
-from sfumato.shared.plan import make_statement, plan_to_json
+from sfumato.shared.plan import make_statement
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.bodies.declaring import make_sample
 from sfumato.shared.wire.bodies.results import SnapshotSumsBody
@@ -101,8 +98,7 @@ def test_releases_merge_with_their_noise() -> None:
         left.merge(left)
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_what_the_pilot_of_a_merged_release_took_still_counts(own: bool) -> None:
+def test_what_the_pilot_of_a_merged_release_took_still_counts() -> None:
     records = make_records()
     public: dict[str, Any] = {"public_seed": "shared", "max_records": 3000}
     piloted = make_private(**public | {"scale": "pilot"}).fit(records[:3000])
@@ -110,7 +106,7 @@ def test_what_the_pilot_of_a_merged_release_took_still_counts(own: bool) -> None
     stated = {"epsilon": plan.release.epsilon, "scale": [each.scale for each in plan.dimensions]}
     plain = make_private(**public | stated).fit(records[3000:])
     assert plain.guarantee_.epsilon < piloted.guarantee_.epsilon
-    found = plain if own else make_private().fit_sketch(plain.release_)
+    found = make_private().fit_sketch(plain.release_)
     found.merge(make_private().fit_sketch(piloted.release_))
     assert found.guarantee_.epsilon == piloted.guarantee_.epsilon
     assert Fraction(found.result_.body.privacy.epsilon) == piloted.guarantee_.epsilon
@@ -249,27 +245,6 @@ def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Pa
     secret = make_private(relation="add-remove-one", max_records=6000).fit(records)
     with pytest.raises(ConfigError, match="relation"):
         secret.release()
-
-
-def test_the_command_decodes_several_files_as_the_estimator_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = make_records()
-    public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
-    made = [make_private(**public).fit(part) for part in (records[:3000], records[3000:])]
-    paths = [tmp_path / "north.sketch", tmp_path / "south.sketch"]
-    for path, found in zip(paths, made, strict=True):
-        path.write_bytes(encode_sketch_file(found.release()))
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(plan_to_json(made[0].plan_)))
-    files = [str(path) for path in paths]
-    decode = ["decode", "file", *files, "--plan", str(plan), "-k", str(K), "--json"]
-    assert command.main(decode) == 0
-    both = make_exact().fit_sketch(paths, plan=plan)
-    found_there = np.array(json.loads(capsys.readouterr().out)["centroids"])
-    assert np.array_equal(found_there, both.cluster_centers_)
-    assert command.main([*decode, files[0]]) == 2
-    assert "has a sketch twice" in " ".join(capsys.readouterr().err.split())
 
 
 def test_bare_sums_are_decoded_as_a_sketch_file_is() -> None:

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from sfumato.analyst.planning.catalogue import find_ranges, list_ranges, offer_ranges
+from sfumato.analyst.planning.catalogue import list_ranges, offer_ranges
 from sfumato.shared import command
 
 
@@ -28,29 +28,6 @@ def test_every_usual_range_is_one_that_a_plan_may_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quantity", "units", "factor", "offset"),
-    [
-        ("air temperature, outdoors", ("degC", "degF"), 1.8, 32.0),
-        ("wind speed", ("m/s", "km/h"), 3.6, 0.0),
-        ("acceleration, inertial sensor", ("m/s2", "g"), 1 / 9.80665, 0.0),
-        ("power of a household", ("W", "kW"), 0.001, 0.0),
-        ("air pressure, sea level", ("hPa", "mmHg"), 0.750062, 0.0),
-        ("speed of a vehicle", ("km/h", "mph"), 0.621371, 0.0),
-    ],
-)
-def test_units_of_a_quantity_agree(
-    quantity: str, units: tuple[str, str], factor: float, offset: float
-) -> None:
-    one, other = (
-        next(u for u in list_ranges() if (u.quantity, u.unit) == (quantity, unit)) for unit in units
-    )
-    width = (one.upper - one.lower) * factor
-    assert other.upper - other.lower == pytest.approx(width, rel=0.03)
-    assert other.lower == pytest.approx(one.lower * factor + offset, abs=0.03 * width)
-    assert other.spread == pytest.approx(one.spread * factor, rel=0.15)
-
-
-@pytest.mark.parametrize(
     ("name", "unit", "first"),
     [
         ("temperature", "°C", "air temperature, indoors"),
@@ -67,18 +44,6 @@ def test_units_of_a_quantity_agree(
 )
 def test_a_column_is_offered_what_its_name_or_unit_says(name: str, unit: str, first: str) -> None:
     assert offer_ranges(name, unit)[0].quantity == first
-
-
-def test_a_column_that_says_nothing_is_offered_nothing() -> None:
-    assert offer_ranges("x", "1") == ()
-    assert offer_ranges("first principal component", "furlong") == ()
-    assert offer_ranges("x") == ()
-
-
-def test_a_unit_is_told_from_another_by_its_capitals() -> None:
-    assert {usual.unit for usual in find_ranges("MW")} == {"MW"}
-    assert {usual.unit for usual in find_ranges("mg")} == {"mg"}
-    assert {usual.unit for usual in find_ranges("KWH")} == {"kWh"}
 
 
 def test_the_command_lists_ranges_and_says_where_they_come_from(

@@ -70,19 +70,11 @@ def test_show_says_what_is_not_protected_and_what_a_year_costs() -> None:
     ("old", "new", "words"),
     [
         ('"unknown"', "24", "a person has at most 24 record(s) in a window"),
-        ('"unknown"', "24", "24 in each of 10 windows at 240"),
-        ('"unknown"', "1", "1 in each of 10 windows at 10"),
         # Gaussian noise: four windows cost less than their sum, twenty records more than theirs.
         (
             'epsilon = "1"',
             'epsilon = "1/3"\ndelta = "1e-6"',
             "at most epsilon 0.701 and delta 1e-06 a year",
-        ),
-        (
-            'epsilon = "1"',
-            'epsilon = "1"\ndelta = "1e-6"',
-            "1e-06, epsilon is 2.13 for 2, 5.93 for 5, 33.1 for 20; at q times epsilon delta is "
-            "3.24e-06 for 2, 3.17e-05 for 5, 0.0211 for 20",
         ),
         (
             'kind = "time"\norigin = 1356998400\nlength_s = 7884000',
@@ -216,15 +208,11 @@ def test_show_predicts_what_the_planner_does_where_the_unit_is_a_device(
     [
         ({"--records": "299", "--devices": "3"}, "--records: gives 99.6667 a sketch, below"),
         ({"--records": "26115", "--devices": "3"}, "--records: gives 8705 a sketch, above"),
-        ({"--records": "0", "--devices": "3"}, "--records: must be at least 1"),
-        ({"--records": "26115", "--devices": "0"}, "--devices: must be at least 1"),
         (
             {"--records": "260000", "--devices": "1", "--windows": "126"},
             "--windows: must be at most the plan's most_sketches_per_device = 125",
         ),
         ({"--records": "26115"}, "--devices: is needed to predict the quality"),
-        ({"--records": "9000", "--devices": "9", "--clusters": "0"}, "--clusters: must be at"),
-        ({"--cluster": "3"}, "--cluster: is not an option of `sfumato plan show`"),
     ],
 )
 def test_sizes_that_the_plan_does_not_allow_are_refused(
@@ -234,13 +222,6 @@ def test_sizes_that_the_plan_does_not_allow_are_refused(
     err = refuse_to_show(SPEC, known | options)
     assert err.startswith(f"sfumato: error: {message}")
     assert err.count("\n") == 1
-
-
-def test_names_in_a_plan_are_text_and_no_markup(tmp_path: Path) -> None:
-    text = SPEC.read_text(encoding="utf-8").replace('"dew point"', '"[red]:smile:"')
-    changed = tmp_path / "plan.toml"
-    changed.write_text(text, encoding="utf-8")
-    assert "[red]:smile: (°F)" in show(changed)
 
 
 DIMENSIONS = """\
@@ -301,11 +282,3 @@ def test_a_plan_without_frequencies_is_explained_and_has_no_prediction(
     assert document["n_frequencies"] is document["clusters_at_most"] is None
     size = {"--records": "1000", "--devices": "1", "--clusters": "2"}
     assert "must be fourier for this" in refuse_to_show(path, size)
-
-
-def test_each_level_of_a_category_counts_as_a_dimension(tmp_path: Path) -> None:
-    path = tmp_path / "plan.toml"
-    scaled = DIMENSIONS.replace("upper = 150000.0", "upper = 150000.0\nscale = 1.0")
-    path.write_text(f'n_frequencies = 60\nseed = "x"\n{scaled}', encoding="utf-8")
-    # 60 frequencies for two levels and a number: 10 clusters at two equations a parameter.
-    assert "60 frequencies allow at most 10" in show(path)

@@ -45,32 +45,6 @@ def test_a_large_fleet_of_one_record_devices_is_summed_by_two_servers() -> None:
     assert "do not work together" in " ".join(ways.describe())
 
 
-def test_where_not_even_a_curator_has_an_answer_no_way_is_preferred() -> None:
-    ways = compare(40, 40)
-
-    assert ways.preferred is None
-    assert "Even one curator" in next(iter(ways.describe()))
-
-
-def test_nobody_has_to_trust_anybody_where_each_device_reaches_the_target() -> None:
-    ways = compare(1_000_000, 40)
-
-    assert ways.preferred == "local"
-    assert "reaches the target" in next(iter(ways.describe()))
-
-
-def test_few_sketches_are_better_noised_by_each_device() -> None:
-    """Nine sketches at an epsilon at which neither way reaches the target."""
-    ways = compare(1500, 9)
-    local = ways.candidates["local"]
-
-    assert local is not None
-    assert not local.band.reaches(1.1)
-    assert not local.band.is_hopeless
-    assert ways.preferred == "local"
-    assert "below 20" in next(iter(ways.describe()))
-
-
 def test_each_batch_has_two_noises_and_parts_multiply_them() -> None:
     outline = StudyOutline(n_records=10_000, n_sketches=10_000, n_dimensions=2, n_clusters=2)
     snrs = []
@@ -111,13 +85,6 @@ def test_a_secure_sum_has_no_smaller_selection_and_no_windows_by_count() -> None
         sum_outline(replace(outline, by_time=False), fleet)
     with pytest.raises(ConfigError, match="gives 64 batches for 100 sketches"):
         Fleet(n_groups=1, parts=64).require_reports(outline)
-
-
-def test_small_batches_get_a_least_number_of_reports_that_they_reach() -> None:
-    ways = compare(120, 120)
-
-    assert ways.fleet.choose_least_reports(ways.outline) == 60
-    assert "state least_reports = 60" in " ".join(ways.describe())
 
 
 def test_the_command_shows_all_ways(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,23 +117,6 @@ def test_the_verdict_comes_first_and_the_page_names_all_that_a_check_needs() -> 
         assert each in page
 
 
-def test_the_figures_stand_in_the_page_as_the_file_of_the_result(tmp_path: Path) -> None:
-    result = make(3, 2)
-    (text,) = re.findall(r"<pre>(.*?)</pre>", render_report(result, title="w"), re.DOTALL)
-    path = tmp_path / "r.json"
-    path.write_text(html.unescape(text), encoding="utf-8")
-    assert DecodeResult.load(path) == result
-    (large,) = re.findall(r"<pre>(.*?)</pre>", render_report(make(60, 40), title="w"), re.DOTALL)
-    assert json.loads(html.unescape(large))["left_out"] == ["result.mixture", "result.evidence"]
-
-
-def test_a_result_without_a_server_and_with_little_evidence_has_a_page() -> None:
-    result = make_result(resolved=None, band=None, quality=None, evidence=None)
-    page = render_report(result, title="file")
-    assert "from files of sketches" in page
-    assert "Why this verdict" not in page
-
-
 @pytest.mark.parametrize("kind", [[], ["--exact"]])
 def test_files_of_sketches_have_a_report_that_says_whether_they_are_private(
     kind: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

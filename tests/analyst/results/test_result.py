@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sfumato.analyst import DecodeResult
@@ -24,12 +23,6 @@ def test_a_frame_has_a_row_for_each_cluster_in_either_library() -> None:
     ]  # fmt: skip
     assert pandas["weight_"].tolist() == polars["weight_"].to_list() == [0.9, 0.1]
     assert pandas["flow (spread)"].tolist() == [0.1, 0.3]
-
-
-@pytest.mark.parametrize("library", ["arrow", "os", ""])
-def test_a_library_that_makes_no_frames_is_refused(library: str) -> None:
-    with pytest.raises(ConfigError, match="library: must be pandas or polars"):
-        make_result().to_frame(library)
 
 
 def test_a_notebook_shows_the_verdict_first_and_names_as_text() -> None:
@@ -58,13 +51,6 @@ def test_a_saved_result_is_read_again_as_it_was(tmp_path: Path) -> None:
     assert again.seed == 3
     assert again.predict([[1.0, 1.0]]).tolist() == [0]
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
-
-
-def test_results_differ_by_their_content_and_not_by_their_time() -> None:
-    assert make_result(seconds=1.0) == make_result(seconds=2.0)
-    assert make_result() != make_result(weights=[0.8, 0.2])
-    assert make_result() != make_result(("heat",))
-    assert make_result() != "result"
 
 
 def reseal(document: dict[str, Any]) -> str:
@@ -96,11 +82,3 @@ def test_a_file_that_was_changed_or_is_another_is_refused(tmp_path: Path) -> Non
         DecodeResult.load(tmp_path / "none.json")
     with pytest.raises(ConfigError, match="cannot be written"):
         make_result().save(tmp_path / "no folder" / "r.json")
-
-
-def test_arrays_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        make_result().centroids[0, 0] = 0.0
-    assert make_result().n_clusters == 2
-    assert np.array_equal(make_result().weights, [0.9, 0.1])
-    assert repr(make_result()) == "<DecodeResult rough: 2 clusters (90.0%, 10.0%)>"

@@ -4,13 +4,11 @@ import csv
 import json
 from pathlib import Path
 
-import pandas as pd
 import polars
 import pytest
 
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared import command
-from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.bodies.results import DimensionBody
 from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
 
@@ -54,22 +52,12 @@ def test_large_draws_have_several_parts(n_records: int, sizes: list[int]) -> Non
     assert split_parts(n_records) == sizes
 
 
-def test_none_is_no_number_of_records() -> None:
-    with pytest.raises(ConfigError, match="n_records: must be at least 1"):
-        split_parts(0)
-
-
 def test_parts_are_one_table_of_pandas_or_polars() -> None:
     frame = RECORDS.to_frame()
     assert frame["flow, <b>"].tolist() == [1.5, 2.0, -3.0]
     assert frame.attrs["sfumato"]["n_records"] == len(RECORDS) == 3
     assert "columns" not in frame.attrs["sfumato"]
     assert RECORDS.to_frame("polars").equals(polars.DataFrame(RECORDS.columns))
-
-
-def test_errors_are_by_number_of_columns_and_by_pair() -> None:
-    assert RECORDS.errors == {1: 0.02}
-    assert RECORDS.correlation_errors == {("flow, <b>", "site"): 0.05}
 
 
 def test_a_csv_file_has_its_promise_beside_it(tmp_path: Path) -> None:
@@ -88,23 +76,6 @@ def test_a_parquet_file_has_its_promise_in_its_metadata(tmp_path: Path) -> None:
     assert table.to_pydict() == RECORDS.columns
     assert json.loads(table.schema.metadata[b"sfumato"])["verdict"] == "sound"
     assert [each.name for each in tmp_path.iterdir()] == ["records.parquet"]
-
-
-def test_a_json_file_is_one_object(tmp_path: Path) -> None:
-    (file,) = RECORDS.save(tmp_path / "records.json")
-    assert pd.DataFrame(json.loads(file.read_text())["columns"]).shape == (3, 2)
-
-
-@pytest.mark.parametrize("name", ["records", "records.xlsx"])
-def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"out: must end in .csv, .parquet or .json"):
-        RECORDS.save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
-        RECORDS.save(tmp_path / "nowhere" / "records.csv")
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_decoded(

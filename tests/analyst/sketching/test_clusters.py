@@ -54,12 +54,6 @@ def test_the_example_of_the_guide_works(
     assert np.abs(sums - np.array(truth)).max() <= PLAN.mechanism.noise_bound
 
 
-def test_tables_of_pandas_are_read(folder: Path, truth: list[int]) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(folder)
-    assert sketch_dataset(frame, PLAN, exact=True).sums.tolist() == truth
-
-
 def test_tables_of_polars_are_read_whole_or_in_batches(folder: Path, truth: list[int]) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.scan_parquet(folder / "*.parquet")

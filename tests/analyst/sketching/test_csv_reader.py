@@ -10,7 +10,7 @@ from sfumato.analyst.sketching.reader import RecordReader
 from sfumato.shared.core import Columns, SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import ConfigError, RecordError
-from sfumato.shared.reading import Fields, WatchedFile, csv_lines
+from sfumato.shared.reading import Fields, WatchedFile
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")
@@ -60,17 +60,6 @@ def test_a_file_of_many_blocks_gives_the_sums_of_its_records(masked: bool, tmp_p
     assert summed.accumulator.n_unsketchable == expected.n_unsketchable > 0
 
 
-def test_columns_are_found_by_name_wherever_they_are(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.csv", b'\xef\xbb\xbf"c","the ""a""",b,\xc3\xa9\r\n1,2,3,\xff\r\n')
-    assert read(path, ('the "a"', "b", "c")) == [[2, 3, 1]]
-    assert read(path, ("b", "b", "c")) == [[3, 3, 1]]
-
-
-def test_an_empty_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.csv", "a\n1\n\n3\n")
-    assert read(path, ("a",)) == [[1], None, [3]]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -89,19 +78,6 @@ def test_a_file_that_readers_understand_differently_is_refused(
 ) -> None:
     with pytest.raises((RecordError, ConfigError), match=message):
         sum_of(write(tmp_path / "x.csv", text), make_plan())
-
-
-def test_a_header_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (reader, csv_lines):
-        monkeypatch.setattr(module, "MAX_LINE_BYTES", 50)
-    path = write(tmp_path / "x.csv", "9" * 200)
-    with pytest.raises(RecordError, match="line 1: must be a header"):
-        read(path, block_bytes=30)
-
-
-def test_a_line_that_repeats_the_header_is_a_record(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.csv", 'a,b,c\n1,2,3\na,b,c\nb,a,c\n\n"\n4,5,6')
-    assert read(path) == [[1, 2, 3], None, None, None, None, [4, 5, 6]]
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(
