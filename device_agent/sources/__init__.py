@@ -7,6 +7,7 @@ A source knows nothing of windows, sketches or the store. ``interface`` shows ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
 from sfumato.device_agent.sources.mapping import ReadingReport
@@ -31,6 +32,7 @@ def open_source(
     dimensions: Sequence[Dimension],
     known: Sequence[KnownPosition],
     digest_key: bytes,
+    folder: Path | None = None,
 ) -> RecordSource:
     """Open a stream's source at the first record that was not read yet.
 
@@ -44,6 +46,9 @@ def open_source(
         Every position that this device has stored, of all streams.
     digest_key
         The secret of this device's digests, 32 bytes.
+    folder
+        The folder of the study's keys, for what no position can hold; None for a look at a source
+        that stores nothing.
 
     Raises
     ------
@@ -55,4 +60,4 @@ def open_source(
     ConfigError
         What it needs is not installed, or a dimension with levels is converted.
     """
-    return find_source(stream.source.kind)(stream, dimensions, known, digest_key)
+    return find_source(stream.source.kind)(stream, dimensions, known, digest_key, folder)

@@ -1,91 +1,36 @@
 """Pages of JSON records behind an address; each answer names the cursor of the next page.
 
-``GET url?cursor=C`` gives ``{"records": [...], "next": "D"}``. A position is a cursor and how many
-records of its page were read; a page without a next cursor is asked for again, and may have grown.
+``GET url?cursor=C`` gives ``{"records": [...], "next": "D"}``. A position is a cursor, how many
+records of its page were read, their digest, and the cursors behind it. A page without a next cursor
+is asked for again, and may have grown. So each record of each page is read once, or the source
+stops: no cursor is followed twice, and no page is read on that begins with other records.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
 from sfumato.device_agent.sources.addresses import address_rule, normalise_host, read_secret
 from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
-from sfumato.device_agent.sources.mapping import ReadingReport
-from sfumato.device_agent.sources.pages import PageError, PageFetcher, PageReader
-from sfumato.device_agent.sources.positions import DigestKey, Position
+from sfumato.device_agent.sources.pages import PageEnd, PageFetcher, PagePiece
+from sfumato.device_agent.sources.passed import MOST_CURSORS, PASSED_NAME, PassedCursors
+from sfumato.device_agent.sources.positions import Position
 from sfumato.device_agent.sources.settings import SourceSettings
-from sfumato.shared.errors import RecordError
+from sfumato.shared.errors import LedgerError, RecordError
 from sfumato.shared.privacy import Origin
-from sfumato.shared.reading import RecordTable, join_tables
 from sfumato.shared.reading.json_lines import JsonLinesParser
 from sfumato.shared.structure import Seconds, Text, declared, member
 
-MAX_PAGE_RECORDS = 1 << 17
-"""Limit of a page's records, whatever their length."""
-_GROUP_RECORDS = 512
 _PATIENCE_S = 0.2
 """Seconds that a call waits for an answer; other streams wait with it."""
-_N_PASSED = 32
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 3600.0
 _RETRIED = (408, 425, 429)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Page:
-    """The cursor of a page, and digests of earlier cursors.
-
-    ``passed`` holds keyed digests of the last cursors before this one: pages that lead in a circle
-    would have their records counted again and again.
-    """
-
-    cursor: str | None
-    key: DigestKey
-    passed: tuple[str, ...] = ()
-
-    @classmethod
-    def of_place(cls, place: Mapping[str, int | str], key: DigestKey) -> _Page:
-        cursor = place.get("cursor")
-        passed = str(place.get("passed", "")) if place.get("key") == key.key_id else ""
-        return cls(
-            cursor=None if cursor is None else str(cursor),
-            key=key,
-            passed=tuple(filter(None, passed.split(","))),
-        )
-
-    def to_position(self, source: str, index: int) -> Position:
-        place: dict[str, int | str] = {"index": index}
-        if self.cursor is not None:
-            place["cursor"] = self.cursor
-        if self.passed:
-            place |= {"passed": ",".join(self.passed), "key": self.key.key_id}
-        return Position(source=source, place=place)
-
-    def follow(self, cursor: str | None) -> _Page:
-        passed = (*self.passed, self._hash(self.cursor))
-        return _Page(cursor=cursor, key=self.key, passed=passed[-_N_PASSED:])
-
-    def has_passed(self, cursor: str | None) -> bool:
-        return self._hash(cursor) in self.passed
-
-    def _hash(self, cursor: str | None) -> str:
-        return self.key.compute(b"" if cursor is None else f"={cursor}".encode())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PageContent:
-    """The records of a page from an index on, None if there are none, and the report."""
-
-    n_records: int
-    following: str | None
-    table: RecordTable | None
-    report: ReadingReport
 
 
 @declared
@@ -99,13 +44,20 @@ class HttpSettings(SourceSettings):
     records: Text = member("The key of the answer that holds the records.", default="records")
     next: Text = member("The key of the answer that holds the next cursor.", default="next")
     first: Text | None = member(
-        "The first cursor. Default: the first request has none.", default=None
+        "The first cursor. Default: the first request has none, and each page is requested twice: "
+        "once to see where it leads.",
+        default=None,
+    )
+    order: Literal["increasing"] | None = member(
+        "`increasing` if each cursor is larger than the one before: as a whole number, else as "
+        "text. Default: every cursor is remembered, so that none leads back.",
+        default=None,
     )
     token_file: Path | None = member(
         "A file whose content is sent as a bearer token.", default=None
     )
     poll_s: Seconds = member("Seconds between looks.", default=60.0)
-    timeout_s: Seconds = member("Seconds within which a page must have arrived.", default=30.0)
+    timeout_s: Seconds = member("Seconds within which an answer must go on.", default=30.0)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -128,6 +80,8 @@ class HttpSource(RecordSource):
     ------
     RecordError
         The token cannot be read, or the answer is not what was configured.
+    LedgerError
+        The cursors behind the place cannot be told from new ones.
     """
 
     settings = HttpSettings
@@ -142,19 +96,38 @@ class HttpSource(RecordSource):
         self._source = f"http:{origin.name}"
         self._name = settings.url.partition("?")[0]  # the rest may be a secret
         place = self._find_place(self._source, name=self._source)
-        self._page = (
-            _Page.of_place(place, self._key)
-            if place
-            else _Page(cursor=settings.first, key=self._key)
-        )
+        cursor = place.get("cursor") if place else settings.first
+        self._cursor = None if cursor is None else str(cursor)
         self._index = int(place.get("index", 0))
+        self._is_keyed = not place or place.get("key") == self._key.key_id
+        self._read_digest = str(place.get("digest", self._key.begin().hexdigest()))
+        if settings.order is None and place.get("order"):
+            raise LedgerError(
+                "was read in the order of its cursors, and none of them was remembered",
+                field=self._name,
+                fix='add order = "increasing" again',
+            )
+        self._passed = PassedCursors(
+            self._key,
+            self._name_file(PASSED_NAME, self._source),
+            place if settings.order is None else {},
+            name=self._name,
+        )
+        # The first page may be named by a cursor too, if it was asked for without one. It is told
+        # by where it leads: so a page is looked through, up to its next cursor, before it is read.
+        self._looks_ahead = settings.first is None and settings.order is None
+        self._is_looked_through = self._cursor is None or bool(self._index)
+        self._n_passed_over = 0  # of the present answer
+        self._running = self._key.begin()
         self._url = self._read_url()
-        self._error: RecordError | None = None
         self._n_failures = 0
         self._wait_s: float | None = None
         self._n_read = 0
         self._fetcher = PageFetcher(
-            headers=self._make_headers(), timeout_s=settings.timeout_s, read=self._read_content
+            headers=self._make_headers(),
+            timeout_s=settings.timeout_s,
+            records=settings.records,
+            following=settings.next,
         )
         self._resources.callback(self._fetcher.close)
 
@@ -194,103 +167,111 @@ class HttpSource(RecordSource):
 
     def _read_pages(self, *, wait_s: float | None) -> RecordBatch | None:
         while True:
-            if self._error is not None:
-                raise self._error
-            content = self._fetch(wait_s)
-            if content is None:
+            if not self._fetcher.is_busy:
+                self._n_passed_over, self._running = 0, self._key.begin()
+                query = {} if self._cursor is None else {self._settings.parameter: self._cursor}
+                self._fetcher.ask(self._url.copy_merge_params(query))
+            found = self._fetcher.take(wait_s)
+            if found is None:
                 return None
-            following, first, before = content.following, self._index, self._page
-            moves = following is not None and following != before.cursor
-            if moves and before.has_passed(following):
-                # What is new on this page is handed out first; its position leads here again.
-                moves = False
-                self._error = self._make_error("gave a cursor that it gave before")
-            if moves:
-                self._page, self._index = before.follow(following), 0
-            else:
-                self._index = content.n_records
-            if content.table is not None:
-                return self._make_batch(content.table, before, first, moves)
-            if not moves and self._error is None:
+            if isinstance(found, PagePiece):
+                self.report.bytes_read += found.n_bytes
+                if self._looks_ahead and not self._is_looked_through:
+                    continue
+                records = self._pass_over(found.records)
+                if records:
+                    return self._make_batch(records)
+            elif not self._end_page(found):
                 return None
 
-    def _make_batch(self, table: RecordTable, page: _Page, first: int, moves: bool) -> RecordBatch:
-        n_records, following = len(table.values), self._page
-        self._n_read += n_records
+    def _pass_over(self, records: list[bytes]) -> list[bytes]:
+        """Return the records that were not read before, which stand behind those that were."""
+        n_known = min(self._index - self._n_passed_over, len(records))
+        for record in records[:n_known]:
+            self._running.update(_frame(record))
+        self._n_passed_over += n_known
+        if records[n_known:]:
+            self._require_same()
+        return records[n_known:]
+
+    def _require_same(self) -> None:
+        """Refuse a page that begins with other records than before: the rest may be known too."""
+        if self._n_passed_over < self._index:
+            raise self._make_error("gave fewer records than before for the same cursor")
+        if self._is_keyed and self._running.hexdigest() != self._read_digest:
+            raise self._make_error("gave other records than before for the same cursor")
+
+    def _make_batch(self, records: list[bytes]) -> RecordBatch:
+        first, running = self._index, self._running.copy()
+        kept: dict[str, int | str] = {"key": self._key.key_id, **self._passed.describe()}
+        if self._cursor is not None:
+            kept["cursor"] = self._cursor
+        if self._settings.order is not None:
+            kept["order"] = self._settings.order
+        n_done = 0
 
         def position_after(i: int) -> Position:
-            if moves and i == n_records - 1:
-                return following.to_position(self._source, 0)
-            return page.to_position(self._source, first + i + 1)
+            nonlocal n_done
+            for record in records[n_done : i + 1]:
+                running.update(_frame(record))
+            n_done = max(n_done, i + 1)
+            place = {"index": first + i + 1, "digest": running.hexdigest(), **kept}
+            return Position(source=self._source, place=place)
 
+        places = range(self._n_read + 1, self._n_read + 1 + len(records))
+        table = self._mapping.convert(
+            self._parser.parse_records(records),
+            self.report,
+            places,
+            lambda i: self._parser.read_texts(records[i]),
+        )
+        for record in records:
+            self._running.update(_frame(record))
+        self._n_read += len(records)
+        self._index += len(records)
+        self._n_passed_over = self._index
+        self._read_digest, self._is_keyed = self._running.hexdigest(), True
         return RecordBatch.of_table(table, position_after)
 
-    def _read_content(self, chunks: Iterator[bytes]) -> _PageContent:
-        """Read a page as it comes; in the thread, while nothing here changes."""
-        reader = PageReader(self._settings.records, self._settings.next)
-        report = ReadingReport()
-        tables: list[RecordTable] = []
-        waiting: list[bytes] = []
-        n_records = 0
-
-        def read_waiting() -> None:
-            place = self._n_read + sum(len(table.values) for table in tables) + 1
-            places = range(place, place + len(waiting))
-            table = self._parser.parse_records(waiting)
-            tables.append(
-                self._mapping.convert(
-                    table, report, places, lambda i: self._parser.read_texts(waiting[i])
-                )
-            )
-            waiting.clear()
-
-        for chunk in chunks:
-            report.bytes_read += len(chunk)
-            reader.feed(chunk)
-            found = reader.take()
-            waiting += found[max(0, self._index - n_records) :]
-            n_records += len(found)
-            if n_records > MAX_PAGE_RECORDS:
-                raise PageError(f"gave a page of more than {MAX_PAGE_RECORDS} records")
-            if len(waiting) >= _GROUP_RECORDS:
-                read_waiting()
-        reader.finish()
-        if n_records < self._index:
-            raise PageError("gave fewer records than before for the same cursor")
-        if waiting:
-            read_waiting()
-        return _PageContent(
-            n_records=n_records,
-            following=reader.following,
-            table=join_tables(tables) if tables else None,
-            report=report,
-        )
-
-    def _fetch(self, wait_s: float | None) -> _PageContent | None:
-        """Return a page, or None if the server has not given it yet, or cannot now."""
-        if not self._fetcher.is_busy:
-            cursor = self._page.cursor
-            query = {} if cursor is None else {self._settings.parameter: cursor}
-            self._fetcher.ask(self._url.copy_merge_params(query))
-        answer = self._fetcher.take(wait_s)
-        if answer is None:
-            return None
+    def _end_page(self, end: PageEnd) -> bool:
+        """Go on behind a page; return whether there is another one now."""
         self._wait_s = None
-        if answer.status is None:
-            self._fail(f"did not answer ({answer.problem})")
-            return None
-        if answer.status >= 500 or answer.status in _RETRIED:
-            self._fail(f"answered {answer.status}")
-            after = answer.retry_after
+        if end.status is None:
+            self._fail(f"did not answer ({end.problem})")
+            return False
+        if end.status >= 500 or end.status in _RETRIED:
+            self._fail(f"answered {end.status}")
+            after = end.retry_after
             self._wait_s = float(after) if after.isdecimal() else None
-            return None
-        if answer.status != 200:
-            raise self._make_error(f"answered {answer.status}")
-        if answer.page is None:
-            raise self._make_error(answer.refused)
+            return False
+        if end.status != 200:
+            raise self._make_error(f"answered {end.status}")
+        if end.refused:
+            raise self._make_error(end.refused)
         self._n_failures = 0
-        self.report.include(answer.page.report)
-        return answer.page
+        if end.following != self._cursor and end.following in self._passed:
+            raise self._make_error("gave a cursor that it gave before")
+        if self._looks_ahead and not self._is_looked_through:
+            self._is_looked_through = True
+            return True
+        self._require_same()
+        if end.following is None or end.following == self._cursor:
+            return False
+        if self._settings.order is None:
+            self._passed.add(self._cursor)
+            self._warn_of_many()
+        elif self._cursor is not None and _rank(end.following) <= _rank(self._cursor):
+            raise self._make_error("gave a cursor that is not larger than the one before")
+        self._cursor, self._index, self._is_looked_through = end.following, 0, False
+        self._read_digest, self._is_keyed = self._key.begin().hexdigest(), True
+        return True
+
+    def _warn_of_many(self) -> None:
+        if len(self._passed) == MOST_CURSORS // 2:
+            self.report.note(
+                f"{self._name} has given half of the {MOST_CURSORS:,} cursors that are remembered; "
+                'add order = "increasing" if each is larger than the one before'
+            )
 
     def _read_url(self) -> httpx.URL:
         try:
@@ -310,3 +291,16 @@ class HttpSource(RecordSource):
         return RecordError(
             what, field=self._name, fix="correct [streams.source], or ask its operator"
         )
+
+
+def _frame(record: bytes) -> bytes:
+    """Return the bytes of a record as part of a digest: with its length, so that none run on."""
+    return len(record).to_bytes(8, "big") + record
+
+
+def _rank(cursor: str) -> tuple[int, int, str]:
+    """Return the place of a cursor in the order of all: whole numbers first, then texts."""
+    if cursor.isascii() and cursor.isdecimal():
+        digits = cursor.lstrip("0")
+        return 0, len(digits), digits
+    return 1, 0, cursor

@@ -34,10 +34,12 @@ package is registered in ``settings.KINDS``.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -111,7 +113,7 @@ class RecordSource(ABC):
 
     Parameters
     ----------
-    stream, dimensions, known, digest_key
+    stream, dimensions, known, digest_key, folder
         See ``sfumato.device_agent.sources.open_source``.
 
     Guarantees
@@ -133,6 +135,7 @@ class RecordSource(ABC):
         dimensions: Sequence[Dimension],
         known: Sequence[KnownPosition],
         digest_key: bytes,
+        folder: Path | None = None,
     ) -> None:
         self.report = ReadingReport()
         """The events so far."""
@@ -141,6 +144,7 @@ class RecordSource(ABC):
         self._mapping = RecordMapping(stream, dimensions)
         self._known = known
         self._key = DigestKey(digest_key)
+        self._folder = folder
         self._resources = ExitStack()
         try:
             self._open()
@@ -206,6 +210,13 @@ class RecordSource(ABC):
     def close(self) -> None:
         """Close all files and connections."""
         self._resources.close()
+
+    def _name_file(self, kind: str, source: str) -> Path | None:
+        """Return the file for what no position of a source can hold; None to store nothing."""
+        if self._folder is None:
+            return None
+        digest = hashlib.sha256(f"{self._stream}\0{source}".encode()).hexdigest()
+        return self._folder / f"{kind}.{digest[:16]}"
 
     def _find_place(self, source: str, *, name: str) -> Mapping[str, int | str]:
         """Return the place that the stream has reached in a source named ``KIND:NAME``; or none.

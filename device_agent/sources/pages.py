@@ -10,22 +10,23 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from queue import Empty, Full, Queue, SimpleQueue
+from typing import Any
 
 import httpx
 
 from sfumato.shared.reading.intact import SCAN_ERRORS
 from sfumato.shared.reading.lines import MAX_LINE_BYTES
 
-Page = TypeVar("Page")
-
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs
 _KEPT_BYTES = MAX_LINE_BYTES + 1
+_PIECE_RECORDS = 512
+_MOST_PIECES = 2
+_LOOK_S = 0.1
+"""Seconds after which a thread that nobody reads from looks whether it is closed."""
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")
@@ -241,118 +242,144 @@ def _is_text(cursor: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageAnswer(Generic[Page]):
-    """The result of one request.
+class PagePiece:
+    """Some records of a page as they came, in order, and the number of bytes read for them."""
+
+    records: list[bytes]
+    n_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageEnd:
+    """The end of an answer.
 
     Parameters
     ----------
     status
-        The answer's; None if there was none.
-    page
-        The result of ``read``; None if there is nothing to read.
+        The answer's; None if there was none, or not all of it.
+    following
+        The cursor of the next page; None if there is none.
     refused
-        Why ``read`` refused them.
+        Why the answer is no page; empty if it is one.
     retry_after
         The header ``Retry-After``.
     problem
-        The name of the error that left the request without an answer.
+        The name of the error that left the request without a whole answer.
     """
 
     status: int | None = None
-    page: Page | None = None
+    following: str | None = None
     refused: str = ""
     retry_after: str = ""
     problem: str = ""
 
 
-class PageFetcher(Generic[Page]):
-    """Fetcher of pages from one server, one after the other.
+class PageFetcher:
+    """Fetcher of pages from one server, one after the other, each in pieces as it comes.
 
     Parameters
     ----------
     headers
         Sent with each request.
     timeout_s
-        Seconds within which a whole answer must have arrived.
-    read
-        Makes a page of the bytes of an answer, as they come; called in the thread. What a
-        ``PageError`` says is the answer then.
+        Seconds within which the next bytes of an answer must have arrived.
+    records, following
+        As of :class:`PageReader`.
+
+    Guarantees
+    ----------
+    It keeps a few pieces, however long a page is; a server that is not read from waits.
     """
 
     def __init__(
-        self,
-        *,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        read: Callable[[Iterator[bytes]], Page],
+        self, *, headers: Mapping[str, str], timeout_s: float, records: str, following: str
     ) -> None:
         self.is_busy = False
-        """True if an answer is outstanding."""
+        """True if the end of an answer is outstanding."""
         self._timeout_s = timeout_s
-        self._read = read
+        self._keys = records, following
         self._urls: SimpleQueue[httpx.URL | None] = SimpleQueue()
-        self._answers: SimpleQueue[PageAnswer[Page]] = SimpleQueue()
+        self._found: Queue[PagePiece | PageEnd] = Queue(_MOST_PIECES)
+        self._is_closed = threading.Event()
         self._headers = dict(headers)
         self._client: httpx.Client | None = None  # the thread's
         # A daemon thread: a request that hangs must not keep the process from ending.
         threading.Thread(target=self._work, name="pages", daemon=True).start()
 
     def ask(self, url: httpx.URL) -> None:
-        """Request a page; :meth:`take` gives the answer."""
+        """Request a page; :meth:`take` gives its pieces and its end."""
         assert not self.is_busy
         self.is_busy = True
         self._urls.put(url)
 
-    def take(self, wait_s: float | None) -> PageAnswer[Page] | None:
-        """Return the answer, waiting so long for it; None if there is none yet."""
+    def take(self, wait_s: float | None) -> PagePiece | PageEnd | None:
+        """Return what came next, waiting so long for it; None if there is nothing yet."""
         try:
-            answer = self._answers.get(timeout=wait_s)
+            found = self._found.get(timeout=wait_s)
         except Empty:
             return None
-        self.is_busy = False
-        return answer
+        self.is_busy = not isinstance(found, PageEnd)
+        return found
 
     def close(self) -> None:
-        """End the thread behind the request that it is at, whose answer nobody hears."""
+        """End the thread, whose answer nobody hears."""
+        self._is_closed.set()
         self._urls.put(None)
 
     def _work(self) -> None:
-        while (url := self._urls.get()) is not None:
+        while (url := self._urls.get()) is not None and not self._is_closed.is_set():
             try:
-                answer = self._fetch(url)
+                end = self._fetch(url)
             except Exception as error:
                 # The thread must go on; and the text of it may quote the answer.
-                answer = PageAnswer(problem=type(error).__name__)
-            self._answers.put(answer)
+                end = PageEnd(problem=type(error).__name__)
+            self._put(end)
         if self._client is not None:
             self._client.close()
 
-    def _fetch(self, url: httpx.URL) -> PageAnswer[Page]:
-        asked_at = time.monotonic()
+    def _put(self, found: PagePiece | PageEnd) -> None:
+        while not self._is_closed.is_set():
+            try:
+                return self._found.put(found, timeout=_LOOK_S)
+            except Full:
+                continue
+
+    def _fetch(self, url: httpx.URL) -> PageEnd:
         if self._client is None:
             self._client = httpx.Client(timeout=self._timeout_s, headers=self._headers)
         with self._client.stream("GET", url) as answer:
             if answer.status_code != httpx.codes.OK:
                 after = answer.headers.get("Retry-After", "")
-                return PageAnswer(status=answer.status_code, retry_after=after)
+                return PageEnd(status=answer.status_code, retry_after=after)
+            reader = PageReader(*self._keys)
             try:
-                patience_s = asked_at + self._timeout_s - time.monotonic()
-                page = self._read(_end_in_time(answer.iter_bytes(), patience_s))
+                for piece in _cut(reader, answer.iter_bytes()):
+                    self._put(piece)
+                    if self._is_closed.is_set():
+                        return PageEnd()
             except PageError as error:
-                return PageAnswer(status=answer.status_code, refused=str(error))
-            return PageAnswer(status=answer.status_code, page=page)
+                return PageEnd(status=answer.status_code, refused=str(error))
+            return PageEnd(status=answer.status_code, following=reader.following)
 
 
-def _end_in_time(chunks: Iterator[bytes], patience_s: float) -> Iterator[bytes]:
-    waited_s = 0.0
-    while True:
-        asked_at = time.monotonic()
-        chunk = next(chunks, None)
-        # The server's time alone: how long a record takes to be read must not stop its page.
-        waited_s += time.monotonic() - asked_at
-        if chunk is None:
-            return
-        # Each piece in time is no answer in time.
-        if waited_s > patience_s:
-            raise httpx.ReadTimeout("the answer has no end")
-        yield chunk
+def _cut(reader: PageReader, chunks: Iterator[bytes]) -> Iterator[PagePiece]:
+    """Read a page; yield its records, those before an error of its frame too."""
+    waiting: list[bytes] = []
+    n_bytes = 0
+    error: PageError | None = None
+    try:
+        for chunk in chunks:
+            n_bytes += len(chunk)
+            reader.feed(chunk)
+            waiting += reader.take()
+            if len(waiting) >= _PIECE_RECORDS:
+                yield PagePiece(records=waiting, n_bytes=n_bytes)
+                waiting, n_bytes = [], 0
+        reader.finish()
+    except PageError as caught:
+        error = caught
+        waiting += reader.take()
+    if waiting or n_bytes:
+        yield PagePiece(records=waiting, n_bytes=n_bytes)
+    if error is not None:
+        raise error

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sfumato.device_agent.sources.passed import PASSED_NAME
 from sfumato.device_agent.store.database import (
     DATABASE_NAME,
     Connection,
@@ -275,7 +276,7 @@ def erase_key(folder: Path) -> None:
 
     With them goes how streams have joined: who enrols again looks at their records again.
     """
-    for name in (KEY_NAME, DIGEST_KEY_NAME, JOINED_NAME, RESULT_NAME):
+    for name in (KEY_NAME, DIGEST_KEY_NAME, JOINED_NAME, RESULT_NAME, PASSED_NAME):
         for path in sorted(folder.glob(f"{name}*")):
             _erase(path)
     if folder.is_dir() and not any(folder.iterdir()):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from sfumato.shared.privacy import Origin
-from tests.device_agent.conftest import BASE, Agent, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.sources.streams import make_stream
 from tests.device_agent.sources.test_http_source import serving
@@ -242,6 +243,30 @@ def join(first: Agent, server: Server, folder: Path, capsys: pytest.CaptureFixtu
     agent.state = first.state
     agent.write_config(state_dir="../state")
     return agent
+
+
+def test_pages_in_a_long_circle_are_released_once_and_the_agent_says_why_it_stops(
+    agent: Agent,
+) -> None:
+    with serving() as feed:
+        n_pages, last = 40, None
+
+        def answer(query: str) -> bytes:
+            page = int(parse_qs(query).get("cursor", ["0"])[0])
+            rows = [{"time": BASE + HOUR * page + i, "x": 1.0, "y": 2.0} for i in range(5)]
+            following = last if page == n_pages - 1 else page + 1
+            return json.dumps({"records": rows, "next": following}).encode()
+
+        feed.answer = answer  # type: ignore[method-assign]
+        url = feed.url  # type: ignore[attr-defined]
+        write_config(agent, f'kind = "http"\nurl = "{url}"\n{TIME}')
+        agent.init()
+        last = 0
+        for _ in range(2):
+            assert agent.run("once", "--json") == 2
+            assert "gave a cursor that it gave before" in agent.err
+    # Those of the last page are in the open window.
+    assert count_released(agent) == 5 * (n_pages - 1)
 
 
 @contextmanager

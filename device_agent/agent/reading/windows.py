@@ -136,8 +136,9 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
     require_sole_reader(device, stream)
     require_joined(device.settings, stream)
     known = load_positions(device.connection)
-    key = load_digest_key(key_folder(device.settings.state_dir, device.identity.study))
-    return open_source(stream, device.plan.dimensions, known, key)
+    folder = key_folder(device.settings.state_dir, device.identity.study)
+    key = load_digest_key(folder)
+    return open_source(stream, device.plan.dimensions, known, key, folder)
 
 
 def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:

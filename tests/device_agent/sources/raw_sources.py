@@ -240,7 +240,8 @@ class Pages:
             for batch in source.read():
                 values.append(batch.values)
                 timestamps.append(batch.timestamps)
-                places.append(dict(batch.position_after(len(batch.values) - 1).place))
+                place = batch.position_after(len(batch.values) - 1).place
+                places.append({k: v for k, v in place.items() if k != "digest"})
         return Found(
             values=np.concatenate(values), timestamps=np.concatenate(timestamps), places=places
         )

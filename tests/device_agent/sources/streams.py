@@ -36,8 +36,14 @@ class Reader:
     """Opens a stream's source, reads what is new, and remembers where it stands."""
 
     def __init__(
-        self, stream: StreamSettings, dimensions: Sequence[str | Dimension] = ("x",)
+        self,
+        stream: StreamSettings,
+        dimensions: Sequence[str | Dimension] = ("x",),
+        *,
+        state: Path | None = None,
     ) -> None:
+        self.state = state
+        self.key = DIGEST_KEY
         self.stream = stream
         self.dimensions = make_dimensions(*dimensions)
         self.known: dict[tuple[str, str], KnownPosition] = {}
@@ -49,7 +55,7 @@ class Reader:
         if self._source is not None:
             self._source.close()
         known = list(self.known.values())
-        self._source = open_source(self.stream, self.dimensions, known, DIGEST_KEY)
+        self._source = open_source(self.stream, self.dimensions, known, self.key, self.state)
         self._note_changes(self._source)
         return self._source
 

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sfumato.device_agent.sources import RecordSource, known_files
 from sfumato.shared import file_identity
 from sfumato.shared.errors import LedgerError, RecordError, SketchError
-from tests.device_agent.sources import streams
 from tests.device_agent.sources.streams import Reader, make_stream
 
 
@@ -302,12 +301,12 @@ def test_files_that_were_rotated_and_are_gone_are_forgotten_before_they_are_many
 
 @pytest.mark.parametrize("replaced", REPLACED)
 def test_a_digest_under_a_secret_that_was_erased_is_neither_right_nor_wrong(
-    replaced: str, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    replaced: str, tmp_path: Path, path: Path
 ) -> None:
     reader = make_reader(tmp_path, replaced)
     path.write_text(HEADER + lines(1, 2))
     assert reader.once() == [1, 2]
-    monkeypatch.setattr(streams, "DIGEST_KEY", bytes(32))
+    reader.key = bytes(32)
     # The file is the same by its identity, so it goes on.
     assert reader.once() == []
     append(path, lines(3))
@@ -318,12 +317,12 @@ def test_a_digest_under_a_secret_that_was_erased_is_neither_right_nor_wrong(
 
 
 def test_a_new_version_of_a_file_whose_digest_nobody_can_check_is_refused(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path
 ) -> None:
     reader = make_reader(tmp_path, "rewritten")
     path.write_text(HEADER + lines(1, 2))
     assert reader.once() == [1, 2]
-    monkeypatch.setattr(streams, "DIGEST_KEY", bytes(32))
+    reader.key = bytes(32)
     (tmp_path / "new").write_text(HEADER + lines(1, 2, 3))
     (tmp_path / "new").rename(path)
     with pytest.raises(LedgerError, match="cannot be recognised"):
@@ -331,13 +330,13 @@ def test_a_new_version_of_a_file_whose_digest_nobody_can_check_is_refused(
 
 
 def test_nothing_in_a_position_can_be_computed_without_the_secret(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path
 ) -> None:
     path.write_text(HEADER + lines(*range(100)))
     found = []
     for secret in (bytes(32), bytes(range(32))):
-        monkeypatch.setattr(streams, "DIGEST_KEY", secret)
         reader = make_reader(tmp_path, "refuse")
+        reader.key = secret
         reader.once()
         (known,) = reader.known.values()
         found.append(dict(known.position.place))
