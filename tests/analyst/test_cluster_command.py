@@ -154,25 +154,6 @@ def test_a_release_that_its_owner_signed_is_shown_for_that_owner_alone() -> None
     assert "written with --sign" in words
 
 
-NO_NUMBERS = [
-    (["day=2026-01-01:2026-02-01"], "of 'day' must be numbers, and are '2026-01-01:2026-02-01'"),
-    (["at=2026-01-01T00:00:2026-01-02T00:00"], "of 'at' must be numbers"),
-    (["colour=red:blue"], "of 'colour' must be numbers, and are 'red:blue'"),
-    (["temp=0:10:wide"], "of 'temp' must be numbers"),
-    (["temp=-40:"], "of 'temp' must be numbers"),
-    (["at=12:00:18:00"], "must be COLUMN=LOWER:UPPER"),
-    (["temp"], "must be COLUMN=LOWER:UPPER"),
-    (["temp=4"], "must be COLUMN=LOWER:UPPER"),
-    (["=0:1"], "must be COLUMN=LOWER:UPPER"),
-    (["temp=60:-40"], "of 'temp' must be finite, the lower one first, and are '60:-40'"),
-    (["temp=nan:60"], "of 'temp' must be finite"),
-    (["temp=0:inf"], "of 'temp' must be finite"),
-    (["temp=0:1:0"], "of 'temp' must have a positive scale"),
-    (["temp=0:1:nan"], "of 'temp' must have a positive scale"),
-    (["temp=0:1", "temp=0:2"], "of 'temp' cannot be stated 2 times"),
-]
-
-
 def test_a_delta_beyond_that_of_the_ledger_says_what_can_be_done() -> None:
     Path("ledger.db").touch(mode=0o600)
     given = ["-k", "2", "--epsilon", "1", *BOUNDS, "--method", "cover", "--ledger", "ledger.db"]

@@ -13,7 +13,6 @@ from sfumato.shared.plan.parts import WindowRule
 
 ORIGIN = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp())
 DAILY = WindowRule(kind="time", origin=ORIGIN, length_s=86400)
-WEEKLY = WindowRule(kind="time", origin=ORIGIN, length_s=7 * 86400)
 BERLIN = timezone(timedelta(hours=1))
 
 

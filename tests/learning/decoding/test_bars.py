@@ -8,7 +8,6 @@ from sfumato.learning.decoding.bars import (
     MOST_ROUGH,
     MOST_STATED,
     BarKind,
-    BarLaw,
     Bars,
     BarsWord,
     choose_word,
@@ -53,14 +52,6 @@ def test_bars_are_longer_where_the_sketch_is_explained_worse(kind: BarKind) -> N
     assert factors[0] == factors[1] == law.noise
     assert factors[1] < factors[2] < factors[3]
     assert factors[3] == factors[4] == pytest.approx(law.model)
-
-
-def test_a_bar_adds_its_parts_as_independent_errors() -> None:
-    law = BarLaw(noise=2.0, model=8.0, sampling=0.5)
-    lengths = law.compute_length([3.0, 0.0], [16.0, 1.0], held_out=1.0)
-    assert lengths == pytest.approx([16.45, 0.8224], rel=1e-3)
-    # Half of the way, on the scale of logarithms.
-    assert law.compute_factor(1.5**0.5) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(

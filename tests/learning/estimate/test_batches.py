@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.studies import read_study_numbers
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.utility import estimate_utility, weigh
+from sfumato.learning.estimate.utility import estimate_utility
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.shared.plan import SketchPlan, create_plan
@@ -51,17 +50,6 @@ def test_a_batch_has_the_noise_of_two_sketches_and_the_records_of_all_its_device
     assert batch.mechanism.variance == local.mechanism.variance
 
 
-def test_a_secret_number_of_records_is_known_to_both_noises() -> None:
-    batch, local = make_pair(neighbouring="add-remove-one")
-    scaled = 700 * batch.count_scale
-    totals = make_totals(batch, 0, count=scaled)
-
-    counts = [count_records(plan, totals) for plan in (batch, local)]
-
-    assert [count.n_records for count in counts] == [700, 700]
-    assert counts[0].standard_error == pytest.approx(np.sqrt(2.0) * counts[1].standard_error)
-
-
 @pytest.mark.parametrize("mechanism", ["discrete-knorm", "discrete-laplace"])
 def test_noise_of_a_batch_has_the_law_of_two_draws(mechanism: str) -> None:
     """Seeded. The kurtosis beyond that of a normal halves; that of Laplace is 3 for one draw."""
@@ -75,15 +63,6 @@ def test_noise_of_a_batch_has_the_law_of_two_draws(mechanism: str) -> None:
     excess = [float(np.mean(noise**4)) - 3.0 for noise in drawn]
     # Known to 0.03 and 0.06 over 2 million numbers that are dependent within a draw.
     assert excess[0] == pytest.approx(excess[1] / 2.0, abs=0.15)
-
-
-def test_weights_discount_a_small_batch_for_both_noises() -> None:
-    batch, local = make_pair(epsilon=Fraction(20), n_frequencies=4)
-    totals = make_totals(batch, 20, 2000)
-
-    weights = [weigh(plan, totals, "noise-optimal") for plan in (batch, local)]
-
-    assert weights[0] != weights[1]
 
 
 def test_bins_of_a_batch_carry_two_laplace_draws_each() -> None:

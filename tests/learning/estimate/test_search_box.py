@@ -26,11 +26,6 @@ def test_bounds_equal_to_the_plans_are_left_out_and_the_order_is_the_plans() -> 
     assert list(check_search_box(PLAN, both)) == [FIRST.name, SECOND.name]
 
 
-def test_a_box_without_bounds_of_its_own_is_the_plans() -> None:
-    assert make_search_box(PLAN, {}) is None
-    assert make_search_box(PLAN, {FIRST.name: FIRST.bounds}) is None
-
-
 @given(shares=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)))
 def test_a_checked_box_is_checked_again_to_the_same(shares: tuple[float, float]) -> None:
     low, high = sorted(inside(share) for share in shares)

@@ -15,7 +15,6 @@ from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.shared.core import FrequencyBlocks, SketchAccumulator
-from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy.testing import SeededSource
 from tests.soak import small_and_soak
@@ -26,7 +25,7 @@ SPREAD = 0.7
 CENTRES = np.array([[-3.0, -2.0], [0.0, 3.0], [3.0, -1.0], [-2.0, 4.0]])
 # Epsilon grows with the root of L, so that all cases have an SNR of some hundred.
 EPSILONS = {10: "1", 100: "3", 1000: "10"}
-CASES = [(10, 20), (10, M), (100, 1), (100, 4), (100, M), (1000, 1), (1000, 20)]
+CASES = [(10, M), (100, 4), (1000, 1)]
 
 
 def make_plan(n_sketches: int, r: int, **changes: Any) -> SketchPlan:
@@ -136,19 +135,9 @@ def test_predicted_snr_of_small_sketches_is_that_of_simulated_ones(
     check(make_plan(n_sketches, r), n_sketches, draws)
 
 
-@pytest.mark.parametrize(("n_sketches", "r"), [(10, M), (100, 4)])
-@small_and_soak("draws", 6, 400)
-def test_predicted_snr_counts_a_noised_number_of_records_for_each_block(
-    n_sketches: int, r: int, draws: int
-) -> None:
-    plan = make_plan(n_sketches, r, neighbouring="add-remove-one")
-    assert plan.count_variance > 0
-    check(plan, n_sketches, draws)
-
-
 @pytest.mark.parametrize(
     "mistake",
-    [{"n_blocks": 1}, {"n_blocks": 20}, {"count_variance": 0.0}, {"device_variance": 0.3}],
+    [{"n_blocks": 1}, {"count_variance": 0.0}],
 )
 def test_a_prediction_that_forgets_a_part_of_the_noise_is_found_out(
     mistake: dict[str, Any],
@@ -190,9 +179,3 @@ def test_dilution_is_that_of_the_sketches_of_a_fleet(n_blocks: int, more: int) -
     assert n_blocks * (1 - 1e-12) <= dilution <= n_blocks * 9 / 8
     if n_sketches % n_blocks == 0:
         assert dilution == n_blocks
-
-
-def test_fewer_sketches_than_blocks_are_refused() -> None:
-    assert compute_dilution(12, 12) == 12
-    with pytest.raises(PrivacyError, match="n_sketches: must be at least 12"):
-        compute_dilution(11, 12)

@@ -75,17 +75,6 @@ def test_a_change_is_found_at_its_window(changes: dict[str, int]) -> None:
     assert "week 7" in [r.window for r in review(readings)]
 
 
-def test_two_changes_are_found_by_searching_again() -> None:
-    plan = make_plan(40, epsilon=Fraction(5))
-    fleet = Fleet(plan, 1)
-    selections = [
-        fleet.draw(1000, mixture=GROWN if 4 <= t < 9 else MIXTURE, name=str(t)) for t in range(12)
-    ]
-    timeline = follow(make_model(plan), selections)
-    found = find_change_points(timeline, rng=np.random.default_rng(1))
-    assert [point.place for point in found] == [4, 9]
-
-
 def test_a_window_after_an_accepted_change_is_compared_with_those_since() -> None:
     assert find_begins(6, []) == [0, 0, 0, 0, 0]
     # The window of the change itself is compared with those before: the change is seen once.
@@ -126,14 +115,6 @@ def test_where_windows_always_change_only_larger_changes_last() -> None:
     assert kept.place == 9
     assert kept.size > usual
     assert measure_usual_change(turning.cut(0, 8)) == 0.0, "a few windows say little"
-
-
-def test_levels_keep_their_promise() -> None:
-    assert compute_levels(3, windows_per_year=52).tolist() == [1 / 52] * 3
-    assert compute_levels(1, windows_per_year=52, alarms_per_year=2.0)[0] == 1 / 26
-    assert spend_levels(100_000, ever=0.05).sum() == pytest.approx(0.05, rel=1e-4)
-    with pytest.raises(DecodingError, match="alarms_per_year"):
-        compute_levels(3, windows_per_year=52, alarms_per_year=52.0)
 
 
 def test_windows_that_share_sketches_or_are_single_are_refused() -> None:
@@ -178,14 +159,6 @@ def test_doubtful_windows_without_a_change_are_told_apart_at_the_stated_rate() -
     assert np.mean(np.array(p_values) < 0.05) == pytest.approx(0.05, abs=0.04)
     assert np.mean(np.array(p_values) < 0.2) == pytest.approx(0.2, abs=0.07)
     assert np.mean(scans) == pytest.approx(0.2, abs=0.16)
-
-
-def test_a_doubtful_change_is_found_at_its_window() -> None:
-    plan = make_plan(40, epsilon=Fraction(100))
-    timeline = doubt(draw_year(Fleet(plan, 1), change_at=7))
-    assert not timeline.is_directed
-    (point,) = find_change_points(timeline, rng=np.random.default_rng(1))
-    assert point.place == 7
 
 
 def test_energies_of_simulated_windows_have_the_law_of_exact_errors() -> None:

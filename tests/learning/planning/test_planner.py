@@ -8,8 +8,6 @@ from hypothesis import given, settings, strategies as st
 from sfumato.learning.estimate.snr import predict_mechanism_snr
 from sfumato.learning.planning.candidates import predict_candidate
 from sfumato.learning.planning.outline import (
-    FEATURES_PER_PARAMETER,
-    LARGEST_FREQUENCIES,
     POSSIBLE_CLUSTERS,
     StudyOutline,
 )
@@ -20,7 +18,7 @@ from sfumato.learning.planning.planner import (
     find_smallest_epsilon,
 )
 from sfumato.learning.planning.quality import predict_relative_sse
-from sfumato.shared.errors import PlanError, PrivacyError
+from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.privacy import (
     MECHANISMS,
@@ -56,7 +54,7 @@ def advise_on(study: StudyOutline, epsilon: Fraction, delta: Fraction, target: f
 
 
 @given(outlines, epsilons, deltas, targets)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_the_best_that_can_be_calibrated_is_recommended_or_where_bytes_are_scarce_the_least(
     study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
 ) -> None:
@@ -89,11 +87,6 @@ def test_the_best_that_can_be_calibrated_is_recommended_or_where_bytes_are_scarc
     assert best.band.high <= min(c.band.high for c in rivals) + 0.005
     scarce = advise_on(replace(study, bytes_are_scarce=True), epsilon, delta, target).recommended
     assert scarce.sketch_bytes <= min(c.sketch_bytes for c in rivals)
-
-
-def test_weak_noise_gets_five_features_a_parameter_and_no_more() -> None:
-    best = advise_on(outline(n_records=10**7), Fraction(10), PURE, 1.3).recommended
-    assert best.band.features_per_parameter == 5.0
 
 
 def test_a_plan_for_many_clusters_supports_fewer_and_its_range_is_where_the_band_ends() -> None:
@@ -150,12 +143,6 @@ def reaches(study: StudyOutline, epsilon: Fraction, delta: Fraction, target: flo
         return False
 
 
-def test_the_smallest_epsilon_is_an_exact_number_of_three_digits() -> None:
-    epsilon = find_smallest_epsilon(outline(), target_sse=1.1).epsilon
-    assert epsilon * 1000 == int(epsilon * 1000)
-    assert Fraction(1, 10) <= epsilon < 1
-
-
 @given(
     st.sampled_from(list(MECHANISMS)),
     st.sampled_from([2, 5, 10]),
@@ -182,50 +169,11 @@ def test_snr_rises_with_epsilon_and_records_and_the_band_falls(
         assert better.band.high <= base.band.high
 
 
-def test_pure_noise_favours_few_frequencies_and_gaussian_noise_does_not_care() -> None:
-    advice = advise_on(outline(n_records=30_000, n_sketches=1000), Fraction(1), DELTA, 1.05)
-
-    def spread(mechanism: str) -> list[float]:
-        return [
-            c.band.snr_per_parameter
-            for c in advice.candidates
-            if c.mechanism == mechanism and not c.is_split
-        ]
-
-    knorm, gaussian = spread("discrete-knorm"), spread("discrete-gaussian")
-    # Where noise dominates, x = SNR m / (k d) falls as 1 / m with the one, not with the other.
-    assert knorm[0] / knorm[-1] == pytest.approx(
-        FEATURES_PER_PARAMETER[-1] / FEATURES_PER_PARAMETER[0], rel=0.1
-    )
-    assert max(gaussian) / min(gaussian) < 1.01
-
-
 def test_a_delta_is_used_by_the_gaussian_alone_and_without_one_it_is_no_candidate() -> None:
     pure = advise_on(outline(), Fraction(1), PURE, 1.1)
     assert {c.mechanism for c in pure.candidates} == {"discrete-knorm", "discrete-laplace"}
     both = advise_on(outline(), Fraction(1), DELTA, 1.1)
     assert {c.mechanism for c in both.candidates if c.delta} == {"discrete-gaussian"}
-
-
-def test_pure_epsilon_is_preferred_where_it_reaches_the_target() -> None:
-    assert advise_on(outline(), Fraction(1), DELTA, 1.1).recommended.delta == 0
-    assert advise_on(outline(), Fraction(1, 2), DELTA, 1.1).recommended.delta == DELTA
-
-
-def test_masks_come_with_laplace_only_and_are_never_recommended() -> None:
-    advice = advise_on(outline(mask_groups=10), Fraction(1), DELTA, 1.1)
-    masked = [candidate for candidate in advice.candidates if candidate.has_masks]
-    assert masked
-    assert {candidate.mechanism for candidate in masked} == {"discrete-laplace"}
-    assert not advice.recommended.has_masks
-    for candidate in masked:
-        dense = next(
-            c
-            for c in advice.candidates
-            if (c.mechanism, c.n_frequencies, c.has_masks)
-            == ("discrete-laplace", candidate.n_frequencies, False)
-        )
-        assert candidate.snr < dense.snr
 
 
 def test_one_sketch_carries_every_frequency_as_do_gaussian_noise_and_few_devices() -> None:
@@ -236,18 +184,6 @@ def test_one_sketch_carries_every_frequency_as_do_gaussian_noise_and_few_devices
     found = advise_on(fleet, Fraction(1, 10), DELTA, 1.1).candidates
     split = {candidate.mechanism for candidate in found if candidate.is_split}
     assert split == {"discrete-knorm"}
-
-
-def test_a_large_fleet_is_advised_to_send_small_sketches() -> None:
-    fleet = outline(n_records=10**6, n_sketches=1000, n_dimensions=10, n_clusters=10)
-    differ = advise_on(fleet, Fraction(1, 10), PURE, 1.5).recommended
-    alike = advise_on(replace(fleet, devices_differ=False), Fraction(1, 10), PURE, 1.1).recommended
-    assert (differ.n_frequencies, differ.frequencies_per_sketch) == (500, 20)
-    assert (alike.n_frequencies, alike.frequencies_per_sketch) == (500, 2)
-    assert differ.band.reaches(1.5)
-    assert alike.band.reaches(1.1)
-    for best in (differ, alike):
-        assert best.shortest_selection * best.frequencies_per_sketch == best.n_frequencies
 
 
 def test_small_sketches_of_pure_epsilon_are_said_to_surpass_a_delta_where_they_do() -> None:
@@ -288,11 +224,6 @@ def test_candidates_that_cannot_be_calibrated_are_left_out_with_their_reason() -
     assert all(refusal.error.field == "epsilon" for refusal in advice.refusals)
 
 
-def test_a_budget_that_no_mechanism_can_keep_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="epsilon: is so small"):
-        advise_on(outline(), Fraction(1, 10**15), PURE, 1.1)
-
-
 def make_spec() -> dict[str, Any]:
     return {
         "dimensions": [
@@ -330,21 +261,6 @@ def test_snr_counts_what_hiding_presence_adds() -> None:
         )
         share = study.n_sketches * plan.count_variance / study.n_records**2
         assert 1 / candidate.snr - 1 / snr == pytest.approx(share, rel=1e-6)
-
-
-def test_hiding_presence_needs_no_record_in_every_sketch_and_takes_no_masks() -> None:
-    study = outline(neighbouring="add-remove-one", n_records=5, mask_groups=2)
-    advice = advise_on(study, Fraction(1), PURE, 1.1)
-    assert not any(candidate.has_masks for candidate in advice.candidates)
-    assert {refusal.error.field for refusal in advice.refusals} == {"measurements_per_record"}
-
-
-def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
-    assert max(outline(n_dimensions=1000, n_clusters=300).frequencies) <= LARGEST_FREQUENCIES
-    with pytest.raises(
-        PlanError, match=f"n_frequencies: must be between 1 and {LARGEST_FREQUENCIES}"
-    ):
-        plan_from_spec(make_spec() | {"n_frequencies": LARGEST_FREQUENCIES + 1})
 
 
 OUTLINES: list[tuple[dict[str, Any], str]] = [

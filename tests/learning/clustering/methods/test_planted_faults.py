@@ -22,7 +22,6 @@ from sfumato.learning.clustering.methods.contract import (
     QuantisedRecords,
     Round,
     Task,
-    divide_concentrated,
 )
 from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
@@ -31,7 +30,6 @@ from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, sum
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.statistics.grid import locate_cells
-from sfumato.shared.privacy import histogram
 from sfumato.shared.privacy.cluster_sums import ClusterSums
 from tests.learning.clustering.methods.replaying import find_leak, make_task
 
@@ -58,10 +56,9 @@ def task_of(name: str, relation: str = "replace-one", **changes: Any) -> Task:
     return make_task(relation, scale=0.1, delta=delta, **changes)
 
 
-@pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
 @pytest.mark.parametrize("name", METHODS)
-def test_the_methods_break_no_rule(name: str, relation: str) -> None:
-    assert find_leak(METHODS[name](), task_of(name, relation, epsilon=Fraction(100))) == ""
+def test_the_methods_break_no_rule(name: str) -> None:
+    assert find_leak(METHODS[name](), task_of(name, epsilon=Fraction(100))) == ""
 
 
 # ---- what a method looks at ----
@@ -133,12 +130,6 @@ def see_counts(exact: Integers, noisy: Integers) -> Integers:
     return np.column_stack([noisy[:, :-1], exact[:, -1]])
 
 
-def see_which_are_small(exact: Integers, noisy: Integers) -> Integers:
-    """Counts of fewer than two records become 0, as by a threshold on exact counts."""
-    counts = exact if exact.ndim == 1 else exact[:, -1:] // STEPS
-    return np.where(counts < 2, 0, noisy)
-
-
 def see_nothing(exact: Integers, noisy: Integers) -> Integers:
     return noisy.copy()
 
@@ -148,7 +139,7 @@ def see_nothing(exact: Integers, noisy: Integers) -> Integers:
     [
         ("grid", "counts", see_all, QUESTION),
         ("grid", "sums", see_counts, QUESTION),
-        ("tree", "nodes", see_which_are_small, QUESTION),
+        ("tree", "nodes", see_all, QUESTION),
         ("candidates", "votes", see_all, QUESTION),
         ("lloyd", "sums", see_counts, QUESTION),
         ("kernel", "features", see_counts, QUESTION),
@@ -191,19 +182,6 @@ class _ReadsBoundsOffTheRecords(GridMethod):
         super().release(replace(records, steps=stretched.astype(np.int16)), task, curator)
 
 
-class _StopsAtAnEmptyCluster(LloydMethod):
-    """It ends its rounds once a cluster holds no record."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        around = self._start(task)
-        for planned in self.plan_rounds(task):
-            labels = find_nearest(records.steps, np.rint(around).astype(np.int64))
-            if not np.bincount(labels, minlength=task.n_clusters).all():
-                return
-            answer = ask_sums(records, task, curator, around, "cube", STEPS)
-            around = self._read(task, planned, answer).centroids
-
-
 class _AsksAboutExactMeans(LloydMethod):
     """Its second question follows from exact sums."""
 
@@ -222,13 +200,6 @@ class _SpendsAllOnEachLevel(TreeMethod):
         return tuple(replace(each, epsilon=task.epsilon) for each in super().plan_rounds(task))
 
 
-class _AsksForMoreThanWasPlanned(GridMethod):
-    """Its rounds cost what the whole fit may."""
-
-    def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
-        super().release(records, replace(task, epsilon=2 * task.epsilon), curator)
-
-
 class _DividesNoDelta(LloydMethod):
     """Each of its rounds may fail with the delta of the whole fit."""
 
@@ -236,25 +207,14 @@ class _DividesNoDelta(LloydMethod):
         return tuple(replace(each, delta=task.delta) for each in super().plan_rounds(task))
 
 
-class _DividesNoRho(LloydMethod):
-    """Each of its rounds has the concentrated loss of the whole fit; delta is divided."""
-
-    def plan_rounds(self, task: Task) -> tuple[Round, ...]:
-        (whole,) = divide_concentrated(task, "sums", 1)
-        return (replace(whole, delta=task.delta / self.n_rounds),) * self.n_rounds
-
-
 @pytest.mark.parametrize(
     ("method", "rule"),
     [
         (_CountsFullCellsAlone(n_rounds=0), SUMS),
         (_ReadsBoundsOffTheRecords(n_rounds=0), SENSITIVITY),
-        (_AsksForMoreThanWasPlanned(n_rounds=1), "within what was planned"),
-        (_StopsAtAnEmptyCluster(n_rounds=3), ROUNDS),
         (_AsksAboutExactMeans(n_rounds=2), QUESTION),
         (_SpendsAllOnEachLevel(), EPSILON),
         (_DividesNoDelta(n_rounds=3, noise="gaussian"), DELTA),
-        (_DividesNoRho(n_rounds=3, noise="gaussian"), EPSILON),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
@@ -275,14 +235,6 @@ def test_a_replaced_record_that_is_counted_once_in_sums_is_found(
         monkeypatch.setattr(
             ClusterSums, measured, lambda self, _, exact=exact: exact(self, "add-remove-one")
         )
-    assert find_leak(METHODS[name](), task_of(name)) == SENSITIVITY
-
-
-@pytest.mark.parametrize("name", ["grid", "candidates"])
-def test_a_replaced_record_that_is_counted_once_in_cells_is_found(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(histogram, "count_records_moved", lambda relation: 1)
     assert find_leak(METHODS[name](), task_of(name)) == SENSITIVITY
 
 

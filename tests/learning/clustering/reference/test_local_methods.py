@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.clustering.reference import HashingTree, Tally, UnaryGrid
-from sfumato.shared.errors import PlanError, PrivacyError, RecordError
+from sfumato.shared.errors import PrivacyError, RecordError
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     compute_mean_square,
@@ -108,25 +108,6 @@ def test_centroids_of_clear_clusters_are_found_also_beside_records_without_value
     assert compute_mean_square(kept, found) / compute_mean_square(kept, means) < kind.quality
 
 
-@each
-def test_more_epsilon_gives_better_centroids(kind: Kind) -> None:
-    records, means = draw_clusters(20_000, 2)
-    low, middle, high = (
-        np.median([measure_quality(choose(kind, e), records, means, s) for s in range(3)])
-        for e in ("0.3", "1", "6")
-    )
-    assert high < middle < low
-
-
-@each
-def test_more_clusters_than_cells_are_repeated_inside_the_box(kind: Kind) -> None:
-    # One report: a coordinate of the tree has none.
-    reports = kind.small.report(np.zeros((1, 2)), SeededSource(0))
-    found = kind.small.estimate(reports, n_clusters=40, rng=np.random.default_rng(0))
-    assert found.shape == (40, 2)
-    assert np.all(np.abs(found) <= 10.0)
-
-
 def make_tally(*shape: int) -> Tally:
     return Tally(ones=np.zeros(shape, np.int64), n_reports=np.ones(shape[0], np.int64))
 
@@ -177,14 +158,6 @@ REFUSED: list[tuple[str, str, Callable[[], object]]] = [
         ),
     ),
 ]
-
-
-def test_wrong_arguments_are_refused_by_name() -> None:
-    for what, field, attempt in REFUSED:
-        with pytest.raises(PlanError) as refusal:
-            attempt()
-        assert refusal.value.field == field, what
-        assert refusal.value.fix, what
 
 
 @each

@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
@@ -50,15 +49,6 @@ def test_reports_are_drawn_exactly_as_stated() -> None:
     assert enumerate_laws(SMALL) == list_laws(SMALL)
 
 
-class OwnBitBelowOrEqual(UnaryLaw):
-    def _draw_bits(self, symbols: Integers, source: RandomSource) -> Bits:
-        words = np.frombuffer(source.draw_bytes(2 * symbols.size), np.uint8).reshape(-1, 2)
-        bits = words < self.threshold
-        own = (np.arange(symbols.size), np.maximum(symbols, 0))
-        bits[own] = np.where(symbols == BLANK, bits[own], words[own] <= 128)
-        return bits
-
-
 class OneWordForBothBits(UnaryLaw):
     def _draw_bits(self, symbols: Integers, source: RandomSource) -> Bits:
         words = np.frombuffer(source.draw_bytes(2 * symbols.size), np.uint8).reshape(-1, 2)
@@ -66,14 +56,8 @@ class OneWordForBothBits(UnaryLaw):
         return words[:, :1] < np.where(own, 128, self.threshold)
 
 
-class BlankAsSymbolZero(UnaryLaw):
-    def _draw_bits(self, symbols: Integers, source: RandomSource) -> Bits:
-        return super()._draw_bits(np.maximum(symbols, 0), source)
-
-
-@pytest.mark.parametrize("planted", [OwnBitBelowOrEqual, OneWordForBothBits, BlankAsSymbolZero])
-def test_a_planted_mistake_of_the_draw_is_found(planted: type[UnaryLaw]) -> None:
-    wrong = planted(n_symbols=2, threshold=SMALL.threshold, bits=8)
+def test_a_planted_mistake_of_the_draw_is_found() -> None:
+    wrong = OneWordForBothBits(n_symbols=2, threshold=SMALL.threshold, bits=8)
     assert enumerate_laws(wrong) != list_laws(SMALL)
 
 
@@ -89,12 +73,6 @@ def test_the_stated_odds_hold_for_any_threshold_and_number_of_symbols(
     assert find_largest_odds(list_laws(law)) == law.odds
 
 
-def test_a_uniform_report_of_a_blank_would_exceed_the_odds() -> None:
-    law = replace(SMALL, n_symbols=3)
-    uniform = dict.fromkeys(product((0, 1), repeat=3), Fraction(1, 8))
-    assert find_largest_odds([*list_laws(law), uniform]) > law.odds
-
-
 @given(epsilon=EPSILONS)
 def test_chosen_odds_are_below_exp_epsilon_and_a_smaller_threshold_is_found(
     epsilon: Fraction,
@@ -103,14 +81,6 @@ def test_chosen_odds_are_below_exp_epsilon_and_a_smaller_threshold_is_found(
     assert not exceeds_exp(law.odds, epsilon)
     # At the largest epsilon the threshold is 9, so another is never zero.
     assert exceeds_exp(replace(law, threshold=law.threshold - 1).odds, epsilon)
-
-
-@pytest.mark.parametrize("epsilon", ["0.3", "1", "3", "10"])
-def test_the_chosen_law_is_that_of_the_paper_up_to_rounding(epsilon: str) -> None:
-    law = choose_unary_law(Fraction(epsilon), 5)
-    odds = np.exp(float(epsilon))
-    assert float(law.miss) == pytest.approx(1 / (1 + odds), rel=1e-5)
-    assert law.compute_noise_variance(7) == pytest.approx(28 * odds / (odds - 1) ** 2, rel=1e-4)
 
 
 # Reports and counts.
@@ -124,25 +94,6 @@ def test_a_blank_takes_the_same_random_bytes() -> None:
         law.draw_reports(symbols, source)
         taken.append(source.n_bytes)
     assert taken == [4 * 11 * 30] * 2
-
-
-@given(n_symbols=st.integers(1, 20), seed=st.integers(0, 2**32 - 1))
-def test_ones_are_counted_by_symbol(n_symbols: int, seed: int) -> None:
-    law = choose_unary_law(Fraction(1), n_symbols)
-    bits = np.random.default_rng(seed).integers(2, size=(9, n_symbols), dtype=np.uint8)
-    reports = np.packbits(bits, axis=1, bitorder="little")
-    assert law.count_ones(reports).tolist() == bits.sum(axis=0).tolist()
-
-
-def test_many_reports_are_those_of_parts() -> None:
-    # More random words than are drawn at once.
-    law = choose_unary_law(Fraction(8), 1 << 19)
-    reports = law.draw_reports(np.array([5, BLANK, 7]), SeededSource(1))
-    assert reports.shape == (3, 1 << 16)
-    rows = [law.count_ones(report[None]) for report in reports]
-    assert np.array_equal(law.count_ones(reports), sum(rows))
-    # 2^19 bits have 176 +- 13 ones at this q; five deviations, false alarm 2e-6.
-    assert all(110 < row.sum() < 242 for row in rows)
 
 
 # Five standard errors of five counts: false alarm 2.9e-6 for each comparison; seeds are fixed.
