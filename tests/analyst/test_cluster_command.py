@@ -52,6 +52,14 @@ def test_centroids_are_printed_as_those_of_a_decode_and_the_promise_after_them()
     assert "Method grid, 3 rounds." in words
 
 
+def test_a_file_that_cannot_be_read_is_not_clustered_and_the_cause_is_named() -> None:
+    Path("decimal.csv").write_text("temp,wind\n" + '"52,39","9,4"\n' * 50)
+    words = refuse("decimal.csv", "-k", "2", "--epsilon", "1", *BOUNDS, "-o", "found.cbor")
+    assert "decimal.csv: must mostly be numbers: 100% of the values of 'temp'" in words
+    assert "the numbers have commas in them" in words
+    assert not Path("found.cbor").exists()
+
+
 @pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])
 def test_json_is_one_object_and_a_stored_release_costs_nothing_more(method: str) -> None:
     given = ["-k", "2", "--epsilon", "4", *BOUNDS, "--method", method, "-o", "found.cbor"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.agent import list_published, measure_installed, measure_size, measure_tail
+from benchmarks.agent import measure_installed, measure_size, measure_tail
 from benchmarks.agent_devices import running_aggregator
 from benchmarks.agent_outbox import measure_recovery
 from benchmarks.agent_sources import measure_mqtt_memory, measure_sources
@@ -53,13 +53,7 @@ def test_every_source_on_this_machine_has_a_rate(tmp_path: Path) -> None:
 
 
 def test_after_an_outage_every_waiting_sketch_is_at_the_server_once() -> None:
-    rows = {row.figure: row.value for row in measure_recovery(n_sketches=40, outage_s=0.5)}
-    assert rows["waiting"] == rows["stored"] == 40
-    assert rows["stored_records"] == 400
+    rows = {row.figure: row.value for row in measure_recovery(n_sketches=5, outage_s=0.1)}
+    assert rows["waiting"] == rows["stored"] == 5
+    assert rows["stored_records"] == 50
     assert rows["seconds"] > 0
-
-
-def test_what_others_publish_stands_in_rows_that_were_not_run() -> None:
-    rows = list(list_published())
-    assert {row.case.split(",")[0] for row in rows} == {"Telegraf", "OpenTelemetry Collector"}
-    assert all(row.runs == 0 for row in rows)

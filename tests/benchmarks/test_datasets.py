@@ -3,14 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.datasets import Mixture, RealData, draw_mixture
+from benchmarks.datasets import RealData, draw_mixture
 from benchmarks.packages import PackageUnavailableError
-
-
-def test_mixtures_of_one_seed_are_the_same_and_of_two_differ() -> None:
-    source = Mixture(n_dimensions=3, n_clusters=2, n_records=50)
-    assert np.array_equal(draw_mixture(3, 2, 50, 7)[1], draw_mixture(3, 2, 50, 7)[1])
-    assert not np.array_equal(source.load(7).records, source.load(8).records)
 
 
 def test_a_mixture_has_unit_clusters_around_its_means() -> None:

@@ -62,16 +62,6 @@ def _read_all(terminal: int) -> str:
     return read.decode()
 
 
-def test_a_case_that_is_not_there_ends_with_the_names_of_those_that_are() -> None:
-    command = [sys.executable, "-m", "benchmarks.decoding", "--case", "no such thing"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "--case: matches no case" in done.stderr
-    assert "weather noiseless" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_without_pycle_a_row_says_why(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Mixture(n_dimensions=2, n_clusters=2, n_records=300)
     monkeypatch.setattr(decoding, "PEERS", Case(name="peers tiny", source=source, features=5))

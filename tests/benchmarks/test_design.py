@@ -36,9 +36,3 @@ def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
 )
 def test_the_law_is_narrower_the_stronger_the_noise(noise: Noise | None, law: object) -> None:
     assert choose_design(DATASET, noise).law == law
-
-
-def test_a_stated_number_of_frequencies_is_kept() -> None:
-    for noise in (None, knorm(20_000)):
-        assert choose_design(DATASET, noise, features=2).n_frequencies == 200
-    assert choose_design(DATASET, None).n_frequencies == 500

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from benchmarks import datasets
-from benchmarks.cases import TEN, list_decoding_cases
+from benchmarks.cases import TEN
 from benchmarks.datasets import RealData
 from benchmarks.experiments import Options, leave_out_missing, read_options, select_cases
-from benchmarks.laws import format_law, parse_law
+from benchmarks.laws import format_law
 from benchmarks.trials import Case
 from sfumato.shared.errors import SketchError
 
@@ -36,19 +36,6 @@ def test_all_cases_run_unless_some_are_named_or_the_run_is_quick() -> None:
     assert names(Options(cases=("noiseless",))) == ["noiseless a", "noiseless b"]
     assert names(Options(cases=("b", "private"))) == ["noiseless b", "private a"]
     assert names(Options(quick=True, cases=("private",))) == ["private a"]
-
-
-def test_seeds_are_the_cases_own_or_as_asked() -> None:
-    assert Options().list_seeds(20, 2) == range(1000, 1020)
-    assert len(Options(quick=True).list_seeds(20, 2)) == 2
-    assert len(Options(quick=True, cases=("a",)).list_seeds(20, 0)) == 3
-    assert Options(seeds=7, first_seed=5).list_seeds(20, 2) == range(5, 12)
-
-
-def test_what_differs_from_the_defaults_stands_in_the_name() -> None:
-    law = parse_law("adapted:1:2")
-    assert Options().extend_name("a", None) == "a"
-    assert Options(solver="cl-ompr").extend_name("a", law) == "a solver=cl-ompr law=adapted:1:2"
 
 
 def test_options_of_the_command_line_are_read() -> None:
@@ -80,9 +67,3 @@ def test_cases_whose_data_cannot_be_had_are_left_out_with_a_word(
     ]
     assert leave_out_missing(cases) == [CASES[0]]
     assert capsys.readouterr().err.count("without shuttle: river==") == 1
-
-
-def test_every_case_of_the_benchmark_has_its_own_name_and_some_are_quick() -> None:
-    cases = list_decoding_cases()
-    assert len({case.name for case in cases}) == len(cases)
-    assert 3 <= sum(case.quick_runs > 0 for case in cases) < len(cases) / 2

@@ -2,32 +2,12 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks.datasets import Mixture
 from benchmarks.experiments import Bench, Options
 from benchmarks.figures import draw_fleets
-from benchmarks.fleets import FleetCase, _run, choose_design, divide, list_cases
+from benchmarks.fleets import FleetCase, _run, choose_design
 from benchmarks.rows import Row
 
 SMALL = FleetCase(n_records=20_000, n_sketches=50, epsilon=Fraction(5), runs=1)
-
-
-def test_names_are_unique_and_quick_runs_are_few() -> None:
-    cases = list_cases()
-    assert len({case.name for case in cases}) == len(cases)
-    assert sum(case.quick_runs for case in cases) <= 6
-
-
-def test_devices_that_differ_hold_records_of_two_or_three_clusters_each() -> None:
-    dataset = Mixture(n_dimensions=10, n_clusters=10, n_records=20_000).load(1000)
-    divided = divide(dataset, replace(SMALL, is_alike=False), 1000)
-    assert dataset.true_means is not None
-    assert sorted(divided.records[:, 0].tolist()) == sorted(dataset.records[:, 0].tolist())
-    for records in np.array_split(divided.records, 50):
-        distances = np.sum((records[:, None] - dataset.true_means) ** 2, axis=2)
-        # Each of its two parts may hold the end of one cluster and the beginning of the next.
-        assert len(set(np.argmin(distances, axis=1).tolist())) <= 4
 
 
 def test_the_planner_splits_for_a_fleet_and_not_for_one_sketch() -> None:

@@ -9,9 +9,6 @@ from benchmarks import honesty
 from benchmarks.honest_trials import (
     HonestTrial,
     Situation,
-    digest_decoder,
-    list_shapes,
-    list_situations,
     run_trial,
 )
 from benchmarks.honesty import describe, fit
@@ -66,25 +63,6 @@ def test_a_shape_is_what_its_text_says_and_lies_in_its_box(family: str) -> None:
     assert np.all(np.abs(one.dataset.records) <= one.dataset.upper)
     assert np.all(np.isfinite(one.dataset.records))
     assert one.dataset.records.shape[0] == 600
-
-
-def test_every_family_meets_every_situation_in_time() -> None:
-    n = 8 * 27
-    met = {
-        (family, situation.name)
-        for i, (family, _) in enumerate(list_shapes("a", n))
-        for situation in list_situations(i)
-    }
-    families = {family for family, _ in met}
-    assert all(sum(own == family for own, _ in met) >= 10 for family in families)
-    assert all(len({s.name for s in list_situations(i)}) == 4 for i in range(n))
-
-
-def test_the_judging_half_is_drawn_from_the_decoders_own_source() -> None:
-    digest = digest_decoder()
-    assert digest == digest_decoder()
-    assert len(digest) == 64
-    assert next(list_shapes(digest, 1))[1].startswith(digest)
 
 
 def test_coverage_and_verdicts_are_counted_and_the_worst_answers_come_first() -> None:
@@ -147,18 +125,6 @@ def test_the_page_lists_the_worst_first_and_every_row_once() -> None:
     assert "| mixtures, no noise | 3 | 1.200 / 7.840 |" in page
     assert "| mixtures d=2 k=3 | 3 | 1.200 / 7.840 |" in page
     assert "| all | 3 | 100.0% |" in page
-
-
-def test_a_bad_answer_that_was_praised_is_listed_as_a_mistake() -> None:
-    trials = [
-        make_trial(1.5, word="sound", band=(1.0, 1.1)),
-        make_trial(9.5, word="do not use", band=(2.0, math.inf)),
-    ]
-    page = write_page(list(describe(trials)))
-    mistakes = page[page.index("called sound or rough") : page.index("## Verdicts")]
-    assert "| 1.500 | sound |" in mistakes
-    assert "9.500" not in mistakes
-    assert "called sound or rough" not in write_page(list(describe(trials[1:])))
 
 
 def test_a_run_goes_on_from_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,6 @@ from benchmarks.cases import make_noise
 from benchmarks.datasets import Mixture, RealData
 from benchmarks.insight import (
     Scope,
-    list_powers,
-    list_settings,
-    list_years,
     measure_false_alarms,
     measure_power,
 )
@@ -29,11 +26,6 @@ SETTING = Setting(
     n_sketches=2,
 )
 SCOPE = Scope(n_studies=1, n_pairs=40, n_tries=5, n_years=1, n_fleets=1)
-
-
-def test_names_are_unique() -> None:
-    names = [each.name for each in (*list_settings(), *list_powers(), *list_years())]
-    assert len(set(names)) == len(names)
 
 
 def test_a_selection_is_a_mean_of_features_with_the_noise_of_its_sketches() -> None:

@@ -5,14 +5,10 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.cases import make_noise
-from benchmarks.insight_devices import N_DEVICES, list_fleets, measure_fleets
+from benchmarks.insight_devices import N_DEVICES, measure_fleets
 from benchmarks.insight_studies import Setting, Workshop
 from benchmarks.progress import show_progress
 from tests.benchmarks.test_insight import SETTING
-
-
-def test_names_are_unique() -> None:
-    assert len({setting.name for setting in list_fleets()}) == len(list_fleets())
 
 
 def test_a_liar_may_add_no_noise_or_more() -> None:

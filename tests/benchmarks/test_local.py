@@ -6,16 +6,10 @@ import pytest
 
 from benchmarks import local
 from benchmarks.experiments import Bench, Options
-from benchmarks.local import METHODS, LocalCase, list_cases, load_records, measure_cases
+from benchmarks.local import METHODS, LocalCase, load_records, measure_cases
 from benchmarks.reference import compute_sse
 
 SMALL = LocalCase(n_records=20_000, epsilon=Fraction(8), runs=1, quick_runs=1)
-
-
-def test_names_are_unique_and_quick_runs_are_few() -> None:
-    cases = list_cases()
-    assert len({case.name for case in cases}) == len(cases)
-    assert sum(case.quick_runs for case in cases) <= 4
 
 
 def test_each_method_is_measured_on_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,28 +23,6 @@ def test_each_method_is_measured_on_the_same_records(monkeypatch: pytest.MonkeyP
     # At this n and epsilon the tree is far better than one centre, and the grid has large cells.
     assert 1 < quality[f"{SMALL.name} tree"] < 0.8 * centre
     assert quality[f"{SMALL.name} grid"] < 2 * centre
-
-
-def test_one_method_of_a_case_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "list_cases", lambda: (SMALL, replace(SMALL, half_width=20.0)))
-    rows = list(measure_cases(Bench(options=Options(cases=("box=20 one centre",)))))
-    assert {row.case for row in rows} == {f"{SMALL.name[:-2]}20 one centre"}
-
-
-def test_marginals_by_reports_are_closer_than_by_noised_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        local, "list_marginal_cases", lambda: (replace(SMALL, epsilon=Fraction(2)),)
-    )
-    rows = list(measure_cases(Bench(options=Options(cases=("marginal",)))))
-    errors = {row.case: row.value for row in rows if row.figure == "median_error"}
-    reports, laplace = (
-        errors[f"n=2e+04 eps=2 box=10 marginal {name}"] for name in ("reports", "laplace")
-    )
-    assert reports < laplace / 2
-    assert reports < 0.2
-    assert {row.value for row in rows if row.figure == "report_bytes"} == {2.0, 518.0}
 
 
 def test_the_box_is_the_case_s_and_records_end_inside_the_narrow_one() -> None:

@@ -15,9 +15,7 @@ from benchmarks.local import LocalCase
 from benchmarks.method_fleets import (
     FleetCase,
     PhoneCase,
-    list_fleet_cases,
     measure_fleets,
-    select_fleets,
 )
 from benchmarks.method_pictures import collect_fleets, collect_sets, draw_methods
 from benchmarks.rows import Row
@@ -31,18 +29,6 @@ SMALL = FleetCase(
     runs=1,
 )
 PHONES = PhoneCase(phones=LocalCase(n_records=1000, epsilon=Fraction(3)), runs=1)
-
-
-def test_names_are_unique_and_few_cases_are_quick() -> None:
-    cases = list_fleet_cases()
-    assert len({case.name for case in cases}) == len(cases)
-    assert sum(case.quick_runs for case in cases) <= 2
-    (names,) = select_fleets(Options(quick=True)).values()
-    assert set(names) == {
-        "compressive",
-        "whole",
-        "grid",
-    }
 
 
 def test_methods_that_need_no_curator_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,28 +11,14 @@ import pytest
 from benchmarks import paper
 from benchmarks.experiments import Bench, Options
 from benchmarks.methods import Shape
-from benchmarks.paper import SIGNAL, draw_part, make_noise, measure_cases, pose_noisy
-from benchmarks.paper_cases import CONTROL, PaperCase, list_cases
-from benchmarks.paper_pictures import collect, draw_paper
+from benchmarks.paper import SIGNAL, draw_part, measure_cases, pose_noisy
+from benchmarks.paper_cases import PaperCase
+from benchmarks.paper_pictures import draw_paper
 from benchmarks.rows import Row, find_crossing
 from benchmarks.sketches import Sketcher
 
 SMALL = Shape(n_dimensions=10, n_clusters=10, n_records=20_000)
 POINT = PaperCase(figure="fig2 right", curve="mixture m=2kd", place=100.0, features=2.0)
-
-
-def test_names_are_unique_and_all_figures_are_there() -> None:
-    cases = (*list_cases(), CONTROL)
-    assert len({case.name for case in cases}) == len(cases)
-    assert {case.figure for case in cases} == {"fig2 left", "fig2 right", "fig3"}
-    assert {case.decoder for case in cases} == {"mixture", "cl-ompr"}
-    assert sum(case.quick_runs for case in cases) <= 20
-
-
-def test_fewer_records_have_the_product_with_epsilon_of_ten_million() -> None:
-    case = next(each for each in list_cases() if each.name == "fig3 knorm L=1 m=2kd eps=0.001")
-    assert make_noise(case, 100_000).epsilon == Fraction(1, 10)
-    assert make_noise(case, 10**7).epsilon == Fraction(1, 1000)
 
 
 def test_a_point_has_the_snr_of_equation_six() -> None:
@@ -101,12 +86,3 @@ def test_a_crossing_is_between_the_points_around_it() -> None:
     assert find_crossing([(1e-3, 1.0), (1e-2, 1.3)], 1.2) is None
     assert find_crossing([(1e-3, 1.1), (1e-2, 1.0)], 1.2) == 1e-3
     assert find_crossing([], 1.2) is None
-
-
-def test_points_of_a_curve_are_collected_in_order() -> None:
-    rows = [
-        Row("paper", f"fig3 knorm L=1 m=2kd eps={x:g}", "median_relative_sse", y, "1", 1, "")
-        for x, y in ((0.1, 1.0), (0.001, 3.0))
-    ]
-    found = collect(rows, "fig3", "median_relative_sse")
-    assert found == {"knorm L=1 m=2kd": [(0.001, 3.0), (0.1, 1.0)]}

@@ -8,7 +8,6 @@ from benchmarks import real_sets
 from benchmarks.honest_trials import run_trial
 from benchmarks.honesty_page import write_page
 from benchmarks.tables import Table
-from sfumato.learning.decoding import verdict
 
 
 def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache: Path) -> None:
@@ -30,14 +29,6 @@ def test_a_table_goes_through_the_whole_path_and_its_first_line_is_judged(cache:
     page = write_page(rows, "# Title\n")
     assert "| cars n=1500, no noise" in page
     assert "## Quality" not in page
-
-
-def test_the_noise_of_epsilon_1_is_that_of_the_number_of_records() -> None:
-    assert [s.n_epsilon for s in real_sets.list_situations(1234)] == [None, 100_000, 1234]
-
-
-def test_what_a_verdict_allows_is_what_the_decoder_means_by_it() -> None:
-    assert real_sets.WORST_OF_WORD == {"sound": verdict.SOUND, "rough": verdict.ROUGH}
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import select, update
 
+from benchmarks.service import uploads
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
 from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import BenchDatabase, open_database
 from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.processes import running_servers
-from benchmarks.service.snapshots import draw_selections, measure_snapshots
+from benchmarks.service.snapshots import measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
@@ -78,8 +78,7 @@ def test_what_is_loaded_in_bulk_is_what_uploads_leave(tmp_path: Path) -> None:
     assert loaded == uploaded
 
 
-@pytest.mark.parametrize("rate", [None, 50.0])
-def test_the_load_client_sends_each_request_once(tmp_path: Path, rate: float | None) -> None:
+def test_the_load_client_sends_each_request_once(tmp_path: Path) -> None:
     fleet = Fleet(20, PLAN)
     messages = list(fleet.sign_windows([0]))
     with open_database("sqlite", tmp_path) as database:
@@ -91,14 +90,13 @@ def test_the_load_client_sends_each_request_once(tmp_path: Path, rate: float | N
 
         asyncio.run(prepare())
         with running_servers(database.url) as servers:
-            first, _ = send(fleet, servers, messages, tmp_path, connections=4, rate=rate)
+            first, _ = send(fleet, servers, messages, tmp_path, connections=4, rate=50.0)
             again, _ = send(fleet, servers, messages, tmp_path, connections=4)
     assert sorted(number for _, _, _, number in first.answered) == list(range(20))
     assert {status for _, status, _, _ in first.answered} == {201}
     assert {status for _, status, _, _ in again.answered} == {200}
-    if rate is not None:
-        # The last is due after 19 of 50 parts of a second, however fast the server is.
-        assert max(at for at, _, _, _ in first.answered) >= 0.38
+    # The last is due after 19 of 50 parts of a second, however fast the server is.
+    assert max(at for at, _, _, _ in first.answered) >= 0.38
 
 
 def test_an_outage_is_counted_to_the_last_sketch(tmp_path: Path) -> None:
@@ -109,13 +107,16 @@ def test_an_outage_is_counted_to_the_last_sketch(tmp_path: Path) -> None:
     assert rows["acknowledged"] == 30
 
 
-def test_uploads_are_measured_beside_the_bare_endpoint(tmp_path: Path) -> None:
+def test_uploads_are_measured_beside_the_bare_endpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_MOST_A_SECOND", 300)
     rows = {
         row.figure: row.value
-        for row in measure_uploads("sqlite", tmp_path, replicas=1, seconds=1.0, runs=1)
+        for row in measure_uploads("sqlite", tmp_path, replicas=1, seconds=0.5, runs=1)
     }
     assert rows["uploads_per_second"] > 0
-    # Two rates of a second each, on a machine that others load: which is larger is left open.
+    # Two rates of half a second each, on a machine that others load: which is larger is left open.
     assert rows["ratio_to_bare"] > 0
     assert rows["p50_ms"] <= rows["p99_ms"]
 
@@ -127,15 +128,8 @@ def test_snapshots_are_measured_at_each_size(tmp_path: Path) -> None:
     assert rows["latency_ms"] > 0
 
 
-def test_selections_are_different_and_in_order() -> None:
-    drawn = list(draw_selections(50, 40))
-    assert len({str(selection) for selection in drawn}) == 40
-    assert all(selection["first_slot"] <= selection["last_slot"] for selection in drawn)
-    assert np.mean([bool(selection["labels"]) for selection in drawn]) > 0.5
-
-
 def test_a_crowd_is_listed_and_searched_by_requests_and_commands(tmp_path: Path) -> None:
-    rows = {row.figure: row.value for row in measure_crowd("sqlite", tmp_path, n=6)}
+    rows = {row.figure: row.value for row in measure_crowd("sqlite", tmp_path, n=3)}
     assert len(rows) == 12
     assert all(value >= 0.0 for value in rows.values())
     assert rows["command_study_list_seconds"] > 0.0

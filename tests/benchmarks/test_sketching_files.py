@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from benchmarks.sketching_files import measure_formats, run_command, write_plan
 
@@ -17,14 +16,13 @@ def test_every_format_is_sketched_and_has_every_figure() -> None:
     assert len(rows) == 27
 
 
-@pytest.mark.parametrize("fortran_order", [False, True])
-def test_memory_does_not_grow_with_the_file(fortran_order: bool, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     write_plan(tmp_path / "plan.toml", n_frequencies=2)
     costs = []
     for n in (10**5, 2 * 10**6):
         path = tmp_path / f"{n}.npy"
         with path.open("wb") as file:
-            header = {"descr": "<f8", "fortran_order": fortran_order, "shape": (n, 10)}
+            header = {"descr": "<f8", "fortran_order": True, "shape": (n, 10)}
             np.lib.format.write_array_header_1_0(file, header)
             # Zeros that take no room on the disk; reading them takes memory like any others.
             file.truncate(file.tell() + n * 10 * 8)

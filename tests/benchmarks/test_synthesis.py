@@ -7,16 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import synthesis_items
 from benchmarks.datasets import Dataset
 from benchmarks.pages import read_row
 from benchmarks.rows import Row
 from benchmarks.synthesis import Queries, count, draw_boxes, widen
-from benchmarks.synthesis_items import ItemSet, clip_items, draw_queries, share_of_any
 from benchmarks.synthesis_page import write_page
 from benchmarks.synthesis_pictures import draw_synthesis
 from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS
-from sfumato.shared.errors import ConfigError
 
 
 def test_boxes_have_as_many_columns_as_asked_for_and_lie_within_the_records() -> None:
@@ -63,35 +60,6 @@ def test_the_tree_keeps_what_columns_share_and_independent_columns_do_not() -> N
     for figures in errors.values():
         assert figures["absolute_error"] < 0.2
         assert not any("stated" in name for name in figures)
-
-
-def test_independent_items_have_their_shares_and_a_table_of_all_items_is_refused() -> None:
-    rng = np.random.default_rng(1)
-    shares = np.linspace(0.02, 0.4, 40)
-    records = (rng.random((20_000, 40)) < shares).astype(np.float32)
-    data = ItemSet(name="small", records=records, most_items=20)
-    queries = draw_queries(data, rng)
-    found = synthesis_items.draw_by_items(data, "2", 0)
-    for each in queries.values():
-        missed = np.abs(share_of_any(found, each) - share_of_any(records, each))
-        assert missed.mean() < 0.02
-    with pytest.raises(ConfigError, match=r"2\^40 cells"):
-        synthesis_items.draw_by_mwem(data, "2", 0)
-
-
-def test_clipped_records_keep_their_first_items() -> None:
-    records = np.array([[1, 0, 1, 1], [0, 0, 0, 1]], dtype=np.float32)
-    assert clip_items(records, 2).tolist() == [[1, 0, 1, 0], [0, 0, 0, 1]]
-
-
-def test_the_sparse_recipe_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthesis_items, "_N_SPARSE", 10_000)
-    data = synthesis_items.draw_sparse.__wrapped__()
-    sizes = data.records.sum(axis=1)
-    assert data.records.shape == (10_000, 300)
-    assert sizes.mean() == pytest.approx(9.0, abs=0.1)
-    assert sizes.min() >= 1
-    assert np.array_equal(data.records, synthesis_items.draw_sparse.__wrapped__().records)
 
 
 def make_row(case: str, figure: str, value: float) -> str:

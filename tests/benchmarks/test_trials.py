@@ -62,17 +62,3 @@ def test_descent_from_the_truth_is_judged_whatever_the_decoder_found(cache: Path
     noise = Noise(mechanism="discrete-laplace", epsilon=Fraction(1, 500))
     noisy = run_trial(replace(CASE, noise=noise), 5, recover=lose, sketcher=Sketcher())
     assert noisy.truth_start > 1.1
-
-
-def test_the_decoder_is_judged_and_given_the_plans_scale(cache: Path) -> None:
-    seen: list[DecodingProblem] = []
-
-    def centre_only(problem: DecodingProblem, seed: int) -> NDArray[np.float64]:
-        seen.append(problem)
-        return np.zeros((problem.n_clusters, problem.n_dimensions))
-
-    wrong = Case(name="x", source=SOURCE, features=2, scale=0.5)
-    assert run_trial(wrong, 5, recover=centre_only, sketcher=Sketcher()).relative_sse > 2.0
-    assert np.array_equal(seen[0].unit, [0.5, 0.5])
-    assert np.array_equal(seen[0].lower, [-25.0, -25.0])
-    assert seen[0].n_frequencies == 12

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.figures import draw_utility, find_rule_budget
 from benchmarks.rows import Row
 from benchmarks.trials import Trial
-from benchmarks.utility import _compare, list_points
+from benchmarks.utility import _compare
 from sfumato.learning.estimate.snr import predict_snr
 from sfumato.learning.planning.quality import predict_quality, predict_relative_sse
 
@@ -29,17 +29,6 @@ def test_the_predicted_band_stands_beside_the_share_of_runs_inside_it() -> None:
     assert rows["share_within_band"] == 0.75
     assert (rows["predicted_low"], rows["predicted_high"]) == (band.low, band.high)
     assert rows["median_snr"] == 64.0
-
-
-def test_a_band_without_an_upper_end_gives_no_row_for_it() -> None:
-    rows = {row.figure for row in _compare("a case", [trial(3.0, 0.1)])}
-    assert rows == {"median_snr", "predicted_low", "share_within_band"}
-
-
-def test_names_are_unique_and_quick_runs_are_few() -> None:
-    cases = [point.case for point in list_points()]
-    assert len({case.name for case in cases}) == len(cases)
-    assert 3 <= sum(case.quick_runs > 0 for case in cases) <= 7
 
 
 @pytest.mark.parametrize("n_sketches", [1, 100])

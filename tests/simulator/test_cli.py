@@ -12,10 +12,8 @@ from tests.shared.sharing.samples import make_draft
 from tests.simulator.test_fleet import BINS, PHASES, PLANS
 
 HISTOGRAMS = {
-    "bins": make_plan(**PHASES, **BINS, epsilon=Fraction(6)),
     # So much budget that all noise is 0.
     "counts": make_plan(epsilon=Fraction(1000), **BINS),
-    "one each": make_plan(epsilon=Fraction(1000), **BINS, dimensions_per_sketch=1),
     "levels": make_plan(
         **PHASES,
         epsilon=Fraction(6),
@@ -41,7 +39,7 @@ def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
     return status, out, err
 
 
-@pytest.mark.parametrize("name", ["blocks", "device", "phases", "secret"])
+@pytest.mark.parametrize("name", ["device", "phases"])
 def test_a_fleet_is_simulated_from_plan_to_centroids(
     name: str, write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,7 +51,7 @@ def test_a_fleet_is_simulated_from_plan_to_centroids(
     assert document["sketches"] == 40
     assert document["refused"] == {}
     assert len(document["centroids"]) == 2
-    if name in ("blocks", "device"):
+    if name == "device":
         # Without noise to speak of.
         assert document["relative_sse"] < 1.5
     assert document["relative_sse"] > 0.99
@@ -71,9 +69,7 @@ def test_people_are_told_doubts_first_and_bytes_and_see_a_picture(
     assert "accepted, of 4 bytes" in " ".join(out.split())
 
 
-@pytest.mark.parametrize(
-    ("name", "largest"), [("bins", 0.5), ("counts", 1e-3), ("levels", 0.5), ("one each", 0.2)]
-)
+@pytest.mark.parametrize(("name", "largest"), [("counts", 1e-3), ("levels", 0.5)])
 def test_a_histogram_is_compared_with_the_marginals_of_the_records(
     name: str, largest: float, write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,14 +87,6 @@ def test_a_histogram_is_compared_with_the_marginals_of_the_records(
     assert status == 0
     assert "expected" in out
     assert "guarantee" in out
-
-
-def test_a_histogram_has_no_centroids_to_look_for(
-    write_plan: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out, err = simulate(capsys, write_plan("bins"), "--devices", "9", "-k", "2")
-    assert (status, out) == (2, "")
-    assert "--clusters: must be left out with a histogram" in err
 
 
 @pytest.mark.parametrize(
@@ -128,14 +116,6 @@ def test_what_cannot_be_simulated_is_refused_with_a_fix(
     assert words in err
 
 
-def test_a_fleet_whose_sketches_never_fill_is_refused(
-    write_plan: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _, err = simulate(capsys, write_plan("few"), "--devices", "3", "-k", "2")
-    assert status == 2
-    assert "least_records" in err
-
-
 def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
     write_plan: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,16 +130,6 @@ def test_a_secure_sum_stands_beside_the_same_plan_with_noise_by_each_device(
     assert document["sketches"] == local["sketches"] == 60
     # 30 times less noise; sampling is a part of the rest.
     assert document["snr"] > 2 * local["snr"]
-
-
-def test_marginals_come_from_a_secure_sum_too(
-    write_plan: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    histogram: dict[str, Any] = {"least_reports": 10, "bins_log2": 4, "epsilon": Fraction(20)}
-    path = write_plan(make_draft(**BINS, **histogram))
-    status, out, err = simulate(capsys, path, "--devices", "50", "--processes", "1", "--json")
-    assert status == 0, err
-    assert json.loads(out)["sketches"] == 50
 
 
 def test_a_fleet_too_small_for_its_batches_is_refused(

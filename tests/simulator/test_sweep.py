@@ -22,7 +22,6 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.plan.deriving import verify
 from sfumato.simulator.devices import DeviceMaker
-from sfumato.simulator.fleet import run_fleet
 from sfumato.simulator.records import FileRecords, MixtureRecords
 from sfumato.simulator.report import describe_sweep, sweep_to_json
 from sfumato.simulator.sweep import AXES, FACTORS, run_sweep, vary_plan
@@ -114,14 +113,6 @@ def test_seeded_devices_send_the_same_messages_and_others_do_not(name: str) -> N
     assert send(None) != send(None)
 
 
-def test_seeded_noise_does_not_depend_on_the_processes() -> None:
-    options: Any = {"n_devices": 4, "noise_seed": 5}
-    sums = [
-        run_fleet(PLANS["time"], records_of(20), n_processes=n, **options)[1].sums for n in (1, 2)
-    ]
-    assert np.array_equal(sums[0], sums[1])
-
-
 def test_bounds_that_are_too_narrow_are_seen_although_they_clip(tmp_path: Path) -> None:
     path, rng = tmp_path / "records.csv", np.random.default_rng(3)
     # Two clusters, at the middle and beyond the plan's bounds of -10 to 10.
@@ -199,14 +190,6 @@ def test_what_cannot_be_swept_is_refused_with_a_fix(
     assert words in err
 
 
-def test_a_column_of_another_name_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "records.csv"
-    path.write_text("a,y\n1,2\n")
-    assert FileRecords.read(path, PLAN, n_devices=1, columns=["x=a"]).load(0, 1).tolist() == [
-        [[1, 2]]
-    ]
-
-
 def test_bounds_of_a_logarithmic_dimension_move_on_its_scale() -> None:
     plan = create_plan(
         PlanSpec(
@@ -237,15 +220,3 @@ def test_bounds_of_a_logarithmic_dimension_move_on_its_scale() -> None:
     found = sweep(plan, records=records, axes=("bounds",), factors=(Fraction(2),))
     assert found.n_compared == 200
     assert 0.99 < found.base.median < 2
-
-
-def test_a_plan_without_features_cannot_be_simulated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "pilot.toml"
-    path.write_text(
-        'statistic = "histogram"\nbins_log2 = [4]\nepsilon = "1"\nmost_records = 100\n'
-        '[window]\nkind = "count"\nlength = 100\n'
-        '[[dimensions]]\nname = "x"\nunit = "1"\nlower = 0.0\nupper = 1.0\n'
-    )
-    assert simulate(capsys, str(path), "-k", "2", "--sweep", "m")[0] == 2

@@ -17,9 +17,10 @@ from sklearn.base import clone
 import sfumato.analyst.estimators as package
 from sfumato.analyst.estimators.contract import PrivateEstimator
 from sfumato.analyst.sketching.sketch_file import encode_sketch_file
-from sfumato.shared.errors import BudgetExceededError, PrivacyError, SketchError
+from sfumato.shared.errors import BudgetExceededError, PrivacyError, SketchError, TableError
 from sfumato.shared.plan import encode_plan, plan_to_json
 from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.reading.unreadable import UnreadableError
 from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators import kinds
 from tests.analyst.estimators.kinds import GAUSSIAN, KINDS, is_of_clusters, list_values
@@ -134,6 +135,32 @@ def test_the_ledger_counts_a_fit_and_refuses_beyond_the_budget(name: str, tmp_pa
     second.set_params(budget="2").fit(records)
     assert sum(event.count for event in OwnersLedger(ledger).load()[0]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.db", "records.csv"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_where_too_many_values_cannot_be_read_nothing_is_spent(name: str, tmp_path: Path) -> None:
+    source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
+    source.write_text("x\n")
+    records = kinds.make_records(300).astype(object)
+    records[::8, 1] = "52,4"
+    model = kinds.make(name, ledger=ledger, source=source, budget="9")
+    with pytest.raises(UnreadableError, match=r"12.7% of the values of 'x1'.*have commas in them"):
+        model.fit(records)
+    assert not {"release_", "events_"} & set(vars(model))
+    assert not ledger.exists()
+    # A share below the limit is a matter of the records' own.
+    if name in ("grid", "compressive"):
+        records[::16, 1] = 0.0
+        model.fit(records)
+        assert sum(event.count for event in OwnersLedger(ledger).load()[0]) == 1
+
+
+def test_parts_of_which_most_records_add_nothing_are_not_released() -> None:
+    found = kinds.make("compressive", max_records=100)
+    found.partial_fit(np.where(np.arange(100)[:, None] % 3, np.nan, kinds.make_records(100)))
+    with pytest.raises(TableError, match="66% of those that were added"):
+        found.release()
+    assert not found.events_
 
 
 # ---- estimators of a sketch ----

@@ -75,7 +75,7 @@ def test_shorter_distances_have_less_noise(name: str) -> None:
 
 
 def test_records_with_a_missing_value_count_for_nothing_and_far_ones_as_at_the_bounds() -> None:
-    found = make("grid").fit(make_records())
+    found = make("grid", max_unreadable=1).fit(make_records())
     others = np.vstack([make_records(500), np.full((1500, 2), np.nan), [[1e300, 3.0]] * 500])
     cost = found.evaluate(others, epsilon="20").cost
     inside = np.clip(others[np.isfinite(others).all(axis=1)], -10, 10)

@@ -174,9 +174,9 @@ def test_columns_in_another_order_are_refused() -> None:
 
 
 def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
-    # Fresh noise: 19 in 20 bars hold; of 36 fewer than 20 do with a chance below 1e-9.
+    # Fresh noise: 19 in 20 bars hold; of 18 fewer than 9 do with a chance below 1e-8.
     n_held = n_bars = 0
-    for seed in range(6):
+    for seed in range(3):
         records = make_records(20_000, seed)
         found = make_private(epsilon="1").fit(records)
         best = KMeans(K, init=found.cluster_centers_, n_init=1).fit(records).cluster_centers_
@@ -186,8 +186,8 @@ def test_bars_hold_the_centroids_of_k_means_or_say_why_there_are_none() -> None:
         assert found.weights_std_.shape == (K,)
         # They can fail the other way: bars that hold all centroids would be useless.
         assert np.all(reach < 1.0)
-    assert n_held >= 20
-    assert n_bars == 36
+    assert n_held >= 9
+    assert n_bars == 18
     weak = make_private(epsilon="0.02", max_records=3000).partial_fit(make_records(3000))
     with pytest.raises(AttributeError, match="no error bars are shown for an answer that is"):
         weak.centers_std_  # noqa: B018 - asking is the test

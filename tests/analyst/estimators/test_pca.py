@@ -62,7 +62,7 @@ def test_components_are_those_of_scikit_learn_where_noise_is_small(
 def test_records_with_missing_values_add_nothing_and_keep_their_place() -> None:
     records = make_records()
     broken = np.vstack([records, np.full((2000, D), np.nan)])
-    pca = make_pca(epsilon="100").fit(broken)
+    pca = make_pca(epsilon="100", max_unreadable=0.5).fit(broken)
     assert pca.release_.n_records == 6000
     assert pca.answer_.n_complete == pytest.approx(4000, rel=0.1)
     assert pca.answer_.findings[0].code == "records-missing"

@@ -63,4 +63,5 @@ def sum_of(path: Path, plan: SketchPlan, fields: Fields | None = None, threads: 
         stream="main",
         engine=default_engine(),
         n_threads=threads,
+        most_unreadable=1.0,
     )

@@ -62,6 +62,28 @@ def test_json_is_one_object_with_the_holders_counts_apart(
     assert {name: made[name] for name in shown if name != "privacy"}.items() <= shown.items()
 
 
+CASES = {
+    "commas in them": ("decimal.csv", "a,b,c\n" + '"52,39",1,2\n' * 50),
+    "such as a unit": ("unit.csv", "a,b,c\n" + "52.3 °C,1,2\n" * 50),
+    "value is missing": ("gone.jsonl", '{"a": "unavailable", "b": 1, "c": 2}\n' * 50),
+}
+
+
+@pytest.mark.parametrize("cause", CASES)
+def test_a_file_that_cannot_be_read_spends_nothing_and_says_why(
+    cause: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, text = CASES[cause]
+    Path(name).write_text(text, encoding="utf-8")
+    assert sketch("--ledger", "owner.ledger", file=name) == 2
+    words = " ".join(capsys.readouterr().err.split())
+    assert "100% of the values of 'a' cannot be read" in words
+    assert cause in words
+    assert not list(folder.glob("owner.ledger*"))
+    assert not list(folder.glob("*.sketch"))
+    assert sketch("--ledger", "owner.ledger", "--max-unreadable", "1", file=name) == 0
+
+
 @pytest.mark.parametrize("engine", ["numpy", None])
 def test_an_exact_sketch_is_the_sum_and_says_loudly_what_it_is(
     engine: str | None,

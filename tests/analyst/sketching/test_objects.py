@@ -70,5 +70,6 @@ def test_numbers_of_pandas_with_a_type_are_read_as_those_of_arrow() -> None:
 
 def test_categories_of_any_objects_are_read_as_the_objects_are() -> None:
     column = pandas.Series(["1", 2, None, b"x"], dtype=object).astype("category")
-    sketch = sketch_dataset(pandas.DataFrame({"x": column}), make_bins("1", "2"), exact=True)
+    frame = pandas.DataFrame({"x": column})
+    sketch = sketch_dataset(frame, make_bins("1", "2"), exact=True, max_unreadable=1)
     assert sorted(sketch.sums.tolist(), reverse=True)[:3] == [2, 1, 1]
