@@ -17,7 +17,7 @@ import typer
 from numpy.typing import NDArray
 
 from sfumato.analyst.cli.centroids import tabulate_centroids
-from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, show
+from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, MaxUnreadable, show
 from sfumato.analyst.estimators import (
     AutoKMeans,
     CandidateKMeans,
@@ -39,7 +39,7 @@ from sfumato.analyst.estimators.signing import (
 )
 from sfumato.analyst.planning.files import parse_delta, parse_epsilon, read_plan
 from sfumato.analyst.sketching.output import require_writable, write_once
-from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields, spell_unreadable
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.command import SETTINGS, list_examples
@@ -48,6 +48,7 @@ from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError,
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.reading import WatchedFile
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 
 Floats = NDArray[np.float64]
 Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover"]
@@ -147,6 +148,7 @@ def _cluster(
     budget: Annotated[
         str | None, typer.Option(help="Limit of epsilon for each record, with --ledger.")
     ] = None,
+    max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     as_json: Json = False,
 ) -> None:
     """Find centroids in a file of records under differential privacy.
@@ -178,6 +180,7 @@ def _cluster(
         "ledger": ledger,
         "source": None if ledger is None else path,
         "budget": budget,
+        "max_unreadable": max_unreadable,
     }
     if method == "lloyd" and given["delta"] and not published:
         given["noise"] = "gaussian"
@@ -193,6 +196,10 @@ def _cluster(
     model = (kind.published if published else kind)(n_clusters, **given)
     try:
         model.fit(_Table(records, names))
+    except UnreadableError as error:
+        # The estimator has numbers alone, and the file spells what could not be read.
+        fields = choose_fields(dimensions)
+        raise error.of_file(path, spell_unreadable(path, fields, error.found.column)) from None
     except SketchError as error:
         error.field = _OPTIONS.get(error.field or "", error.field)
         raise

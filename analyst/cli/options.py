@@ -30,6 +30,12 @@ Anyway = Annotated[
     bool, typer.Option("--anyway", help="Go on where the prediction says: do not run this.")
 ]
 PLAN_HELP = "A plan (JSON) or a specification (TOML)."
+MaxUnreadable = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=1.0, help="Share of a column that may be unreadable; more spends nothing."
+    ),
+]
 
 Answer = Iterator[Any]
 """The document that ``--json`` prints, then the parts that are printed without it."""

@@ -25,6 +25,7 @@ from sfumato.analyst.cli.options import (
     PLAN_HELP,
     DefaultGroup,
     Json,
+    MaxUnreadable,
     create_console,
     show,
     tabulate,
@@ -41,6 +42,7 @@ from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.spending import Account
 
 app = typer.Typer(
@@ -100,6 +102,7 @@ def _sketch(
             help=f"Limit of epsilon for each record, with --ledger (default: {DEFAULT_EPSILON})."
         ),
     ] = None,
+    max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     as_json: Json = False,
 ) -> None:
     """Sketch a file of records into one small private file.
@@ -127,6 +130,7 @@ def _sketch(
             stream=stream,
             engine=chosen,
             n_threads=n_threads,
+            most_unreadable=max_unreadable,
             on_open=on_open,
             on_progress=on_progress,
         )

@@ -47,6 +47,7 @@ from sfumato.analyst.estimators.tree import TreeKMeans
 from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from sfumato.shared.errors import SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -118,6 +119,8 @@ class AutoKMeans(
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -169,6 +172,7 @@ class AutoKMeans(
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -183,6 +187,7 @@ class AutoKMeans(
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def choose(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None

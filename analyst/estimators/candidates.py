@@ -9,6 +9,7 @@ from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
 from sfumato.analyst.estimators.columns import Bounds, Scale
 from sfumato.analyst.estimators.reading import Exact, read_whole
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 
 class CandidateKMeans(ClusteringEstimator):
@@ -54,6 +55,8 @@ class CandidateKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class CandidateKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -116,6 +120,7 @@ class CandidateKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     @classmethod
     def published(cls, n_clusters: int = 8, *, n_swaps: int = 10, **parameters: Any) -> Self:

@@ -116,6 +116,7 @@ class ClusteringEstimator(
         found = find_names(X)
         names = list_names(found, rows.shape[1])
         require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
         plan = self._plan(len(rows), names)
         read_rng(self.random_state)
         quantiser = Quantiser.from_bounds(plan.lower, plan.upper)

@@ -102,6 +102,7 @@ class CompressiveEstimator(ReleasingEstimator):
             self._describe_records(rows)
             return
         require_hope(self._leave_sketch(choices), self._COUNT)
+        self._require_readable(rows, list_names(names, rows.shape[1]), X)
         self._release_of(rows, choices, names)
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: N803

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,12 +32,15 @@ from sfumato.analyst.estimators.reading import (
     describe_lost_names,
     describe_names,
     read_number,
+    spell_cell,
 )
 from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
 from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.reading.unreadable import MOST_LOST, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Turn, take_turn
 
 STREAM = "main"
@@ -105,7 +108,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     """Parameters, spending and refusals that all estimators have in common.
 
     A subclass has keyword parameters ``epsilon``, ``delta``, ``relation``, ``ledger``, ``source``,
-    ``budget`` and ``refit``, stored by its ``__init__`` as they are given and read by ``fit``.
+    ``budget``, ``refit`` and ``max_unreadable``, stored by its ``__init__`` as they are given and
+    read by ``fit``.
     """
 
     epsilon: Exact
@@ -115,6 +119,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     source: str | Path | None
     budget: Exact | None
     refit: bool
+    max_unreadable: float
 
     n_features_in_: int
     release_: Release
@@ -204,7 +209,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Raises
         ------
         PrivacyError, ConfigError, TableError, PlanError
-            A parameter, or the shape or type of ``X``, is refused; nothing was spent.
+            A parameter, or the shape or type of ``X``, is refused, or too many of its values cannot
+            be read; nothing was spent.
         BudgetExceededError
             The ledger does not allow it; nothing was released.
         DecodingError
@@ -213,7 +219,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Guarantees
         ----------
         ``guarantee_``, for everything that this estimator then shows. Nothing that is refused, and
-        no attribute, depends on a value of ``X`` but through the release.
+        no attribute, depends on a value of ``X`` but through the release. One refusal does: that of
+        unreadable values. It is for their owner, and part of no release.
         """
         del y
         with holding(self):
@@ -274,6 +281,54 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 fix="use 1 or less",
             )
         return epsilon
+
+    def _require_readable(
+        self,
+        rows: NDArray[np.floating],
+        names: Sequence[str],
+        X: Any,  # noqa: N803
+        *,
+        filled: Collection[int] = (),
+    ) -> None:
+        """Refuse rows of which too many values cannot be read, before anything is spent.
+
+        Parameters
+        ----------
+        rows
+            Shape ``(n, d)``: numbers, and NaN where there is none.
+        X
+            The table that they were read from.
+        filled
+            The columns where something stands for a missing value.
+        """
+        is_limit = isinstance(self.max_unreadable, int | float)
+        if not is_limit or not 0 <= self.max_unreadable <= 1:
+            raise ConfigError(
+                "must be a share from 0 to 1", field="max_unreadable", fix="use 0.1, or more"
+            )
+        is_gone = ~np.isfinite(rows)
+        is_gone[:, list(filled)] = False
+        found = find_unreadable(
+            list(np.sum(is_gone, axis=0)),
+            len(rows),
+            n_lost=int(np.count_nonzero(is_gone.any(axis=1))),
+            most=self.max_unreadable,
+        )
+        if found is not None:
+            text = spell_cell(X, int(np.argmax(is_gone[:, found.column])), found.column)
+            raise UnreadableError(found, names, text=text, field="X")
+
+    def _require_few_lost(self, summed: SketchAccumulator) -> None:
+        """Refuse a sum of parts of which too many records added nothing."""
+        if summed.n_unsketchable > max(self.max_unreadable, MOST_LOST) * summed.n_records:
+            share = summed.n_unsketchable / summed.n_records
+            raise TableError(
+                f"must mostly be whole records: {share:.0%} of those that were added have a value "
+                "that cannot be read. Nothing was spent",
+                field="X",
+                fix="begin anew with the right columns; where so many are right, raise "
+                "max_unreadable",
+            )
 
     @contextmanager
     def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:

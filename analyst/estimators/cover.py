@@ -14,6 +14,7 @@ from sfumato.analyst.estimators.reading import Exact, read_number, read_whole
 from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 
 class CoverKMeans(ClusteringEstimator):
@@ -62,6 +63,8 @@ class CoverKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -110,6 +113,7 @@ class CoverKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -129,6 +133,7 @@ class CoverKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     @classmethod
     def published(cls, n_clusters: int = 8, **parameters: Any) -> Self:

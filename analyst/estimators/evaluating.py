@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
 from sfumato.analyst.estimators.holding import holding
-from sfumato.analyst.estimators.reading import Exact, read_number
+from sfumato.analyst.estimators.reading import Exact, list_names, read_number
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
@@ -131,6 +131,8 @@ class EvaluatedEstimator(PrivateEstimator):
         epsilon = self._read_epsilon(stated)
         self._require_relation()
         placed = self._place_all(X)
+        points = placed.points
+        self._require_readable(points, list_names(None, points.shape[1]), points)
         furthest = bound_distance(placed.centroids, placed.lower, placed.upper)
         if largest_distance is not None:
             furthest = min(furthest, read_distance(largest_distance))

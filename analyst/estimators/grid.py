@@ -12,6 +12,7 @@ from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.columns import Bounds, Scale
 from sfumato.analyst.estimators.reading import Exact, read_whole
 from sfumato.learning.clustering.methods.grid import GridMethod
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +57,8 @@ class GridKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -102,6 +105,7 @@ class GridKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -118,6 +122,7 @@ class GridKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     @classmethod
     def published(cls, n_clusters: int = 8, *, n_rounds: int = 0, **parameters: Any) -> Self:

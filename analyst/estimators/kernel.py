@@ -16,6 +16,7 @@ from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
@@ -71,6 +72,8 @@ class KernelKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -118,6 +121,7 @@ class KernelKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -136,6 +140,7 @@ class KernelKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
         is_number = isinstance(self.bandwidth, int | float | np.number)

@@ -18,6 +18,7 @@ from sfumato.analyst.estimators.reading import Exact
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -94,6 +95,8 @@ class CompressiveKMeans(
         the same parameters: the same release, counted once.
     refit
         Allow a second private fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -188,6 +191,7 @@ class CompressiveKMeans(
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -208,6 +212,7 @@ class CompressiveKMeans(
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.

@@ -14,6 +14,7 @@ from sfumato.analyst.estimators.reading import Exact, read_whole
 from sfumato.analyst.estimators.sizes import read_start
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.lloyd import MOST_ROUNDS, LloydMethod
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
@@ -63,6 +64,8 @@ class LloydKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -109,6 +112,7 @@ class LloydKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -127,6 +131,7 @@ class LloydKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     @classmethod
     def published(

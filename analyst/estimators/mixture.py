@@ -16,6 +16,7 @@ from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_o
 from sfumato.analyst.estimators.reading import Exact
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -92,6 +93,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -111,6 +113,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the share of each Gaussian in the density at records: shape ``(n, k)``.

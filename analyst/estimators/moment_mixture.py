@@ -41,6 +41,7 @@ from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtu
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class MomentMixture(StoredModel):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -156,6 +159,7 @@ class MomentMixture(StoredModel):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.parts = parts
         self.epsilon = epsilon
@@ -171,6 +175,7 @@ class MomentMixture(StoredModel):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Release the moments of some records and of their parts, once.
@@ -200,6 +205,7 @@ class MomentMixture(StoredModel):
         found = find_names(X)
         names = list_names(found, rows.shape[1])
         require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
         parts = self._read_parts()
         # Without parts a y is ignored, as scikit-learn's pipelines pass one to all.
         places = place_labels(None if self.parts is None else y, parts, len(rows))

@@ -52,6 +52,7 @@ from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class NetworkMixture(StoredModel):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -200,6 +203,7 @@ class NetworkMixture(StoredModel):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.parts = parts
         self.epsilon = epsilon
@@ -227,6 +231,7 @@ class NetworkMixture(StoredModel):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Find parts if they are not given, and train a network on each, once.
@@ -257,6 +262,7 @@ class NetworkMixture(StoredModel):
         names = list_names(found, rows.shape[1])
         refuse_words(X)
         require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
         places = None
         if not self._finds_parts:
             given = None if self.parts is None else y

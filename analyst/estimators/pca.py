@@ -36,6 +36,7 @@ from sfumato.shared.core.statistics import MomentsStatistic
 from sfumato.shared.core.statistics.moments import MOMENT_STEPS
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class PrivatePCA(
         limit of epsilon for each of them; as ``sfumato sketch --ledger``.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
     random_state
         Accepted for the sake of tools that set it. Nothing here is drawn but noise, and that never
         depends on it.
@@ -169,6 +172,7 @@ class PrivatePCA(
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
         random_state: object = None,
     ) -> None:
         self.n_components = n_components
@@ -182,6 +186,7 @@ class PrivatePCA(
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
         self.random_state = random_state
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
@@ -191,6 +196,7 @@ class PrivatePCA(
         n_records, n_features = records.shape
         if self.relation == "replace-one" and not n_records:
             raise TableError("has no record", field="X", fix="pass at least one")
+        self._require_readable(records, list_names(find_names(X), n_features), X)
         design = self._design(n_features)
         self._count_components(n_features)
         self._read_metric(design.statistic.quantiser.half_width)

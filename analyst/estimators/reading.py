@@ -57,7 +57,7 @@ def read_whole(value: object, field: str, *, least: int = 1, most: int, fix: str
 def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
     """Return rows as an array of floats, shape ``(n, d)``; what is no number becomes NaN.
 
-    Only shape and declared type can be refused, never a value: a refusal that one record causes
+    Only shape and declared type are refused here, never a value: a refusal that one record causes
     would tell of it.
 
     Raises
@@ -66,6 +66,13 @@ def read_rows(rows: ArrayLike) -> NDArray[np.floating]:
         They are not a table, or of a type that has no numbers.
     """
     return read_cells(open_table(rows), ())
+
+
+def spell_cell(rows: Any, row: int, column: int) -> str | None:
+    """Return the text of a cell of a table; None if it holds numbers alone."""
+    array = open_table(rows)
+    cell = None if array.dtype.kind in "fiub" else array[row, column]
+    return cell if isinstance(cell, str) else None
 
 
 def open_table(rows: Any) -> NDArray[Any]:

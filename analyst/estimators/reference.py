@@ -14,6 +14,7 @@ from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
 from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
 from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 METHODS = ("privgene", "sample-aggregate", "k-variates")
 
@@ -56,6 +57,8 @@ class ReferenceKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -90,6 +93,7 @@ class ReferenceKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -106,6 +110,7 @@ class ReferenceKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
         del lower, upper

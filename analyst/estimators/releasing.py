@@ -189,6 +189,7 @@ class ReleasingEstimator(SketchingEstimator):
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""
         held.require_here()
+        self._require_few_lost(summed)
         plan, sequence = held.plan, len(held.releases)
         digest = compute_plan_digest(plan)
         design = held.make_event().plan_digest

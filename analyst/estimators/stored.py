@@ -18,7 +18,9 @@ from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.errors import MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent
 
-_NOT_PUBLISHED: Final = {"bounds", "budget", "ledger", "random_state", "refit", "source"}
+_NOT_PUBLISHED: Final = {
+    "bounds", "budget", "ledger", "max_unreadable", "random_state", "refit", "source"
+}  # fmt: skip
 """Parameters that decide nothing about the release; and bounds, which are written as numbers."""
 _PLAIN: Final = (bool, int, float, str, bytes, Fraction, type(None))
 _BESIDE: Final = {"estimator", "parameters"}

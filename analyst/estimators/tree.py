@@ -12,6 +12,7 @@ from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.columns import Bounds, Scale
 from sfumato.analyst.estimators.reading import Exact, read_whole
 from sfumato.learning.clustering.methods.tree import MOST_DEPTH, TreeMethod
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +56,8 @@ class TreeKMeans(ClusteringEstimator):
         limit of epsilon for each of them.
     refit
         Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -99,6 +102,7 @@ class TreeKMeans(ClusteringEstimator):
         source: str | Path | None = None,
         budget: Exact | None = None,
         refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -115,6 +119,7 @@ class TreeKMeans(ClusteringEstimator):
         self.source = source
         self.budget = budget
         self.refit = refit
+        self.max_unreadable = max_unreadable
 
     def _make_method(self, lower: Floats, upper: Floats) -> TreeMethod:
         depth = -1

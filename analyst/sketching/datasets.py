@@ -19,6 +19,7 @@ from sfumato.analyst.sketching.release import (
     release_sketch,
     require_allowed,
     require_few,
+    require_readable,
     require_suitable,
 )
 from sfumato.analyst.sketching.sketch_file import SketchFile, read_sketch_file
@@ -31,6 +32,7 @@ from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
 from sfumato.shared.reading import Fields
 from sfumato.shared.reading.arrow import ArrowColumns, require_pyarrow
+from sfumato.shared.reading.unreadable import MOST_LOST, MOST_UNREADABLE
 from sfumato.shared.spending import Account
 
 _WHERE = "data set"
@@ -46,6 +48,7 @@ def sketch_dataset(
     exact: bool = False,
     n_threads: int | None = None,
     account: Account | None = None,
+    max_unreadable: float = MOST_UNREADABLE,
 ) -> SketchFile:
     """Sketch all records of a data set in one pass, and draw its noise once.
 
@@ -66,6 +69,8 @@ def sketch_dataset(
         Threads that sketch; by default every core. Changes no result.
     account
         Where the owner counts what is released; None leaves the count to the caller.
+    max_unreadable
+        The largest share of a column that may be unreadable.
 
     Guarantees
     ----------
@@ -74,21 +79,24 @@ def sketch_dataset(
     Raises
     ------
     ConfigError, RecordError
-        The source cannot be read as the plan asks, or holds more or fewer records than it allows.
+        The source cannot be read as the plan asks, holds more or fewer records than it allows, or
+        too many unreadable values.
     BudgetExceededError
         The account's limit does not allow the release.
     """
     require_suitable(plan, stream)
-    statistic = plan.statistic_of(f"file/{stream}".encode())
+    tally = TallyingStatistic(plan.statistic_of(f"file/{stream}".encode()), plan)
 
     def add() -> SketchAccumulator:
         with closing(_read(source, plan, columns)) as batches:
-            return sketch_batches(
-                statistic,
+            summed = sketch_batches(
+                tally,
                 require_few(batches, plan, _WHERE),
                 n_threads=n_threads or os.cpu_count() or 1,
                 engine=choose_engine(None),
             )
+        require_readable(tally, summed, plan, max_unreadable, lambda column: None, where=_WHERE)
+        return summed
 
     return _release(add, plan, output=output, stream=stream, exact=exact, account=account)
 
@@ -180,7 +188,15 @@ def release_parts(
     require_suitable(plan, "main")
 
     def add() -> SketchAccumulator:
-        return add_parts(parts(), plan, expected=expected).accumulator
+        summed = add_parts(parts(), plan, expected=expected).accumulator
+        if summed.n_unsketchable > MOST_LOST * summed.n_records:
+            raise RecordError(
+                f"has {summed.n_unsketchable:,} of {summed.n_records:,} records with a value that "
+                "cannot be read. Nothing was spent",
+                field=_WHERE,
+                fix="name the columns in `columns`, and look at their types",
+            )
+        return summed
 
     return _release(add, plan, output=output, stream="main", exact=exact, account=account)
 

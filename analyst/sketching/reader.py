@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
+
+import numpy as np
 
 from sfumato.shared.core import Records
 from sfumato.shared.core.parallel import map_in_order
@@ -49,10 +52,10 @@ class RecordReader:
         self.n_records: int | None = None
         suffix = file.path.suffix.lower()
         if suffix in LINE_FORMATS:
-            self._parser = make_parser(suffix[1:], fields, use_arrow=True)
-            if self._parser.needs_header:
+            self.parser = make_parser(suffix[1:], fields, use_arrow=True)
+            if self.parser.needs_header:
                 name, end, _ = file.read(MAX_LINE_BYTES + 1).partition(b"\n")
-                self._parser.read_header((name + end).removeprefix(BOM), str(file.path))
+                self.parser.read_header((name + end).removeprefix(BOM), str(file.path))
                 self.bytes_read = len(name + end)
         elif suffix in ROW_FORMATS:
             self._rows = open_rows(suffix[1:], file, fields)
@@ -73,7 +76,7 @@ class RecordReader:
             The file is damaged, or shrinks meanwhile.
         """
         if self.n_records is None:
-            parsed = map_in_order(self._parser.parse_values, self._cut(), n_threads=n_threads)
+            parsed = map_in_order(self.parser.parse_values, self.cut(), n_threads=n_threads)
             with closing(parsed) as found:
                 yield from found
             return
@@ -83,7 +86,8 @@ class RecordReader:
             self.bytes_read = self._file.size * n_read // self.n_records
             yield table.values
 
-    def _cut(self) -> Iterator[Block]:
+    def cut(self) -> Iterator[Block]:
+        """Yield whole lines, each once."""
         cutter = LineCutter(offset=self.bytes_read, n_lines=int(self.bytes_read > 0))
         for chunk in self._file.chunks(BLOCK_BYTES, self.bytes_read):
             block = cutter.feed(chunk)
@@ -93,6 +97,24 @@ class RecordReader:
         last = cutter.finish()
         if last is not None:
             yield last
+
+
+def spell_unreadable(path: Path, fields: Fields, column: int) -> str | None:
+    """Return what a file spells for the first value of a column that cannot be read.
+
+    None if it has no text, or none at its beginning.
+    """
+    if path.suffix.lower() not in LINE_FORMATS:
+        return None
+    with WatchedFile(path) as file:
+        reader = RecordReader(file, fields)
+        for block in reader.cut():
+            values = reader.parser.parse(block).to_matrix()
+            for i in np.flatnonzero(~np.isfinite(values[:, column]))[:1].tolist():
+                texts = reader.parser.read_texts(block.part(i, i + 1).data)
+                return None if texts is None else texts[column]
+            break
+    return None
 
 
 def choose_fields(dimensions: Sequence[Dimension], options: Sequence[str] = ()) -> Fields:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.sketching.output import write_once
-from sfumato.analyst.sketching.reader import RecordReader
+from sfumato.analyst.sketching.reader import RecordReader, spell_unreadable
 from sfumato.analyst.sketching.sketch_file import SketchFile, encode_sketch_file
 from sfumato.analyst.sketching.tally import TallyingStatistic
 from sfumato.shared.core import Records, SketchAccumulator
@@ -21,6 +21,7 @@ from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Turn, take_turn
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
@@ -61,6 +62,7 @@ def sum_file(
     stream: str,
     engine: SketchEngine,
     n_threads: int,
+    most_unreadable: float = MOST_UNREADABLE,
     on_progress: Progress | None = None,
     on_open: Callable[[RecordReader, int], None] | None = None,
 ) -> Summed:
@@ -72,6 +74,8 @@ def sum_file(
         Which field holds each dimension.
     stream
         Name that determines the masks, if the plan has any.
+    most_unreadable
+        The largest share of a column that may be unreadable; see ``find_unreadable``.
     on_progress
         Called with the number of records summed and the reader.
     on_open
@@ -80,8 +84,8 @@ def sum_file(
     Raises
     ------
     ConfigError, RecordError
-        The file cannot be read as the plan asks, changes meanwhile, or holds fewer or more records
-        than one sketch of the plan may.
+        The file cannot be read as the plan asks, changes meanwhile, holds fewer or more records
+        than one sketch of the plan may, or too many unreadable values.
     """
     require_suitable(plan, stream)
     tally = TallyingStatistic(plan.statistic_of(f"file/{stream}".encode()), plan)
@@ -102,6 +106,14 @@ def sum_file(
             )
         file.require_unchanged()
         require_allowed(accumulator.n_records, plan, str(path))
+        require_readable(
+            tally,
+            accumulator,
+            plan,
+            most_unreadable,
+            lambda column: spell_unreadable(path, fields, column),
+            where=str(path),
+        )
         return Summed(
             accumulator=accumulator,
             n_clipped=tally.n_clipped,
@@ -110,6 +122,46 @@ def sum_file(
             engine=engine.name,
             n_threads=n_threads,
         )
+
+
+def require_readable(
+    tally: TallyingStatistic,
+    accumulator: SketchAccumulator,
+    plan: SketchPlan,
+    most: float,
+    spell: Callable[[int], str | None],
+    *,
+    where: str,
+) -> None:
+    """Refuse records of which too many values cannot be read, before anything is spent.
+
+    The refusal tells of the records, and is for their owner alone.
+
+    Parameters
+    ----------
+    tally, accumulator
+        What was counted and summed.
+    most
+        As of ``find_unreadable``.
+    spell
+        Gives an unreadable text of a column, if it is known.
+
+    Raises
+    ------
+    RecordError
+        They are too many.
+    """
+    # Where a public value stands for missing ones, many may be missing.
+    filled = [dimension.missing is not None for dimension in plan.dimensions]
+    found = find_unreadable(
+        np.where(filled, 0, tally.n_unreadable).tolist(),
+        accumulator.n_records,
+        n_lost=accumulator.n_unsketchable,
+        most=most,
+    )
+    if found is not None:
+        names = [dimension.name for dimension in plan.dimensions]
+        raise UnreadableError(found, names, text=spell(found.column), field=where)
 
 
 def draw_sums(plan: SketchPlan, summed: SketchAccumulator) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Counts of values outside the plan's bounds, for the holder alone."""
+"""Counts of values that are unreadable or outside the plan's bounds, for the holder alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from sfumato.shared.core import Columns, Records, Statistic
 from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.reading.unreadable import count_unreadable
 
 _CHUNK_VALUES = 1 << 15
 
 
 class TallyingStatistic:
-    """A statistic that counts clipped values on the sketching thread; sums do not change.
+    """A statistic that counts such values on the sketching thread; sums do not change.
 
     Parameters
     ----------
@@ -30,6 +31,7 @@ class TallyingStatistic:
         self._lower = plan.space.lower
         self._upper = plan.space.upper
         self.n_clipped: NDArray[np.int64] = np.zeros(plan.n_dimensions, dtype=np.int64)
+        self.n_unreadable: NDArray[np.int64] = np.zeros(plan.n_dimensions, dtype=np.int64)
         self._lock = Lock()
 
     @property
@@ -64,9 +66,10 @@ class TallyingStatistic:
         n_unsketchable = self._statistic.add_records(
             records, first_record=first_record, sums=sums, engine=engine
         )
-        n_clipped = self._count(records)
+        n_clipped, n_unreadable = self._count(records), count_unreadable(records)
         with self._lock:
             self.n_clipped += n_clipped
+            self.n_unreadable += n_unreadable
         return n_unsketchable
 
     def _count(self, records: Records) -> NDArray[np.int64]:

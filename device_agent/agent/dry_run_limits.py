@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sfumato.device_agent.agent.dry_run import DryRun
 from sfumato.device_agent.settings.owner_tables import CheckTable
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.unreadable import guess_cause, show_share
 
 
 def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:
@@ -21,19 +22,23 @@ def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[Config
     if not run.n_records:
         return []
     problems = find_time_problems(run, limits, field=field)
-    for column in run.columns:
+    for i, column in enumerate(run.columns):
         where = f"{field}.columns.{column.dimension}"
         unreadable = column.n_unreadable / run.n_records
         # Where a public value stands for missing ones, many may be missing, but not all.
         most = limits.unreadable_values if column.missing is None else math.nextafter(1.0, 0.0)
         if unreadable > most:
             what = "levels of the plan" if column.levels else "numbers"
+            cells = (row.cells[i] for row in run.rows)
+            texts = [cell.text for cell in cells if cell.state in ("unreadable", "imputed")]
+            cause, fix = guess_cause(None if column.levels or not texts else texts[0])
             problems.append(
                 _make_problem(
-                    f"must be a column of {what}: {_show_share(unreadable)} of the values of "
-                    f"{column.field!r} cannot be read" + _first_place(run.unreadable),
+                    f"must be a column of {what}: {show_share(unreadable)} of the values of "
+                    f"{column.field!r} cannot be read{_first_place(run.unreadable)}"
+                    + (f": {cause}" if texts and not column.levels else ""),
                     where,
-                    "name another column, or correct delimiter or encoding",
+                    fix,
                     "unreadable_values",
                 )
             )
@@ -43,7 +48,7 @@ def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[Config
             problems.append(
                 _make_problem(
                     f"must mostly lie within the plan's bounds, {column.lower:g} to "
-                    f"{column.upper:g} {column.unit}: {_show_share(clipped)} of the values of "
+                    f"{column.upper:g} {column.unit}: {show_share(clipped)} of the values of "
                     f"{column.field!r} lie {side}",
                     where,
                     "write the column's unit as convert, or ask the study's operator",
@@ -51,10 +56,6 @@ def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[Config
                 )
             )
     return problems
-
-
-def _show_share(share: float) -> str:
-    return f"{share:.0%}" if share in (0, 1) else f"{min(max(share, 0.001), 0.999):.1%}"
 
 
 def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:
@@ -67,7 +68,7 @@ def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[C
     if unreadable > limits.unreadable_times:
         problems.append(
             _make_problem(
-                f"must be the format of the times: {_show_share(unreadable)} of the values of "
+                f"must be the format of the times: {show_share(unreadable)} of the values of "
                 f"{times.field!r} cannot be read as {times.format}" + _first_place(run.untimed),
                 f"{field}.source.timestamp_format",
                 "correct it, or name another field as timestamp",
@@ -88,7 +89,7 @@ def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[C
         )
         problems.append(
             _make_problem(
-                f"must give times of the study: {_show_share(outside)} of the values of "
+                f"must give times of the study: {show_share(outside)} of the values of "
                 f"{times.field!r} lie {what}",
                 f"{field}.source.timestamp_format",
                 "correct it, or timestamp_zone, or this machine's clock",

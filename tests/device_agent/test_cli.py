@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.device_agent.agent.reading import release
 from sfumato.device_agent.cli import main
 from sfumato.shared.core.engines import default_engine
+from sfumato.shared.plan import SketchPlan
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.serving import TOKEN
 
@@ -166,7 +166,7 @@ def test_a_defect_shows_its_place_but_no_value(
     def fail(*_: object, **__: object) -> None:
         raise ValueError(f"could not convert {SECRET}")
 
-    monkeypatch.setattr(release, "_draw_payload", fail)
+    monkeypatch.setattr(SketchPlan, "draw_release", fail)
     enrolled.append(0)
     assert enrolled.run("once") == 70
     assert "ValueError in " in enrolled.err

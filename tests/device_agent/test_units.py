@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.device_agent.agent.reading import release as releasing
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.mechanisms.phase import find_phases
@@ -153,7 +152,8 @@ def test_what_is_sent_of_a_window_does_not_tell_how_many_records_it_has(
 ) -> None:
     """Neighbours: one window has other records, and more of them; the draw is the same."""
     plan, found = make_plan(unit="device"), []
-    monkeypatch.setattr(releasing, "_draw_payload", lambda *_: bytes(plan.payload_bytes))
+    silence = np.zeros(plan.n_coordinates, dtype=np.int64)
+    monkeypatch.setattr(SketchPlan, "draw_release", lambda *_: silence)
     for lines in (1, 2, 50):
         with running(plan) as server:
             agent = start(make_agent, server)
