@@ -95,17 +95,6 @@ def test_a_command_gets_the_arguments_after_its_name_and_gives_the_exit_status(
     assert capsys.readouterr().out == "hello Ada Grace --help\n"
 
 
-def test_the_arguments_of_the_process_are_used_when_none_are_given(
-    contribute: Contribute,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    contribute({"greet": "contributed:greet"}, modules={"contributed": GOOD_MODULE})
-    monkeypatch.setattr(sys, "argv", ["sfumato", "greet", "Ada"])
-    assert command.main() == 1
-    assert capsys.readouterr().out == "hello Ada\n"
-
-
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_lists_each_command_with_its_first_line_and_every_exit_status(
     option: str, contribute: Contribute, capsys: pytest.CaptureFixture[str]
@@ -143,24 +132,6 @@ def test_help_names_the_extra_that_would_provide_a_command(
     assert "another_library_nobody_has" in unavailable
 
 
-def test_no_extra_is_named_for_a_module_of_the_package_itself(
-    contribute: Contribute, capsys: pytest.CaptureFixture[str]
-) -> None:
-    contribute({"gone": "plotting.gone:run"}, modules={"plotting": ""}, extras=("plotting",))
-    assert command.main(["gone"]) == command.EXIT_REFUSED
-    message = capsys.readouterr().err
-    assert "needs the module plotting.gone" in message
-    assert "pip install" not in message
-
-
-def test_help_works_when_nothing_is_contributed(
-    contribute: Contribute, capsys: pytest.CaptureFixture[str]
-) -> None:
-    contribute({}, modules={})
-    assert command.main(["--help"]) == 0
-    assert "none" in capsys.readouterr().out
-
-
 def test_running_a_command_that_is_not_installed_names_the_fix(
     contribute: Contribute, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,12 +152,6 @@ def test_only_the_command_that_is_run_is_imported(contribute: Contribute) -> Non
         modules={"contributed": GOOD_MODULE, "broken": "raise RuntimeError('imported')"},
     )
     assert command.main(["silent"]) == 0
-
-
-def test_a_defect_in_a_command_is_not_taken_for_a_missing_extra(contribute: Contribute) -> None:
-    contribute({"broken": "broken:run"}, modules={"broken": "raise RuntimeError('a defect')"})
-    with pytest.raises(RuntimeError, match="a defect"):
-        command.main(["broken"])
 
 
 def test_an_unknown_command_is_refused_and_the_known_ones_are_named(
@@ -264,15 +229,6 @@ def test_version_is_that_of_the_installed_distribution_and_names_the_engine(
     monkeypatch.setenv(ENGINE_VARIABLE, "fast")
     assert command.main(["--version"]) == 2
     assert ENGINE_VARIABLE in capsys.readouterr().err
-
-
-def test_the_packages_contribute_their_commands() -> None:
-    registered = {
-        name: entry.module.split(".")[1] for name, entry in command.find_commands().items()
-    }
-    aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
-    analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
-    assert registered.items() >= (aggregator | analyst).items()
 
 
 def test_the_command_brings_no_other_package_with_it() -> None:

@@ -123,11 +123,6 @@ class Box:
     letters: Annotated[str, Rule(pattern="[a-z]*", max_length=3)] = "abc"
 
 
-def test_a_document_that_is_no_table_is_refused() -> None:
-    with pytest.raises(ConfigError, match="document: must be a table of named values"):
-        structure(Box, [1, 2])
-
-
 def test_null_stands_for_none_and_other_keys_are_ignored_where_they_may_be() -> None:
     document = {"size": [1, 2], "weights": None, "counts": {"a": 9}, "colour": "red"}
     assert structure(Box, document, strict=False) == Box(size=(1, 2), counts={"a": 9})

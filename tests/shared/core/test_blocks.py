@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.shared.core import FrequencyBlocks
 from sfumato.shared.errors import PlanError
@@ -33,16 +33,7 @@ def test_blocks_hold_every_feature_once(size: tuple[int, int]) -> None:
         assert (blocks.block_of[members] == block).all()
 
 
-def test_a_single_block_has_the_features_in_their_own_order() -> None:
-    blocks = make(60, 60)
-    assert blocks.members.tolist() == [list(range(60))]
-    assert blocks.choose(ordinal=7, stream="main", turn=9) == 0
-
-
-def test_another_seed_mixes_other_features() -> None:
-    assert not np.array_equal(make().members, make(seed=bytes(32)).members)
-
-
+@settings(max_examples=30)
 @given(SIZES, st.integers(0, 5), st.integers(0, 10**9), st.text(min_size=1))
 def test_a_whole_run_of_devices_covers_every_block_once_at_any_turn(
     size: tuple[int, int], run: int, turn: int, stream: str

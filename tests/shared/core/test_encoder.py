@@ -17,7 +17,7 @@ from sfumato.shared.core import (
 from sfumato.shared.core.encoder import find_nearest_shares
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.core.masks import BLOCK_RECORDS
-from sfumato.shared.errors import PlanError, RecordError
+from sfumato.shared.errors import PlanError
 
 ENCODER = RecordEncoder(
     dimensions=(
@@ -56,11 +56,6 @@ def test_what_is_no_level_is_missing_in_every_coordinate_or_imputed(value: float
     assert row[5:] == [0.0, 1.0]
 
 
-def test_linear_dimensions_without_imputation_are_the_same_object() -> None:
-    records = np.zeros((4, 3), dtype=np.float32)
-    assert RecordEncoder.linear(3).encode(records) is records
-
-
 def test_single_precision_and_columns_encode_as_the_doubles_they_convert_to() -> None:
     rows = np.random.default_rng(0).normal(1.0, 2.0, size=(50, 4)).astype(np.float32)
     expected = ENCODER.encode(rows.astype(np.float64))
@@ -69,16 +64,6 @@ def test_single_precision_and_columns_encode_as_the_doubles_they_convert_to() ->
         assert isinstance(encoded, Columns)
         assert isinstance(expected, Columns)
         assert np.array_equal(encoded.to_array(), expected.to_array(), equal_nan=True)
-
-
-def test_bounds_and_scale_follow_the_coordinates() -> None:
-    lower, upper = ENCODER.encode_bounds([-4.0, -3.5, None, None], [4.0, 15.5, None, None])
-    assert lower.tolist() == pytest.approx([-4.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert upper.tolist() == pytest.approx([4.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])
-    lower, upper = ENCODER.transform_bounds([-4.0, -3.5, None, None], [4.0, 15.5, None, None])
-    assert lower.tolist() == pytest.approx([-4.0, -3.0, -0.5, -0.5])
-    assert upper.tolist() == pytest.approx([4.0, 5.0, 2.5, 1.5])
-    assert ENCODER.encode_scale([0.5, 2.0, None, None]).tolist() == [0.5, 2.0, 1, 1, 1, 1, 1]
 
 
 def test_decoding_returns_data_units_and_leaves_shares_of_levels() -> None:
@@ -107,15 +92,6 @@ def test_shares_of_levels_are_the_nearest_ones(
     assert decoder.decode(noisy).tobytes() == shares.tobytes()
 
 
-def test_whole_shares_stay_and_missing_ones_stay_missing() -> None:
-    whole = np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]])
-    assert np.array_equal(find_nearest_shares(whole), whole)
-    assert np.isnan(find_nearest_shares(np.full((1, 3), np.nan))).all()
-    assert find_nearest_shares(np.array([0.9, 0.4, -0.1])).tolist() == pytest.approx(
-        [0.75, 0.25, 0]
-    )
-
-
 def test_a_level_lies_at_the_ends_of_its_quantised_coordinate() -> None:
     quantiser = Quantiser.from_bounds(*ENCODER.encode_bounds([-4, -3.5, 0, 0], [4, 15.5, 0, 0]))
     encoded = ENCODER.encode(np.array([[4.0, 15.5, 1.0, 0.0]]))
@@ -142,11 +118,6 @@ def test_a_fourier_sketch_of_encoded_records_is_split_anywhere(cuts: list[int]) 
         parts.add(part)
     assert np.array_equal(plain.sums, parts.sums)
     assert plain.n_unsketchable == parts.n_unsketchable > 0
-
-
-def test_records_of_another_width_are_refused() -> None:
-    with pytest.raises(RecordError, match=r"shape \(n, 4\)"):
-        ENCODER.encode(np.zeros((3, 5)))
 
 
 @pytest.mark.parametrize(

@@ -89,13 +89,6 @@ def test_a_field_left_out_of_a_specification_is_missing(
     assert str(read.value) == str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["length_s", "length"])
-def test_a_length_of_nothing_is_too_short_and_not_missing(name: str) -> None:
-    window = {"kind": "time" if name == "length_s" else "count", name: 0}
-    with pytest.raises(PlanError, match=f"window.{name}: must be at least 1"):
-        make(window=window)
-
-
 def test_all_other_fields_of_a_specification_may_be_left_out() -> None:
     least = {str(path[0]): SPEC[str(path[0])] for _, path in REQUIRED if len(path) == 1}
     assert plan_from_spec(least) == make(labels=[], radius_law={}, least_records=1)

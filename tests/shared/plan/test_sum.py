@@ -41,11 +41,6 @@ def test_a_draft_is_no_plan_until_a_helper_accepts_it() -> None:
     assert draft_from_json(draft) == make_draft()
 
 
-def test_a_plan_is_endorsed_once() -> None:
-    with pytest.raises(PlanError, match="must be a draft of a secure sum without a helper"):
-        endorse(make_plan(), HELPER, IDENTITY.sign)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -135,14 +130,6 @@ def test_a_batch_has_room_for_all_reports_and_both_noises_and_four_spare_bits() 
     assert largest < 1 << (8 * plan.payload_width - 5)
     assert largest >= 1 << (8 * (plan.payload_width - 1) - 5)
     assert plan.released_variance == 2 * plan.mechanism.variance
-
-
-def test_a_local_plan_has_one_noise_and_no_helper() -> None:
-    plan = make_draft(release="local.v1", least_reports=None, most_reports=None)
-
-    assert plan.released_variance == plan.mechanism.variance
-    with pytest.raises(PlanError, match=r"release\.helper"):
-        _ = plan.helper
 
 
 def test_a_secret_count_gets_both_noises() -> None:

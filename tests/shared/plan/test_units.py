@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfumato.shared.core import feature_table
-from sfumato.shared.errors import PlanMismatchError, UnsupportedVersionError
+from sfumato.shared.errors import PlanMismatchError
 from sfumato.shared.plan import (
     PhaseRelease,
     SketchPlan,
@@ -144,14 +144,6 @@ def test_a_law_that_epsilon_does_not_give_is_refused(name: str, value: Any) -> N
     with pytest.raises(PlanMismatchError) as refusal:
         plan_from_json(document)
     assert refusal.value.field == f"release.{name}"
-
-
-def test_a_release_of_an_unknown_kind_is_refused() -> None:
-    document = plan_to_json(make_phases())
-    document["release"]["kind"] = "phase.v2"
-    with pytest.raises(UnsupportedVersionError) as refusal:
-        plan_from_json(document)
-    assert refusal.value.field == "release.kind"
 
 
 def test_the_statement_promises_the_records_of_a_window_together() -> None:

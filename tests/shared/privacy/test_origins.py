@@ -47,10 +47,10 @@ def test_a_shared_subscription_overlaps_what_it_shares(shared: str) -> None:
     assert not mqtt(shared).overlaps(mqtt("b/a"))
 
 
-names = st.sampled_from(["/d/a", "/d/b", "/d", "/e/a", "/"])
+names = st.sampled_from(["/d/a", "/d/b", "/d", "/d/a/c", "/dd/a", "/e/a", "/"])
 origins = st.builds(
     Origin,
-    kind=st.sampled_from(["path", "folder", "file", "http", "stdin"]),
+    kind=st.sampled_from(["path", "folder", "tree", "file", "http", "stdin"]),
     name=names,
     part=st.sampled_from(["", "x", "y"]),
     times=st.sampled_from(["", "5 9 a", "9  a", "9  b", "2 6 a"]),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.shared.core.engines import describe_engine, list_engines
-from sfumato.shared.core.engines.numpy_engine import NumpyEngine
+from sfumato.shared.core.engines import list_engines
 from sfumato.shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[4]
@@ -85,19 +84,6 @@ def test_where_nothing_was_compiled_the_reason_and_the_fix_are_said(engines: Pat
     assert engine.startswith("numpy: the kernel was not compiled when Sfumato was installed")
     assert "Debian: gcc, python3-dev" in engine
     assert "not compiled" in error
-
-
-def test_a_kernel_that_cannot_be_loaded_is_said_to_be_so(engines: Path) -> None:
-    (engines / "_native.abi3.so").write_bytes(b"no library")
-    engine, _ = load(engines)
-    assert engine.startswith("numpy: the kernel cannot be loaded")
-
-
-def test_the_engine_is_described_with_all_levels_of_the_machine() -> None:
-    said = describe_engine(NumpyEngine())
-    assert said.startswith("numpy")
-    for name in list_engines():
-        assert name.removeprefix("native:") in said
 
 
 def test_the_digest_depends_on_names_and_contents_of_c_files_alone(tmp_path: Path) -> None:

@@ -174,14 +174,6 @@ def test_threads_do_not_disturb_each_other(engine: str) -> None:
             assert np.sum(list(sums), axis=0).tolist() == add(NumpyEngine(), statistic, records)[0]
 
 
-@pytest.mark.parametrize("engine", ENGINES[:1])
-def test_many_dimensions_add_the_same(engine: str) -> None:
-    quantiser = Quantiser.from_bounds(np.full(120, -2.0), np.full(120, 2.0))
-    records = np.random.default_rng(0).normal(size=(500, 120))
-    require_equal(engine, MomentsStatistic(quantiser=quantiser, norm_steps=9000), records)
-    require_equal(engine, HistogramStatistic(quantiser=quantiser, bins_log2=(4,) * 120), records)
-
-
 @pytest.mark.parametrize("engine", list(dict.fromkeys((ENGINES[0], "numpy"))))
 @pytest.mark.parametrize(
     "records",

@@ -11,7 +11,6 @@ from sfumato.shared.core import (
     MomentsStatistic,
     Quantiser,
     SketchAccumulator,
-    count_most_records,
 )
 from sfumato.shared.errors import PlanError
 from tests.system.stranger import columns, sketch
@@ -153,13 +152,6 @@ def test_the_largest_sums_of_one_record_are_reached() -> None:
         edge[0, 0] = 2047.0
         found = np.concatenate([add(statistic, corner).sums, add(statistic, edge).sums])
         assert 0.99 * statistic.highest <= max(found) <= statistic.highest
-
-
-def test_a_sum_at_its_limit_of_records_fits_64_bits() -> None:
-    for d, radius in ((1, 1), (2, 2047), (100, 20470)):
-        statistic = make_statistic(d, radius, 7)
-        largest = max(statistic.highest, -statistic.lowest)
-        assert largest * count_most_records(statistic) <= 2**63 - 1
 
 
 @pytest.mark.parametrize(
