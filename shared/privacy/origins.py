@@ -17,7 +17,8 @@ from sfumato.shared.privacy.accounting import Reader
 
 ANY_TIME = ""
 """Times of an origin whose records may have any time, or none."""
-KINDS = ("path", "file", "folder", "http", "mqtt", "stdin", "other")
+KINDS = ("path", "file", "folder", "tree", "http", "mqtt", "stdin", "other")
+_PLACES = ("path", "folder", "tree")
 _MOST_CHARACTERS = 4096
 
 
@@ -70,10 +71,12 @@ class Origin:
     Parameters
     ----------
     kind
-        One of ``KINDS``; facts of different kinds overlap only as a folder with a path in it.
+        One of ``KINDS``; facts of different kinds overlap only as a folder with a path in it, or a
+        tree with all below it.
     name
-        ``path``, ``folder``: the absolute path. ``file``: the identity that the file system gives
-        it. ``http``: host, port and path. ``mqtt``: host and port, a space, and the topic filter.
+        ``path``; ``folder``, of the files in it alone; ``tree``, of all below it: the absolute
+        path. ``file``: the identity that the file system gives it. ``http``: host, port and path.
+        ``mqtt``: host and port, a space, and the topic filter.
     part
         A part of the source that the owner declares disjoint from its other named parts; empty for
         the whole source.
@@ -110,8 +113,8 @@ class Origin:
             return False
         if self.kind == other.kind == "mqtt":
             return _overlap_topics(self.name, other.name)
-        if self.kind == other.kind:
-            return self.name == other.name
+        if self.kind == other.kind and self.name == other.name:
+            return True
         return _holds(self, other) or _holds(other, self)
 
 
@@ -137,6 +140,8 @@ class OriginIndex:
         self._exact[origin.kind, origin.name].add((reader, origin))
         if origin.kind == "path":
             self._exact["in", _folder_of(origin)].add((reader, origin))
+        for above in _list_above(origin):
+            self._exact["below", above].add((reader, origin))
 
     def find(self, origin: Origin) -> set[Reader]:
         """Return the streams with an origin that overlaps the given one."""
@@ -147,6 +152,10 @@ class OriginIndex:
             found |= self._exact.get(("folder", _folder_of(origin)), set())
         if origin.kind == "folder":
             found |= self._exact.get(("in", origin.name), set())
+        if origin.kind == "tree":
+            found |= self._exact.get(("below", origin.name), set())
+        for above in _list_above(origin):
+            found |= self._exact.get(("tree", above), set())
         return {reader for reader, other in found if not _are_apart(origin, other)}
 
     def find_near(self, reader: Reader, origins: Iterable[Origin] = ()) -> set[Reader]:
@@ -174,10 +183,19 @@ def _folder_of(path: Origin) -> str:
     return path.name.rpartition("/")[0] or "/"
 
 
-def _holds(folder: Origin, path: Origin) -> bool:
-    if folder.kind != "folder" or path.kind != "path":
-        return False
-    return _folder_of(path) == folder.name
+def _list_above(origin: Origin) -> list[str]:
+    """Return the folders that a place lies in, itself among them where it is a folder."""
+    if origin.kind not in _PLACES:
+        return []
+    parts = origin.name.rstrip("/").split("/")
+    found = ["/".join(parts[:i]) or "/" for i in range(1, len(parts))]
+    return found if origin.kind == "path" else [*found, origin.name]
+
+
+def _holds(holder: Origin, held: Origin) -> bool:
+    if holder.kind == "folder":
+        return held.kind == "path" and _folder_of(held) == holder.name
+    return holder.kind == "tree" and holder.name in _list_above(held)
 
 
 def _overlap_topics(a: str, b: str) -> bool:

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError
-from sfumato.shared.file_identity import identify
-from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
+from sfumato.shared.privacy import Budget, PrivacyEvent
 from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.privacy.limits import DEFAULT_DELTA
 from sfumato.shared.spending.ledger import OwnersLedger, Reservation
 from sfumato.shared.spending.lines import START, decode_line, encode_line, write_line
+from sfumato.shared.spending.places import find_origins
 
 Sums = NDArray[np.int64]
 
@@ -59,13 +59,11 @@ class Account:
 
     def reserve(self, event: PrivacyEvent, holder: bytes) -> Reservation:
         """Return the reservation of a release; ``holder`` is the same at every attempt."""
-        path = self.records.resolve()
-        name = identify(path).source.removeprefix("file:")
         return Reservation(
             sketch_id=hashlib.sha256(b"sfumato release of a turn" + holder).digest(),
             holder=holder,
             event=event,
-            origins=(Origin(kind="path", name=str(path)), Origin(kind="file", name=name)),
+            origins=tuple(sorted(find_origins(self.records))),
         )
 
     @contextmanager
