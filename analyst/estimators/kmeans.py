@@ -309,7 +309,9 @@ class CompressiveKMeans(
 
     def _describe_records(self, rows: NDArray[np.floating]) -> None:
         if self.compute_labels:
-            self.labels_, self.inertia_ = self._assign(self._place(rows))
+            # In the precision of score: single precision loses what lies far from zero.
+            points = self._place(rows).astype(np.float64, copy=False)
+            self.labels_, self.inertia_ = self._assign(points)
 
     @property
     def centers_std_(self) -> Floats:

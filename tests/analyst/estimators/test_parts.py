@@ -78,7 +78,7 @@ def test_the_first_look_releases_once_and_later_records_form_the_next_release() 
     assert {event.stream for event in found.events_} == {"main"}
     assert [release.n_records for release in found.releases_] == [6000, 3000]
     assert found.n_records_seen_ == 9000
-    assert "2 releases, of different records" in found.describe()
+    assert "2 releases. If they are of different records" in found.describe()
     with pytest.raises(ConfigError, match="a sketch file has one"):
         found.release()
 
