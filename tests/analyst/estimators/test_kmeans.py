@@ -57,8 +57,8 @@ def test_without_epsilon_the_centroids_are_those_of_k_means() -> None:
     assert found.score(records) == pytest.approx(-found.inertia_)
     # Far from zero, single precision loses most of a distance.
     far = (records[:2000] + 1000.0).astype(np.float32)
-    found = make_exact().fit(far)
-    assert found.inertia_ == found.score(far) * -1
+    moved = make_exact().fit(far)
+    assert moved.inertia_ == moved.score(far) * -1
     assert np.argmin(found.transform(records[:50]), axis=1).tolist() == found.labels_[:50].tolist()
     assert "NOT PRIVATE" in found.privacy_
     assert found.n_records_seen_ == len(records)
