@@ -128,3 +128,10 @@ def test_what_is_no_regular_file_is_refused_without_opening_it(tmp_path: Path) -
         WatchedFile(tmp_path / "pipe.npy")
     with pytest.raises(RecordError, match=r"cannot be read \(No such file"):
         WatchedFile(tmp_path / "nowhere.npy")
+
+
+def test_a_file_with_more_bytes_than_its_header_says_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "x.npy", make_records(10))
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(RecordError, match="has 369 bytes, and its header says 368"):
+        sum_of(path, make_plan())

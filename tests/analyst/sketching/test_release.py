@@ -108,3 +108,11 @@ def test_a_plan_that_protects_devices_is_refused() -> None:
     with pytest.raises(PrivacyError) as refusal:
         require_suitable(of_devices, "main")
     assert refusal.value.field == "unit"
+
+
+def test_a_plan_that_keeps_the_number_of_records_secret_is_refused() -> None:
+    plan = make_plan()
+    assert isinstance(plan.release, LocalRelease)
+    secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))
+    with pytest.raises(PrivacyError, match="keeps the number of records secret"):
+        require_suitable(secret, "main")

@@ -49,3 +49,9 @@ def test_nonnegative_weights_satisfy_the_optimality_conditions(seed: int, n_atom
     assert np.all(weights >= 0.0)
     assert np.all(slopes <= 1e-9)
     np.testing.assert_allclose(weights * slopes, 0.0, atol=1e-9)
+
+
+def test_weights_for_a_target_that_is_not_finite_are_finite_and_flagged() -> None:
+    result = fit_nonnegative(np.ones((2, 4)), np.full(4, np.nan))
+    assert result.failed
+    assert np.all(np.isfinite(result.weights))

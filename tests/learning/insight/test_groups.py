@@ -108,3 +108,14 @@ def test_groups_that_cannot_be_compared_are_refused_by_name() -> None:
     masked = make_plan(40, "discrete-laplace", measurements_per_record=10)
     with pytest.raises(DecodingError, match="measurements_per_record"):
         compare_groups(masked, [one, fleet.draw(500, name="b")], label="city", n_clusters=3)
+
+
+def test_the_description_begins_with_what_is_doubtful() -> None:
+    found = compare_mixtures([MIXTURE, MIXTURE, replace(MIXTURE, means=-MIXTURE.means)])
+    lines = found.describe()
+    assert lines[0].startswith("1 of 3 pairs cannot be told apart")
+    assert "order of magnitude" in lines[1]
+    assert any("group 0 and group 2 differ as if" in line for line in lines)
+    assert lines[-1] == "assumes independent records"
+    nothing = compare_mixtures([MIXTURE, MIXTURE]).describe()
+    assert "no two values of city are known to differ" in nothing

@@ -155,3 +155,9 @@ def test_it_says_what_a_device_sends_of_each_statistic(choices: dict[str, Any], 
     settings: dict[str, Any] = {"epsilon": Fraction(1), "most_records": 10}
     spec = PlanSpec(dimensions=dimensions, window=window, **(settings | choices))
     assert words in describe_release(create_plan(spec))
+
+
+def test_under_add_remove_one_the_number_of_records_is_not_said_to_be_public() -> None:
+    facts = {fact.what: fact.detail for fact in make_statement(make(hidden=True)).public}
+    assert "not sent" in facts["number of records"]
+    assert "empty or not" in facts["windows"]
