@@ -16,6 +16,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sfumato.shared.spending.places import LEDGER_VARIABLE, ROOTS_LEDGER
 from tests.bare_names import refuse_bare_names
 from tests.certificates import Authority
 
@@ -42,6 +43,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 _folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")
 os.environ["SSL_CERT_FILE"] = str(Authority(Path(_folder.name)).path)
 
+# What tests release is counted nowhere else. Processes that they start inherit it.
+os.environ[LEDGER_VARIABLE] = str(Path(_folder.name) / ROOTS_LEDGER.name)
+_has_default_ledger = ROOTS_LEDGER.exists()
+
 # Where a test states no other, its requests have the client's own limit of five seconds, which a
 # server on a busy machine misses. All clients and functions share this object.
 _limits = inspect.signature(httpx.Client.__init__).parameters["timeout"].default
@@ -60,6 +65,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a test has counted what it released beside the releases of real records."""
+    if ROOTS_LEDGER.exists() and not _has_default_ledger:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write(f"error: a test has made {ROOTS_LEDGER}\n")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import typer
 from numpy.typing import NDArray
 
 from sfumato.analyst.cli.centroids import tabulate_centroids
-from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, MaxUnreadable, show
+from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, Ledger, MaxUnreadable, show
 from sfumato.analyst.estimators import (
     AutoKMeans,
     CandidateKMeans,
@@ -47,6 +47,7 @@ from sfumato.shared.core import Columns
 from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError, SketchError
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.privacy.limits import DEFAULT_EPSILON
 from sfumato.shared.reading import WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 
@@ -141,12 +142,13 @@ def _cluster(
         Path | None,
         typer.Option(help="The owner's key, which signs the release: see `sfumato cluster key`."),
     ] = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(envvar="SFUMATO_LEDGER", help="The owner's ledger, which counts the fit."),
-    ] = None,
+    ledger: Ledger = None,
     budget: Annotated[
-        str | None, typer.Option(help="Limit of epsilon for each record, with --ledger.")
+        str | None,
+        typer.Option(
+            help="Limit of epsilon for each record, over all releases in the ledger (default: "
+            f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
+        ),
     ] = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     as_json: Json = False,
@@ -157,8 +159,6 @@ def _cluster(
     public: state what values can be, never what they are in the file.
     """
     dimensions = _read_dimensions(bounds or (), plan_path)
-    if budget is not None and ledger is None:
-        raise ConfigError("needs --ledger", field="--budget", fix="name the owner's ledger")
     if sign is not None and output is None:
         raise ConfigError("needs -o", field="--sign", fix="name a file for the release")
     # Read before anything is spent.
@@ -178,7 +178,7 @@ def _cluster(
         # As of `cluster show`, which then computes the same from the release. It steers no noise.
         "random_state": _SEED,
         "ledger": ledger,
-        "source": None if ledger is None else path,
+        "source": path,
         "budget": budget,
         "max_unreadable": max_unreadable,
     }

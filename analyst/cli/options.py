@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -30,6 +31,13 @@ Anyway = Annotated[
     bool, typer.Option("--anyway", help="Go on where the prediction says: do not run this.")
 ]
 PLAN_HELP = "A plan (JSON) or a specification (TOML)."
+Ledger = Annotated[
+    Path | None,
+    typer.Option(
+        help="The owner's ledger, which counts the release (default: of SFUMATO_LEDGER, otherwise "
+        "of this user)."
+    ),
+]
 MaxUnreadable = Annotated[
     float,
     typer.Option(

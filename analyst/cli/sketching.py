@@ -25,6 +25,7 @@ from sfumato.analyst.cli.options import (
     PLAN_HELP,
     DefaultGroup,
     Json,
+    Ledger,
     MaxUnreadable,
     create_console,
     show,
@@ -43,7 +44,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
-from sfumato.shared.spending import Account
+from sfumato.shared.spending import Account, find_ledger
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -89,17 +90,12 @@ def _sketch(
             help="Name of the stream; another for each file. It determines the masks of a plan."
         ),
     ] = "main",
-    ledger: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="SFUMATO_LEDGER",
-            help="The owner's ledger, which counts the release.",
-        ),
-    ] = None,
+    ledger: Ledger = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help=f"Limit of epsilon for each record, with --ledger (default: {DEFAULT_EPSILON})."
+            help="Limit of epsilon for each record, over all releases in the ledger (default: "
+            f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
         ),
     ] = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
@@ -107,10 +103,10 @@ def _sketch(
 ) -> None:
     """Sketch a file of records into one small private file.
 
-    Noise is drawn once. Each further sketch of the same records costs the plan's epsilon again.
-    --ledger counts these costs and refuses a sketch above the budget; agents with `[budget] ledger`
-    can share the ledger. Without it, keep count yourself. Columns have the names of the plan's
-    dimensions; in an .npy array they are in the plan's order.
+    Noise is drawn once. Each further sketch of the same records costs the plan's epsilon again. A
+    ledger counts these costs, and refuses a sketch above the budget; agents with `[budget] ledger`
+    can share it. Columns have the names of the plan's dimensions; in an .npy array they are in the
+    plan's order.
     """
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
@@ -135,11 +131,15 @@ def _sketch(
             on_progress=on_progress,
         )
     account = None
-    if ledger is not None:
+    if not exact:
         account = Account(
-            ledger=ledger, records=path, budget=limits, budget_name="--budget", delta_name="--plan"
+            ledger=ledger or find_ledger(),
+            records=path,
+            budget=limits,
+            budget_name="--budget",
+            delta_name="--plan",
         )
-    sketch = release_sketch(
+    sketch, spent = release_sketch(
         summed.accumulator, plan, stream, exact=exact, account=account, output=output
     )
     report = Report(
@@ -148,7 +148,8 @@ def _sketch(
         sketch=sketch,
         summed=summed,
         plan=plan,
-        ledger=None if ledger is None else str(ledger),
+        ledger=None if account is None else str(account.ledger),
+        counted=spent,
     )
     if as_json:
         print(json.dumps(report.to_json(), ensure_ascii=False))
@@ -163,9 +164,9 @@ def _read_budget(ledger: Path | None, budget: str | None, *, exact: bool) -> Bud
             field="--ledger",
             fix="leave one of them out",
         )
-    if budget is not None and ledger is None:
-        raise ConfigError("needs --ledger", field="--budget", fix="name the owner's ledger")
-    limit = DEFAULT_EPSILON if budget is None else parse_epsilon(budget, "--budget")
+    limit = None if ledger is None else DEFAULT_EPSILON
+    if budget is not None:
+        limit = parse_epsilon(budget, "--budget")
     return Budget(per_record=limit, delta=DEFAULT_DELTA)
 
 

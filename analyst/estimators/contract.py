@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,12 +42,13 @@ from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEven
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from sfumato.shared.reading.unreadable import MOST_LOST, UnreadableError, find_unreadable
-from sfumato.shared.spending import Account, Turn, take_turn
+from sfumato.shared.spending import Account, Turn, find_ledger, take_turn
 
 STREAM = "main"
 FORMAT = "sfumato-release"
 VERSION = 1
 
+_log = logging.getLogger("sfumato.spending")
 _MOST_EPSILON = 10_000
 _REFUSED = "refused: noise that can be repeated can be removed"
 
@@ -333,13 +335,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     @contextmanager
     def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:
         """Take the turn of a release; ``choices`` are public, and none of them is fresh."""
-        account = None
-        if self.ledger is not None:
-            account = Account(
-                ledger=Path(self.ledger), records=self._find_source(), budget=self._read_budget()
-            )
-        with take_turn({"estimator": type(self).__name__, **choices}, account) as turn:
+        named = {"estimator": type(self).__name__, **choices}
+        account = self._find_account()
+        with take_turn(named, account) as turn:
             yield turn
+            spent = turn.sum_up()
+        if account is not None and spent is not None and spent.n_releases > 1:
+            # No warning: one that a caller has made an error would fail a fit that has spent.
+            _log.warning("this is %s (%s)", spent.describe(), account.ledger)
+
+    def _find_account(self) -> Account | None:
+        """Return where releases are counted: wherever it is known which records they are of."""
+        if self.ledger is None and self.source is None:
+            return None
+        source, budget = self._find_source(), self._read_budget()
+        ledger = find_ledger() if self.ledger is None else Path(self.ledger)
+        return Account(ledger=ledger, records=source, budget=budget)
 
     def _draw_once(
         self, turn: Turn, draw: Callable[[], NDArray[np.int64]], *events: PrivacyEvent
@@ -366,13 +377,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _name_account(self) -> tuple[Path | None, ...]:
         """Name where releases are counted, and by which file of records."""
-        if self.ledger is None:
-            return ()
-        given = (self.ledger, self.source)
-        return tuple(None if path is None else Path(path).resolve() for path in given)
+        account = self._find_account()
+        return () if account is None else (account.ledger.resolve(), account.records.resolve())
 
     def _read_budget(self) -> Budget:
-        limit = DEFAULT_EPSILON if self.budget is None else read_number(self.budget, "budget")
+        limit = None if self.ledger is None else DEFAULT_EPSILON
+        if self.budget is not None:
+            limit = read_number(self.budget, "budget")
         return Budget(per_record=limit, delta=DEFAULT_DELTA)
 
     def describe(self) -> str:

@@ -297,8 +297,8 @@ class ReleasingEstimator(SketchingEstimator):
             parts = f" A pilot of the columns took {spent} of it."
         if len(vars(self).get("releases_", ())) > 1:
             parts += (
-                f" There are {len(self.releases_)} releases. If they are of different records, each "
-                "record has that cost once; a record that was added to several has it in each."
+                f" There are {len(self.releases_)} releases. If they are of different records, "
+                "each has that cost once; a record that was added to several has it in each."
             )
         return parts + super()._describe_repetition()
 

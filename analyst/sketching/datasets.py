@@ -217,7 +217,7 @@ def _release(
         require_writable(output)
     accumulator = add()
     require_allowed(accumulator.n_records, plan, _WHERE)
-    return release_sketch(accumulator, plan, stream, exact=exact, account=account, output=output)
+    return release_sketch(accumulator, plan, stream, exact=exact, account=account, output=output)[0]
 
 
 def _read_release(output: Path, plan: SketchPlan, stream: str, *, exact: bool) -> SketchFile:

@@ -22,7 +22,7 @@ from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from sfumato.shared.reading import Fields, WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
-from sfumato.shared.spending import Account, Turn, take_turn
+from sfumato.shared.spending import Account, Spent, Turn, take_turn
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import STREAM_NAME_RULE, encode_payload, is_stream_name
 
@@ -177,7 +177,7 @@ def release_sketch(
     exact: bool,
     account: Account | None,
     output: Path | None,
-) -> SketchFile:
+) -> tuple[SketchFile, Spent | None]:
     """Count a sketch, draw its noise, and write its file, once however the program ends.
 
     Parameters
@@ -188,6 +188,11 @@ def release_sketch(
         Where the owner counts what is released; None leaves the count to the caller.
     output
         A file to write.
+
+    Returns
+    -------
+    tuple
+        The sketch; and what all counted releases of these records have cost, if they are counted.
 
     Raises
     ------
@@ -207,7 +212,7 @@ def release_sketch(
         if output is not None:
             write_once(output, encode_sketch_file(sketch))
         turn.show()
-    return sketch
+        return sketch, turn.sum_up()
 
 
 def make_sketch(

@@ -12,6 +12,7 @@ from sfumato.analyst.sketching.release import Summed
 from sfumato.analyst.sketching.sketch_file import SketchFile
 from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.shared.plan.statement import show_level
+from sfumato.shared.spending import Spent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,9 @@ class Report:
     sketch, summed, plan
         The sketch, the sum that it was made from, and their plan.
     ledger
-        Name of the ledger that counts the release; None if none does.
+        Name of the ledger that counts the release; None if nothing was released.
+    counted
+        What all releases of these records in it have cost.
     """
 
     source: Path
@@ -34,6 +37,7 @@ class Report:
     summed: Summed
     plan: SketchPlan
     ledger: str | None
+    counted: Spent | None
 
     @property
     def _clipped(self) -> Iterator[tuple[str, int]]:
@@ -54,6 +58,7 @@ class Report:
             **sketch_to_json(self.sketch, self.plan),
             "spent": self._describe_spending(),
             "ledger": self.ledger,
+            "n_releases": None if self.counted is None else self.counted.n_releases,
             # Exact counts that depend on the records: never part of a private file.
             "for_the_holder_only": {
                 "n_unsketchable": summed.accumulator.n_unsketchable,
@@ -91,12 +96,8 @@ class Report:
         release = self.plan.release
         level = show_level(release.epsilon, release.delta)
         cost = f"{level} under {release.neighbouring} for each record"
-        if self.ledger is not None:
-            return f"{cost}, counted in {self.ledger}"
-        return (
-            f"{cost}, NOT COUNTED in any ledger: pass --ledger, or keep count yourself, together "
-            "with the releases of agents from these records"
-        )
+        total = "" if self.counted is None else f": {self.counted.describe()}"
+        return f"{cost}, counted in {self.ledger}{total}"
 
     def _describe_next(self) -> str:
         if not self.sketch.is_private:

@@ -6,7 +6,16 @@ that very release at its next start, and pays once. Devices keep bytes in their 
 other programs in a turn.
 """
 
-from sfumato.shared.spending.ledger import OwnersLedger, Reservation
+from sfumato.shared.spending.ledger import OwnersLedger, Reservation, Spent
+from sfumato.shared.spending.places import find_ledger
 from sfumato.shared.spending.turns import Account, Turn, take_turn
 
-__all__ = ["Account", "OwnersLedger", "Reservation", "Turn", "take_turn"]
+__all__ = [
+    "Account",
+    "OwnersLedger",
+    "Reservation",
+    "Spent",
+    "Turn",
+    "find_ledger",
+    "take_turn",
+]

@@ -23,9 +23,12 @@ from sfumato.shared.privacy import (
     Origin,
     OriginIndex,
     PrivacyEvent,
+    PrivacyLoss,
     Reader,
+    compose,
     require_within_budget,
 )
+from sfumato.shared.privacy.accounting import select_per_record
 
 APPLICATION_ID = 0x5366_754C
 """Marks the file as an owner's ledger (``SfuL``)."""
@@ -107,6 +110,35 @@ class Reservation:
     def reader(self) -> Reader:
         """The stream, with its holder: streams of other states may have the same name."""
         return _name_reader(self.holder, self.event.study, self.event.stream)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What releases of the same records cost together.
+
+    Parameters
+    ----------
+    n_releases
+        Their number.
+    loss
+        Of one record; None if no bound holds at the delta.
+    """
+
+    n_releases: int
+    loss: PrivacyLoss | None
+
+    def describe(self) -> str:
+        """Return it in words."""
+        if self.n_releases == 1:
+            return "the first release of these records"
+        ending = "th"
+        if self.n_releases % 100 not in (11, 12, 13):
+            ending = {1: "st", 2: "nd", 3: "rd"}.get(self.n_releases % 10, ending)
+        text = f"the {self.n_releases}{ending} release of these records"
+        if self.loss is None:
+            return f"{text}; no bound on their loss together holds"
+        at = f", delta {float(self.loss.delta):.3g}" if self.loss.delta else ""
+        return f"{text}: together epsilon {float(self.loss.epsilon):.6g}{at}"
 
 
 class OwnersLedger:
@@ -207,6 +239,19 @@ class OwnersLedger:
                 (holder, study),
             )
             return [_to_event(row) for row in rows]
+
+    def sum_up(self, reservation: Reservation, budget: Budget) -> Spent:
+        """Return what all releases that may hold the records of one have cost, it included."""
+        events, index = self.load()
+        readers = {
+            reservation.reader,
+            *index.find_near(reservation.reader, reservation.origins),
+        }
+        found = [event for event in events if event.reader in readers]
+        selected = select_per_record(found, readers)
+        has_delta = any(event.delta for event in selected)
+        loss = compose(selected, delta=budget.delta if has_delta else Fraction(0))
+        return Spent(n_releases=sum(event.count for event in found), loss=loss)
 
     def load(self) -> tuple[list[PrivacyEvent], OriginIndex]:
         """Return every release, with readers that distinguish states, and their shared origins."""

@@ -1,4 +1,8 @@
-"""Where records lie on this machine, as origins: by their names, and by what no name changes."""
+"""Where records and their owner's ledger lie on this machine.
+
+Records by their names, and by what no name changes; the ledger where every program of one user of
+the operating system finds it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,41 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
 from sfumato.shared.privacy import Origin
 
+LEDGER_VARIABLE = "SFUMATO_LEDGER"
+"""Names the ledger of all programs that are not told of another."""
+ROOTS_LEDGER = Path("/var/lib/sfumato/owner.ledger")
 MOST_FILES = 10_000
 """A folder of more files is refused: which of them other releases have read could not be told."""
+
+
+def find_ledger() -> Path:
+    """Return the ledger of this user of the operating system; its folder is made if missing.
+
+    The file that ``SFUMATO_LEDGER`` names; otherwise root's in ``/var/lib/sfumato``, and any other
+    user's in ``$XDG_DATA_HOME/sfumato``. Other users, and other machines, have ledgers of their
+    own, which know nothing of this one.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be there.
+    """
+    stated = os.environ.get(LEDGER_VARIABLE)
+    if stated:
+        return Path(stated)
+    path = ROOTS_LEDGER
+    if os.geteuid():
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+        path = Path(data) / "sfumato" / path.name
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot have the owner's ledger in {path.parent} ({error.strerror})",
+            field=LEDGER_VARIABLE,
+            fix="name a file in a folder of this user, which counts what is released",
+        ) from error
+    return path
 
 
 def find_origins(place: Path) -> set[Origin]:

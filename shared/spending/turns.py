@@ -26,7 +26,7 @@ from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError
 from sfumato.shared.privacy import Budget, PrivacyEvent
 from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.privacy.limits import DEFAULT_DELTA
-from sfumato.shared.spending.ledger import OwnersLedger, Reservation
+from sfumato.shared.spending.ledger import OwnersLedger, Reservation, Spent
 from sfumato.shared.spending.lines import START, decode_line, encode_line, write_line
 from sfumato.shared.spending.places import find_origins
 
@@ -111,6 +111,10 @@ class Turn:
 
     def show(self) -> None:
         """Note that the release is where its owner keeps it: no later program will need it."""
+
+    def sum_up(self) -> Spent | None:
+        """Return what all releases of these records have cost so far; None if nobody counts."""
+        return None
 
 
 class CountedTurn(Turn):
@@ -199,6 +203,12 @@ class CountedTurn(Turn):
     def show(self) -> None:
         """See :class:`Turn`."""
         self._is_shown = True
+
+    def sum_up(self) -> Spent | None:
+        """See :class:`Turn`."""
+        if self._reservation is None:
+            return None
+        return self._ledger.sum_up(self._reservation, self._account.budget)
 
     def _name(self, event: PrivacyEvent) -> Reservation:
         self.keep(b"")

@@ -121,7 +121,7 @@ REFUSED = [
     (["--bounds", "temp=1:2", "--plan", "plan.toml"], "--bounds"),
     (["--bounds", "temp=2:1"], "bound"),
     (["--bounds", "rain=0:1"], "rain"),
-    ([*BOUNDS, "--budget", "1"], "--budget"),
+    ([*BOUNDS, "--budget", "1/2"], "--budget"),
     ([*BOUNDS, "--method", "tree", "--published"], "--published"),
     ([*BOUNDS, "--relation", "add-remove-one"], "--max-records"),
     ([*BOUNDS, "--epsilon", "0"], "--epsilon"),

@@ -88,6 +88,24 @@ def test_the_ledger_counts_releases_of_all_estimators_and_refuses_beyond_the_bud
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.db", "records.csv"]
 
 
+def test_a_fit_with_a_source_is_counted_without_a_ledger_and_says_how_often(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = make_options(tmp_path)
+    del options["ledger"]
+    PrivatePCA(**options).fit(RECORDS)
+    assert caplog.messages == []
+    PrivatePCA(**options).fit(RECORDS)
+    (message,) = caplog.messages
+    assert message.startswith("this is the 2nd release of these records: together epsilon 1.2 (")
+    with pytest.raises(BudgetExceededError, match="above the owner's limit 3/2"):
+        PrivatePCA(**options, budget="1.5").fit(RECORDS)
+    # Nobody can count what comes from nowhere.
+    del options["source"]
+    PrivatePCA(**options).fit(RECORDS)
+    assert len(caplog.messages) == 1
+
+
 def test_two_fits_that_are_done_are_two_releases(tmp_path: Path) -> None:
     options = make_options(tmp_path, budget="5", public_seed=1, scale=1.0)
     first, second = (CompressiveKMeans(1, **options).fit(RECORDS) for _ in range(2))

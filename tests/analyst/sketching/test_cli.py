@@ -37,10 +37,29 @@ def test_a_private_sketch_is_written_and_told(
     assert "epsilon = 1 differentially private" in words
     assert "2 threads" in words
     assert "Do not sketch these records again" in words
-    assert "spent epsilon 1 under replace-one for each record, NOT COUNTED in any ledger" in words
+    assert "spent epsilon 1 under replace-one for each record, counted in" in words
+    assert "owner.ledger: the first release of these records" in words
     written = read_sketch_file(folder / "x.npy.sketch")
     written.require_plan(make_plan())
     assert (written.is_private, written.n_records, written.stream) == (True, N, "main")
+
+
+def test_every_sketch_of_the_same_records_is_counted_and_refused_where_the_owner_set_a_limit(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sketch("-o", "one.sketch") == 0
+    # Under another name it is the same file.
+    os.link("x.npy", "y.npy")
+    assert sketch("-o", "two.sketch", file="y.npy") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "the 2nd release of these records: together epsilon 2" in words
+    assert sketch("-o", "three.sketch", "--budget", "2") == 2
+    assert "above the owner's limit 2" in " ".join(capsys.readouterr().err.split())
+    assert not Path("three.sketch").exists()
+    # A ledger that is named has the usual limit.
+    named = ("--ledger", "my.ledger")
+    assert sketch("-o", "four.sketch", *named) == 0
+    assert sketch("-o", "five.sketch", *named) == 2
 
 
 def test_json_is_one_object_with_the_holders_counts_apart(
@@ -51,8 +70,9 @@ def test_json_is_one_object_with_the_holders_counts_apart(
     made: dict[str, Any] = json.loads(captured.out)
     assert captured.err == ""
     assert (made["engine"], made["stream"], made["output"]) == ("numpy", "two", "out.sketch")
-    assert made["ledger"] is None
-    assert "NOT COUNTED in any ledger" in made["spent"]
+    assert made["ledger"] == os.environ["SFUMATO_LEDGER"]
+    assert made["n_releases"] == 1
+    assert "the first release of these records" in made["spent"]
     assert made["for_the_holder_only"]["n_unsketchable"] > 0
     assert set(made["for_the_holder_only"]["n_clipped"]) == {"a", "b", "c"}
     assert made["payload_sha256"] == read_sketch_file(Path("out.sketch")).payload_digest.hex()

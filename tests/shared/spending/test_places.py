@@ -10,7 +10,7 @@ from sfumato.device_agent.sources import Position
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
 from sfumato.shared.spending import places
-from sfumato.shared.spending.places import find_origins
+from sfumato.shared.spending.places import LEDGER_VARIABLE, find_ledger, find_origins
 from tests.device_agent.sources.streams import make_stream
 from tests.walking import Walk
 
@@ -66,6 +66,29 @@ def test_two_places_have_an_origin_in_common_where_they_share_a_file(tmp_path: P
             shares |= "data2" in (a, b) and "." in (a, b)
             with walk.cell(a, b):
                 assert any(x.overlaps(y) for x in at_a for y in at_b) == shares
+
+
+def test_the_ledger_is_where_the_variable_says_or_of_this_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEDGER_VARIABLE, str(tmp_path / "stated"))
+    assert find_ledger() == tmp_path / "stated"
+    monkeypatch.delenv(LEDGER_VARIABLE)
+    monkeypatch.setattr(places, "ROOTS_LEDGER", tmp_path / "root/owner.ledger")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert find_ledger() == tmp_path / "root/owner.ledger"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert find_ledger() == tmp_path / "data/sfumato/owner.ledger"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert find_ledger() == tmp_path / "home/.local/share/sfumato/owner.ledger"
+    assert (tmp_path / "home/.local/share/sfumato").stat().st_mode & 0o77 == 0
+    # Never silently none.
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match=f"^{LEDGER_VARIABLE}: cannot have the owner's ledger"):
+        find_ledger()
 
 
 def test_a_folder_of_too_many_files_is_refused(
