@@ -289,19 +289,19 @@ def list_public_facts(
         PublicFact(
             what="software",
             detail="The versions of the agent, and the engine that computes its sketches.",
-            seen_by="operators",
+            seen_by="analysts",
             fields=("agent", "engine"),
         ),
         PublicFact(
             what="waiting sketches",
             detail="The number of released sketches that wait on the device.",
-            seen_by="operators",
+            seen_by="analysts",
             fields=("waiting_sketches",),
         ),
         PublicFact(
             what="refusals",
             detail="The owner's rule that refuses the plan, with the limit that the owner set.",
-            seen_by="operators",
+            seen_by="analysts",
             fields=("plan_refusals", "rule", "detail"),
         ),
         PublicFact(
