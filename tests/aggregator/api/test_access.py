@@ -1,10 +1,15 @@
+import json
 import re
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.aggregator.fleet import Desk, assert_problem
+from sfumato.shared.plan import plan_to_json
+from sfumato.shared.plan.statement import list_public_facts
+from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
+from tests.aggregator.serving import Server
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +129,108 @@ async def test_a_call_is_refused_without_a_known_key_of_its_scope(desk: Desk) ->
     assert wrong == []
 
 
+def list_keys(document: object) -> set[str]:
+    """Return the keys of all objects in a document of JSON."""
+    if isinstance(document, dict):
+        return set(document).union(*map(list_keys, document.values()))
+    return set().union(*map(list_keys, document)) if isinstance(document, list) else set()
+
+
+async def test_each_public_fact_is_seen_by_those_whom_its_description_names(
+    server: Server,
+) -> None:
+    desk, device = server.desk, Device(1)
+    study = await desk.open(device)
+    await desk.send(study, device)
+    refusal = {"study": study.hex(), "rule": "policy.max_epsilon", "detail": "4 is allowed"}
+    said = {"agent": "0.1", "engine": "avx2", "waiting_sketches": 2, "plan_refusals": [refusal]}
+    content = json.dumps(said).encode()
+    path = "/v1/devices/me/heartbeat"
+    headers = device.sign("PUT", path, now=server.clock.now(), body=content)
+    headers |= {"Content-Type": "application/json"}
+    assert (await desk.http.put(path, content=content, headers=headers)).status_code == 200
+    made = await desk.post(f"/v1/studies/{study.hex()}/snapshots", {})
+    places = {
+        "study": study.hex(),
+        "device": device.device_id.hex(),
+        "snapshot": made.json()["snapshot_id"],
+    }
+    seen: dict[str, set[str]] = {"analyst": set(), "operator": set()}
+    for scope, credentials in (("analyst", desk.analyst), ("operator", desk.operator)):
+        calls = [*list_calls("analyst"), *(list_calls("operator") if scope == "operator" else ())]
+        for method, call in calls:
+            if method != "GET" or set(re.findall(r"\{(\w+)\}", call)) - places.keys():
+                continue
+            answer = await desk.http.get(call.format(**places), headers=credentials)
+            if "json" in answer.headers["content-type"]:
+                seen[scope] |= list_keys(answer.json())
+    facts = list_public_facts(hides_presence=False, by_time=True)
+    assert {"agent", "waiting_sketches", "plan_refusals"} <= seen["analyst"]
+    with Walk() as walk:
+        for fact in facts:
+            with walk.cell(fact.what):
+                if seen["analyst"] & set(fact.fields):
+                    assert "analysts" in fact.seen_by
+                elif seen["operator"] & set(fact.fields):
+                    assert fact.seen_by == "operators"
+
+
+async def test_an_analyst_creates_no_study(desk: Desk) -> None:
+    body = {"name": "pumps", "plan": plan_to_json(make_plan())}
+    answer = await desk.post("/v1/studies", body)
+    assert_problem(answer, "forbidden", 403, "Authorization")
+    assert (await desk.read("/v1/studies"))["items"] == []
+
+
+async def test_an_operator_may_do_what_an_analyst_may(desk: Desk) -> None:
+    found = {call: await request(desk, *call, desk.operator) for call in list_calls("analyst")}
+    assert {
+        call: answer.status_code
+        for call, answer in found.items()
+        if answer.status_code not in (200, 404, 422)
+    } == {}
+
+
+async def test_a_revoked_key_is_refused_at_once(server: Server) -> None:
+    secret, key = await server.services.keys.create(name="leaver", scope="analyst")
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert (await server.desk.http.get("/v1/studies", headers=headers)).status_code == 200
+    await server.services.keys.revoke(key.key_id)
+    answer = await server.desk.http.get("/v1/studies", headers=headers)
+    assert_problem(answer, "access-denied", 401, "Authorization")
+
+
 async def test_every_call_of_the_interface_has_a_scope(desk: Desk) -> None:
     described = (await desk.http.get("/openapi.json")).json()["paths"]
     calls = [(method.upper(), path) for path in described for method in described[path]]
     assert sorted(calls) == sorted(call for scope in CALLS for call in list_calls(scope))
+
+
+async def test_every_call_is_described_with_an_example(desk: Desk) -> None:
+    document = (await desk.http.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+
+    def has_example(content: dict[str, dict[str, object]]) -> bool:
+        for kind, media in content.items():
+            schema = media.get("schema", {})
+            assert isinstance(schema, dict)
+            name = str(schema.get("$ref", "")).rpartition("/")[2]
+            either = [
+                str(part["$ref"]).rpartition("/")[2]
+                for part in schema.get("anyOf") or schema.get("oneOf") or ()
+            ]
+            if either and all("example" in schemas[part] for part in either):
+                return True
+            if kind == "text/html" or "example" in media or "example" in schemas.get(name, {}):
+                return True
+            items = schemas.get(name, {}).get("properties", {}).get("items", {}).get("items", {})
+            if "example" in schemas.get(str(items.get("$ref", "")).rpartition("/")[2], {}):
+                return True
+        return False
+
+    for path, calls in document["paths"].items():
+        for method, call in calls.items():
+            success = min(status for status in call["responses"] if status.startswith("2"))
+            assert has_example(call["responses"][success]["content"]), (method, path)
+            if "requestBody" in call:
+                assert has_example(call["requestBody"]["content"]), (method, path)
