@@ -179,3 +179,77 @@ def test_a_delta_beyond_that_of_the_ledger_says_what_can_be_done() -> None:
     words = refuse("records.csv", *given[:-4], "--method", "grid", "--ledger", "ledger.db")
     assert "--budget: releasing" in words
     assert "Raise it if the owner agrees" in words
+
+
+def test_the_example_of_the_help_finds_its_clusters() -> None:
+    means = np.array([[10, 30], [25, 90], [0, 120], [-20, 60], [40, 40]])
+    rng = np.random.default_rng(1)
+    records = means[rng.integers(5, size=5000)] + rng.normal(size=(5000, 2)) * [2.0, 4.0]
+    lines = ["temp,wind", *(f"{a:.3f},{b:.3f}" for a, b in records)]
+    Path("records.csv").write_text("\n".join(lines) + "\n")
+    given = ["-k", "5", "--epsilon", "1", "--bounds", "temp=-40:60", "--bounds", "wind=0:150"]
+    found = np.array(cluster_json("records.csv", *given)["centroids"])
+    offsets = np.abs(found[:, None] - means) / [2.0, 4.0]
+    assert offsets.max(axis=2).min(axis=0).max() < 2.0
+
+
+def test_other_bytes_than_a_release_are_refused() -> None:
+    Path("number.cbor").write_bytes(b"\x01")
+    Path("cut.cbor").write_bytes(b"\xd2\x84\x58")
+    for name, owner in (("records.csv", ()), ("number.cbor", ()), ("cut.cbor", ("0" * 64,))):
+        words = refuse("show", name, *(f"--owner={each}" for each in owner))
+        assert f"{name}: is damaged, or is no release of this version. Name a file" in words
+    assert "nothing.cbor" in refuse("show", "nothing.cbor")
+
+
+def test_options_are_named_that_the_command_has() -> None:
+    given = ["records.csv", "-k", "2", "--epsilon", "1", "--bounds"]
+    words = refuse(*given, "rain=0:1")
+    assert "rain: the column is not in the header of records.csv (temp, wind). Name a col" in words
+    assert "--column" not in words
+    stored = ["--epsilon", "4", *SCALED, "--method", "compressive", "-o", "found.cbor"]
+    cluster("records.csv", "-k", "2", *stored)
+    words = refuse("show", "found.cbor", "-k", "900")
+    assert "-k: must be at most" in words
+    assert "too few numbers to tell more apart" in words
+
+
+def test_a_key_that_is_missing_is_named_before_anything_is_spent() -> None:
+    given = ("-k", "2", "--epsilon", "4", *BOUNDS, "--ledger", "owner.ledger")
+    signed = ("records.csv", *given, "--sign", "owner.key")
+    assert "Make a key with" in refuse(*signed, "-o", "found.cbor")
+    assert "--sign: needs -o" in refuse(*signed)
+    assert not Path("owner.ledger").exists()
+    assert not Path("found.cbor").exists()
+
+
+NO_NUMBERS = [
+    (["day=2026-01-01:2026-02-01"], "of 'day' must be numbers, and are '2026-01-01:2026-02-01'"),
+    (["at=2026-01-01T00:00:2026-01-02T00:00"], "of 'at' must be numbers"),
+    (["colour=red:blue"], "of 'colour' must be numbers, and are 'red:blue'"),
+    (["temp=0:10:wide"], "of 'temp' must be numbers"),
+    (["temp=-40:"], "of 'temp' must be numbers"),
+    (["at=12:00:18:00"], "must be COLUMN=LOWER:UPPER"),
+    (["temp"], "must be COLUMN=LOWER:UPPER"),
+    (["temp=4"], "must be COLUMN=LOWER:UPPER"),
+    (["=0:1"], "must be COLUMN=LOWER:UPPER"),
+    (["temp=60:-40"], "of 'temp' must be finite, the lower one first, and are '60:-40'"),
+    (["temp=nan:60"], "of 'temp' must be finite"),
+    (["temp=0:inf"], "of 'temp' must be finite"),
+    (["temp=0:1:0"], "of 'temp' must have a positive scale"),
+    (["temp=0:1:nan"], "of 'temp' must have a positive scale"),
+    (["temp=0:1", "temp=0:2"], "of 'temp' cannot be stated 2 times"),
+]
+
+
+def test_bounds_that_are_no_numbers_are_refused_before_anything_is_read_or_spent() -> None:
+    options = ["-k", "1", "--epsilon", "1", "--ledger", "ledger.db", "-o", "found.cbor"]
+    for bounds, rule in NO_NUMBERS:
+        given = [part for each in bounds for part in ("--bounds", each)]
+        # There is no such file, so that one that is opened would be named.
+        words = refuse("missing.csv", *options, *given)
+        assert f"--bounds: {rule}" in words
+        assert ". Write what the values can be" in words or "state" in words or ". Give" in words
+        if "must be numbers" in rule:
+            assert "Convert dates and times to numbers first" in words
+    assert [each.name for each in Path().iterdir()] == ["records.csv"]

@@ -1,6 +1,7 @@
 """``sfumato histogram`` and ``sfumato moments`` of sketch files: tables, JSON, pictures, doubts."""
 
 import json
+import re
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -138,3 +139,17 @@ def test_what_a_statistic_does_not_answer_and_a_file_without_its_plan_are_refuse
     assert "statistic.kind: must be moments" in wrong.stderr
     alone = run("histogram", "histogram.sketch", status=2)
     assert "--plan: is missing, and histogram.sketch is a file" in alone.stderr
+
+
+def test_a_doubt_is_the_first_line() -> None:
+    sketch("histogram", "--max-unreadable", "0.5", missing=0.3)
+    found = ask("histogram")
+    assert re.match(r"Doubt: trips: \d\d% of the records have no value\.", found)
+
+
+def test_an_exact_sum_is_called_not_private() -> None:
+    sketch("histogram", "--exact")
+    done = run("histogram", "histogram.sketch", "--plan", "histogram.toml")
+    assert done.stderr.startswith("NOT PRIVATE")
+    assert "NOT PRIVATE" in done.stdout
+    assert "differentially private" not in done.stdout

@@ -240,3 +240,47 @@ def test_the_command_brings_no_other_package_with_it() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert finished.stderr.decode().strip() == ""
+
+
+def test_the_arguments_of_the_process_are_used_when_none_are_given(
+    contribute: Contribute,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contribute({"greet": "contributed:greet"}, modules={"contributed": GOOD_MODULE})
+    monkeypatch.setattr(sys, "argv", ["sfumato", "greet", "Ada"])
+    assert command.main() == 1
+    assert capsys.readouterr().out == "hello Ada\n"
+
+
+def test_no_extra_is_named_for_a_module_of_the_package_itself(
+    contribute: Contribute, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contribute({"gone": "plotting.gone:run"}, modules={"plotting": ""}, extras=("plotting",))
+    assert command.main(["gone"]) == command.EXIT_REFUSED
+    message = capsys.readouterr().err
+    assert "needs the module plotting.gone" in message
+    assert "pip install" not in message
+
+
+def test_help_works_when_nothing_is_contributed(
+    contribute: Contribute, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contribute({}, modules={})
+    assert command.main(["--help"]) == 0
+    assert "none" in capsys.readouterr().out
+
+
+def test_a_defect_in_a_command_is_not_taken_for_a_missing_extra(contribute: Contribute) -> None:
+    contribute({"broken": "broken:run"}, modules={"broken": "raise RuntimeError('a defect')"})
+    with pytest.raises(RuntimeError, match="a defect"):
+        command.main(["broken"])
+
+
+def test_the_packages_contribute_their_commands() -> None:
+    registered = {
+        name: entry.module.split(".")[1] for name, entry in command.find_commands().items()
+    }
+    aggregator = dict.fromkeys(["serve", "worker", "operator-key", "migrate"], "aggregator")
+    analyst = dict.fromkeys(["plan", "study", "decode", "key", "audit"], "analyst")
+    assert registered.items() >= (aggregator | analyst).items()

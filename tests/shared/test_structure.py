@@ -154,3 +154,8 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[a")
     with pytest.raises(ConfigError, match=r"a\.toml: is not TOML"):
         read_toml(tmp_path / "a.toml")
+
+
+def test_a_document_that_is_no_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match="document: must be a table of named values"):
+        structure(Box, [1, 2])

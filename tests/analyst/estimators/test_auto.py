@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from sfumato.learning.planning.methods import MethodChoice
 from sfumato.shared.errors import (
     DecodingError,
     PrivacyError,
+    TableError,
 )
+from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators.kinds import MEANS, make_records
+from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]
 each = pytest.mark.parametrize("name", KINDS)
@@ -158,3 +162,55 @@ def test_what_was_released_before_a_failure_is_kept_and_counted(
     assert found.release_.digest
     with pytest.raises(PrivacyError, match="would spend it again"):
         found.fit(make_records(400))
+
+
+def test_distances_are_in_one_metric_whatever_is_chosen() -> None:
+    # The widths of bounds weigh the columns, and not how widely their clusters lie.
+    records = make_records() * [1.0, 50.0]
+    bounds = ([-20.0, -500.0], [20.0, 500.0])
+    for name in KINDS:
+        with choosing(name):
+            delta = "1e-6" if name == "cover" else "0"
+            found = make(bounds=bounds, scale=None, delta=delta).fit(records)
+        assert found.metric_.tolist() == [20.0, 500.0], name
+        offsets = (records[:4, None] - found.cluster_centers_) / found.metric_
+        assert found.transform(records[:4]) == pytest.approx(np.linalg.norm(offsets, axis=2)), name
+
+
+def test_clusters_on_a_line_are_found_where_no_scale_is_stated() -> None:
+    means = np.array([[0.0, 50.0], [20.0, 50.0], [40.0, 50.0]])
+    rng = np.random.default_rng(0)
+    records = means[rng.integers(3, size=20_000)] + rng.normal(scale=2.0, size=(20_000, 2))
+    public: dict[str, Any] = {"epsilon": "1", "bounds": (-20.0, 150.0), "random_state": 0}
+    with choosing("compressive"):
+        found = AutoKMeans(3, **public).fit(records)
+    offsets = np.linalg.norm(found.cluster_centers_[:, None] - means, axis=2)
+    assert offsets.min(axis=0).max() < 1.0
+    # A scale for each column would have them in another metric, and says so.
+    other = CompressiveKMeans(3, **public).fit(records)
+    assert other.metric_[0] > 4 * other.metric_[1]
+    assert any("x1 counts" in doubt and "as x0" in doubt for doubt in other.warnings_)
+
+
+def test_a_table_without_records_is_refused_where_their_number_is_public() -> None:
+    with pytest.raises(TableError, match="has no record"):
+        make().fit(np.empty((0, 2)))
+
+
+def test_names_of_columns_choose_alike() -> None:
+    bounds = {"a": (-10, 10), "b": (-10, 10)}
+    table = Table(make_records(100), ["a", "b"])
+    found = make(bounds=bounds, scale={"a": 0.7, "b": 0.7}).fit(table)
+    assert found.feature_names_in_.tolist() == ["a", "b"]
+    assert found.choose(100, 2, names=["a", "b"]) == found.choice_
+    with pytest.raises(AttributeError, match="call fit first"):
+        make().predict(np.zeros((1, 2)))
+
+
+def test_a_sketch_that_was_chosen_is_counted_in_the_ledger(tmp_path: Path) -> None:
+    source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
+    source.write_text("x\n")
+    with choosing("compressive"):
+        found = make(ledger=ledger, source=source, epsilon="0.6").fit(make_records(300))
+    events, _ = OwnersLedger(ledger).load()
+    assert [event.epsilon for event in events] == [event.epsilon for event in found.events_]

@@ -11,9 +11,12 @@ import pytest
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared.errors import (
     ConfigError,
+    PrivacyError,
+    RecordError,
     TableError,
 )
 from tests.analyst.estimators.kinds import CENTRAL, MEANS, D, make, make_records
+from tests.analyst.estimators.tables import Table
 
 each = pytest.mark.parametrize("name", CENTRAL)
 
@@ -126,3 +129,52 @@ def test_odd_records_are_released_as_any_others(name: str) -> None:
 
 
 # ---- the owner's ledger ----
+
+
+def test_rounds_of_features_refine_centroids_that_were_released() -> None:
+    start = MEANS + np.array([[2.0, -1.0], [-1.5, 1.0], [1.0, 1.0]])
+    # Fresh noise: of 40 fits none was further away than 0.06.
+    found = make("kernel", start=start, n_features=100, n_rounds=2).fit(make_records())
+    distances = np.linalg.norm(found.cluster_centers_[:, None] - MEANS, axis=2)
+    assert distances.min(axis=0).max() < 0.3
+    assert found.weights_ == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    stored = ClusterRelease.decode(found.release_.encode())
+    assert stored.method == found.release_.method
+    uniform = make("kernel", start="uniform", public_seed=1).fit(make_records(300))
+    assert uniform.release_.design["settings"]["start"] == "uniform"
+
+
+@pytest.mark.parametrize("name", ["lloyd", "kernel"])
+def test_a_start_of_another_shape_is_refused_before_anything_is_spent(name: str) -> None:
+    starts = (MEANS[:2], [[0.0], [1.0], [2.0]], "elsewhere", "given", [[np.nan, 0.0]] * 3)
+    for start in starts:
+        found = make(name, start=start)
+        with pytest.raises(ConfigError, match="start"):
+            found.fit(make_records(100))
+        assert not {"release_", "events_"} & set(vars(found))
+
+
+def test_a_refused_second_fit_names_what_the_first_has_spent() -> None:
+    found = make("kernel", epsilon="1").fit(make_records(400))
+    level = f"{float(found.guarantee_.epsilon):.6g}"
+    with pytest.raises(PrivacyError, match=f"has spent epsilon = {level}, delta"):
+        found.fit(make_records(400))
+
+
+def test_more_columns_than_a_grid_can_have_are_refused_before_anything_is_spent() -> None:
+    found = make("grid")
+    with pytest.raises(ConfigError, match="at most 12 for a grid"):
+        found.fit(np.zeros((100, 13)))
+    assert not {"release_", "events_"} & set(vars(found))
+
+
+def test_names_of_columns_are_kept() -> None:
+    bounds = {"a": (-10, 10), "b": (-10, 10)}
+    found = make("grid", refit=True, bounds=bounds).fit(Table(make_records(100), ["a", "b"]))
+    assert found.feature_names_in_.tolist() == ["a", "b"]
+    assert found.release_.names == ("a", "b")
+    assert not hasattr(
+        found.set_params(bounds=(-10, 10)).fit(make_records(100)), "feature_names_in_"
+    )
+    with pytest.raises(RecordError, match="must have 2 columns"):
+        found.predict(np.zeros((1, 3)))

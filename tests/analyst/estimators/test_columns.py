@@ -10,7 +10,7 @@ import polars
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
 from sfumato.analyst.estimators.reading import read_rows
 from sfumato.shared.errors import (
     BudgetExceededError,
@@ -20,6 +20,7 @@ from sfumato.shared.errors import (
 )
 from tests.analyst.estimators.records import (
     D,
+    K,
     compare,
     make_exact,
     make_private,
@@ -168,3 +169,44 @@ def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
     # A table of words alone needs no pilot.
     words = CompressiveKMeans(3, epsilon="1", levels=levels).fit(table[["colour"]])
     assert len(words.events_) == 1
+
+
+def test_one_scale_for_all_columns_is_there_for_the_asking() -> None:
+    records = make_records() * [1.0, 100.0]
+    found = make_exact(scale="pooled").fit(records)
+    assert found.metric_.tolist() == [1.0, 1.0]
+    assert len(set(found.plan_.scale)) == 1
+    # Alike columns have one scale, and plain distances, without being asked.
+    assert make_exact().fit(make_records()).metric_.tolist() == [1.0, 1.0]
+
+
+def test_densities_of_a_logarithmic_column_are_per_unit_of_the_data() -> None:
+    income = make_mixed()[["income"]].to_numpy()
+    found = CompressiveMixture(3, log=[0], random_state=0).fit(income)
+    grid = np.geomspace(1.0, 1e8, 20_001)
+    density = np.exp(found.score_samples(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_same_levels_in_another_column_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="names the column 'color', which the records do not"):
+        CompressiveKMeans(3, levels={"color": ["red", "blue"]}).fit(make_mixed(300))
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    with pytest.raises(TableError, match="rows of one length, and has some of 1 and some of 2"):
+        read_rows([[1.0, 2.0], [3.0]])
+
+
+def test_numbers_of_columns_stand_for_their_names() -> None:
+    records = make_records()
+    named = make_exact(scale={"x0": 1.0, "x1": 2.0}).fit(records)
+    numbered = make_exact(scale={0: 1.0, 1: 2.0}).fit(records)
+    assert named.release().payload == numbered.release().payload
+    assert named.plan_.scale.tolist() == [1.0, 2.0]
+    assert named.cluster_centers_.shape == (K, D)
+
+
+def test_a_pilot_that_noise_would_hide_says_in_plain_numbers_what_would_do() -> None:
+    with pytest.raises(ConfigError, match=r"hide the records; 2\d\d times as many would do"):
+        CompressiveKMeans(5, epsilon="0.001").expect(3000, 2)

@@ -24,7 +24,7 @@ from sfumato.shared.reading.unreadable import UnreadableError
 from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators import kinds
 from tests.analyst.estimators.kinds import GAUSSIAN, KINDS, is_of_clusters, list_values
-from tests.analyst.estimators.records import D, make_private, make_records
+from tests.analyst.estimators.records import D, make_exact, make_private, make_records
 
 each = pytest.mark.parametrize("name", KINDS)
 ABSENT = {
@@ -223,3 +223,32 @@ def test_hardly_any_record_is_released_as_many_are(n: int) -> None:
     assert found.release_.n_records is None
     with pytest.raises(SketchError, match="too few records to tell them from the noise"):
         found.cluster_centers_  # noqa: B018 - asking is the test
+
+
+def test_a_hopeless_fit_is_known_before_anything_is_spent() -> None:
+    found = make_private(epsilon="1/100")
+    band = found.expect(300, D)
+    assert band is not None
+    assert band.is_hopeless
+    assert "below 8" in band.describe()
+    assert "events_" not in vars(found)
+    enough = found.expect(1_000_000, D)
+    assert enough is not None
+    assert enough.reaches(1.3)
+    # A pilot takes its part of epsilon.
+    rest = make_private(epsilon="1/100", scale="pilot").expect(1_000_000, D)
+    assert rest is not None
+    assert 0.5 < rest.snr_per_parameter / enough.snr_per_parameter < 0.9
+    assert make_exact().expect(300, D) is None
+
+
+def test_without_epsilon_nothing_is_released_and_the_records_may_be_seen() -> None:
+    assert make_exact().plan_events(10, 2) == ()
+    found = make_exact().fit(make_records(500))
+    for name in ("events_", "guarantee_"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': nothing was released"):
+            getattr(found, name)
+    assert make_private().fit(make_records(500)).n_iter_ == 1
+    for make in (make_exact, make_private):
+        with pytest.raises(AttributeError, match="call fit first"):
+            make().n_iter_  # noqa: B018 - asking is the test

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
-from sfumato.shared.errors import BudgetExceededError, SketchError, TableError
+from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
+from sfumato.shared.errors import BudgetExceededError, ConfigError, SketchError, TableError
 from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators import kinds
 from tests.analyst.estimators.kinds import Floats, make_records
@@ -144,3 +146,22 @@ def test_the_ledger_counts_an_evaluation_and_refuses_it_beyond_the_budget(
     assert min(event.epsilon for event in events) == Fraction(3, 10)
     # What was refused has left nothing that a later fit would finish.
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.db", "records.csv"]
+
+
+@pytest.mark.parametrize("name", ["auto", "compressive", "grid"])
+def test_columns_of_other_widths_are_measured_by_the_metric(name: str) -> None:
+    records = make_records() * [1.0, 1000.0]
+    bounds = ([-10.0, -10_000.0], [10.0, 10_000.0])
+    found = make(name, bounds=bounds, scale=(0.7, 700.0)).fit(records)
+    result = found.evaluate(records, epsilon="4")
+    assert abs(result.cost.mean - measure(found, records)) < 6 * result.cost.mean_std
+
+
+def test_an_estimator_that_is_not_fitted_or_exact_evaluates_nothing() -> None:
+    for name in ESTIMATORS:
+        with pytest.raises(NotFittedError):
+            make(name).evaluate(make_records(10), epsilon="1")
+    exact = CompressiveKMeans(3, random_state=0).fit(make_records(500))
+    with pytest.raises(ConfigError, match="Call score"):
+        exact.evaluate(make_records(10), epsilon="1")
+    assert not hasattr(CompressiveMixture, "evaluate")

@@ -110,3 +110,10 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     for given, error, words in refused:
         with pytest.raises(error, match=words):
             MomentMixture.from_snapshots(given)
+
+
+def test_records_that_were_shortened_are_warned_of() -> None:
+    wild = send_parts(make_plan(norm_steps=None), 6000)["wild"]
+    with pytest.warns(UserWarning, match="part 'wild': .* many records were shortened"):
+        fleet = MomentMixture.from_snapshots({"wild": wild})
+    assert "many records were shortened" in " ".join(fleet.warnings_)

@@ -22,6 +22,7 @@ from tests.analyst.estimators.records import (
     MEANS,
     SHARES,
     D,
+    Floats,
     K,
     compare,
     make_exact,
@@ -221,3 +222,27 @@ def test_what_people_see_says_how_far_to_trust_it_and_never_releases() -> None:
     assert "<b>a</b>" not in html
     assert len(found.plot().axes) == 2
     assert found.result_.to_frame().shape[0] == K
+
+
+def test_clusters_that_take_minutes_to_decode_are_refused_before_anything_is_spent() -> None:
+    crowd = make_private(n_clusters=1001)
+    with pytest.raises(ConfigError, match="n_clusters: must be at most 1000 in 2 dimensions"):
+        crowd.fit(make_records(5000))
+    assert not hasattr(crowd, "events_")
+
+
+def test_synthetic_records_and_densities_come_from_the_sketch() -> None:
+    found = make_private().fit(make_records())
+    drawn = found.sample(3000, random_state=1)
+    assert compare(drawn, found.cluster_centers_) < 1.1
+    assert np.all(np.abs(drawn) <= 12)
+    assert found.sample(2, random_state=1).tolist() == found.sample(2, random_state=1).tolist()
+    near, far = found.score_samples([MEANS[0], [11.0, 11.0]])
+    assert near > far + 5
+
+
+@pytest.mark.parametrize("rows", [np.zeros((0, 2)), np.zeros((3, 0)), np.zeros(3)])
+def test_tables_without_records_or_columns_are_refused(rows: Floats) -> None:
+    for make in (make_exact, make_private):
+        with pytest.raises(RecordError, match=r"^X: "):
+            make().fit(rows)

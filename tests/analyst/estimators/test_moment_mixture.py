@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sfumato.analyst.estimators import MomentMixture
-from sfumato.shared.errors import DecodingError, TableError
+from sfumato.shared.errors import ConfigError, DecodingError, TableError
 
 PARTS = ["calm", "wild"]
 
@@ -97,3 +97,47 @@ def test_parts_of_records_that_do_not_fit_them_are_refused_before_anything_is_sp
         with pytest.raises(TableError, match="y: must have 2 values"):
             model.fit(np.zeros((2, 3)), wrong)
         assert not {"events_", "release_"} & set(vars(model))
+
+
+def test_pixels_are_drawn_as_zeros_and_ones() -> None:
+    rng = np.random.default_rng(2)
+    pixels = (rng.random((5000, 6)) < [0.9, 0.9, 0.9, 0.1, 0.1, 0.1]).astype(float)
+    model = make(parts=None, epsilon="10", bounds=(0, 1), origin="lower", norm=2.0, binary=True)
+    drawn, parts = model.fit(pixels).sample(4000)
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert set(parts) == {0}
+    # Fresh noise moves a mean by 0.0015: a false alarm has a chance below 1e-20.
+    assert np.allclose(model.means_[0], pixels.mean(axis=0), atol=0.02)
+    # Clipping to chances moves one by up to 0.08, as the basis falls; draws add 0.007.
+    assert np.allclose(drawn.mean(axis=0), pixels.mean(axis=0), atol=0.15)
+
+
+def test_one_given_part_holds_its_own_records_and_without_parts_labels_are_ignored() -> None:
+    records, of = draw()
+    one = make(parts=["wild"], epsilon="3").fit(records, of)
+    assert np.allclose(one.part_sizes_, (of == "wild").sum(), rtol=0.05)
+    with pytest.raises(ConfigError, match="must be among wild"):
+        one.sample(1, parts=["calm"])
+    whole = make(parts=None, epsilon="3").fit(records, of)
+    assert np.allclose(whole.part_sizes_, 20_000, rtol=0.05)
+
+
+def test_drawn_parts_are_of_the_types_that_were_given() -> None:
+    records, of = draw()
+    model = make(parts=[1, "wild"], epsilon="3").fit(
+        records, [1 if each == "calm" else "wild" for each in of]
+    )
+    wanted: Any = [1, "wild"]
+    assert model.sample(2, parts=wanted)[1].tolist() == wanted
+
+
+def test_a_column_of_texts_says_that_nothing_can_be_drawn_and_why() -> None:
+    # Where its owner takes unreadable values for right, only the noisy size tells.
+    records, of = draw()
+    texts = records.astype(object)
+    texts.iloc[:, 1] = "red"
+    # Noise passes for one of two parts in 0.3 % of fits: in all of five in 2e-13.
+    fits = [make(max_unreadable=1).fit(texts[:500], of[:500]) for _ in range(5)]
+    hidden = [each for each in fits if not each.part_sizes_.any()]
+    with pytest.raises(DecodingError, match="a text is a missing value"):
+        hidden[0].sample(1)

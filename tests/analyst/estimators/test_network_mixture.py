@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.analyst.estimators import NetworkMixture
 from sfumato.learning.generative.networks import training
-from sfumato.shared.errors import DecodingError, SketchError
+from sfumato.shared.errors import ConfigError, DecodingError, SketchError, TableError
 
 PARTS = ["calm", "wild"]
 D = 6
@@ -129,3 +129,39 @@ def test_hardly_any_records_cause_no_error_that_tells_of_them(n: int) -> None:
     hidden = [model for model in fits if not model.part_sizes_.any()]
     with pytest.raises(DecodingError, match="no part that its noise does not hide"):
         hidden[0].sample(1)
+
+
+def test_a_machine_draws_zeros_and_ones() -> None:
+    records, _ = draw()
+    model = make(parts=None, network="rbm").fit(records.to_numpy())
+    drawn, parts = model.sample(300)
+    assert set(np.unique(drawn)) <= {0.0, 1.0}
+    assert set(parts) == {0}
+    # There is one part alone.
+    assert model.predict(np.array([[0.0] * D, [np.nan] * D])).tolist() == [0, -1]
+
+
+def test_a_part_without_records_and_records_without_part_are_harmless() -> None:
+    records, of = draw(1000)
+    of[:100] = "unheard"
+    records.iloc[5, 1] = np.nan
+    empty = [f"empty {i}" for i in range(6)]
+    model = make(parts=[*PARTS, *empty], n_steps=2).fit(records, of)
+    # Noise of four standard deviations shows a part: 3e-5, and three of six in 1e-12.
+    hidden = [part for part, size in zip(empty, model.part_sizes_[2:], strict=True) if size == 0.0]
+    assert len(hidden) >= 4
+    assert not {*hidden} & {*model.sample(1000)[1]}
+    with pytest.raises(DecodingError, match="has a part that its noise hides"):
+        model.sample(1, parts=hidden[:1])
+
+
+def test_parts_that_were_given_are_not_predicted(fitted: NetworkMixture) -> None:
+    with pytest.raises(ConfigError, match="were not found but given"):
+        fitted.predict(draw(10)[0])
+
+
+def test_other_numbers_of_parts_than_of_records_are_refused_before_anything_is_spent() -> None:
+    model = make()
+    with pytest.raises(TableError, match="y: must have 2 values"):
+        model.fit(np.zeros((2, D)), PARTS[:1])
+    assert not hasattr(model, "events_")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import subprocess
@@ -15,15 +16,17 @@ import numpy as np
 import pytest
 
 from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.analyst.sketching.sketch_file import encode_sketch_file
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.totals import Totals
+from sfumato.shared import command
 from sfumato.shared.errors import (
     ConfigError,
     PlanMismatchError,
     PrivacyError,
     RecordError,
 )
-from sfumato.shared.plan import make_statement
+from sfumato.shared.plan import make_statement, plan_to_json
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.bodies.declaring import make_sample
 from sfumato.shared.wire.bodies.results import SnapshotSumsBody
@@ -291,3 +294,24 @@ def make_snapshot_body(totals: Totals) -> SnapshotSumsBody:
         "moments": dict(zip(names, totals.moments.rows, strict=True)),
     }
     return structure(SnapshotSumsBody, members, "snapshot")
+
+
+def test_the_command_decodes_several_files_as_the_estimator_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = make_records()
+    public: dict[str, Any] = {"public_seed": "shared", "max_records": 4000}
+    made = [make_private(**public).fit(part) for part in (records[:3000], records[3000:])]
+    paths = [tmp_path / "north.sketch", tmp_path / "south.sketch"]
+    for path, found in zip(paths, made, strict=True):
+        path.write_bytes(encode_sketch_file(found.release()))
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(plan_to_json(made[0].plan_)))
+    files = [str(path) for path in paths]
+    decode = ["decode", "file", *files, "--plan", str(plan), "-k", str(K), "--json"]
+    assert command.main(decode) == 0
+    both = make_exact().fit_sketch(paths, plan=plan)
+    found_there = np.array(json.loads(capsys.readouterr().out)["centroids"])
+    assert np.array_equal(found_there, both.cluster_centers_)
+    assert command.main([*decode, files[0]]) == 2
+    assert "has a sketch twice" in " ".join(capsys.readouterr().err.split())

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import hashlib
+import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,12 +12,14 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from sfumato.analyst.estimators import PrivatePCA
-from sfumato.analyst.estimators.reading import read_rows
+from sfumato.analyst.estimators.reading import read_number, read_rows
+from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.statistics import MomentsStatistic
 from sfumato.shared.errors import (
     RecordError,
 )
+from tests.analyst.estimators.tables import Table
 
 Floats = NDArray[np.float64]
 D = 4
@@ -154,3 +159,75 @@ def test_rows_of_another_shape_or_type_are_refused(rows: Any) -> None:
 
 
 # ---- the owner's ledger ----
+
+
+def test_all_components_of_a_record_give_it_back() -> None:
+    pca = make_pca(bounds=([-8, -8, -8, -80], [8, 8, 8, 80])).fit(make_records())
+    assert pca.metric_.tolist() == [8, 8, 8, 80]
+    others = make_records(seed=1)[:10]
+    assert pca.inverse_transform(pca.transform(others)) == pytest.approx(others)
+
+
+def test_pure_noise_is_drawn_where_a_delta_does_not_pay() -> None:
+    one = make_pca(bounds=(-3, 3), epsilon="1", delta="1e-9").fit(np.zeros((10_000, 1)))
+    many = make_pca(bounds=(-3, 3), epsilon="1", delta="1e-9").fit(np.zeros((10_000, 9)))
+    assert one.guarantee_.delta == 0
+    assert many.guarantee_.delta == Fraction(1, 10**9)
+
+
+def test_a_number_that_is_too_wide_is_read_without_a_warning() -> None:
+    rows = np.ones((2, 1), dtype=np.longdouble)
+    rows[0] = np.longdouble("1e4000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_rows(rows).tolist() == [[float("inf")], [1.0]]
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i8", "u1", "?", "O"])
+def test_numbers_of_every_type_are_read(kind: str) -> None:
+    assert read_rows(np.ones((3, 2), dtype=kind)).tolist() == [[1.0, 1.0]] * 3
+
+
+def test_the_number_of_columns_must_stay() -> None:
+    pca = make_pca(n_components=2).fit(make_records(100))
+    with pytest.raises(RecordError, match="must have 4 columns"):
+        pca.transform(np.zeros((1, 3)))
+    with pytest.raises(RecordError, match="must have 2 columns"):
+        pca.inverse_transform(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"), [(0.1, "1/10"), ("1e-6", "1/1000000"), (2, "2"), (np.float64(0.3), "3/10")]
+)
+def test_a_float_stands_for_its_decimal_text(value: Any, exact: str) -> None:
+    assert read_number(value, "epsilon") == Fraction(exact)
+
+
+def test_names_of_columns_are_kept() -> None:
+    pca = make_pca(refit=True).fit(Table(make_records(100), ["a", "b", "c", "d"]))
+    assert pca.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert pca.get_feature_names_out().tolist() == [f"privatepca{i}" for i in range(D)]
+    assert not hasattr(pca.fit(make_records(100)), "feature_names_in_")
+
+
+def test_the_release_says_what_was_released_and_how() -> None:
+    pca = make_pca(delta="1e-6", epsilon="1").fit(make_records(1000))
+    document = decode_deterministic(pca.release_.encode(), what="release")
+    assert document["sums"] == pca.release_.sums.tolist()
+    assert document["design"]["delta"] == Fraction(1, 10**6)
+    assert document["n_records"] == 1000
+    assert pca.release_.digest == hashlib.sha256(pca.release_.encode()).digest()
+    with pytest.raises(ValueError, match="read-only"):
+        pca.release_.sums[0] = 0
+
+
+def test_names_of_columns_and_what_is_no_parameter() -> None:
+    assert repr(make_pca()).startswith("PrivatePCA(bounds=(-8.0, 8.0), epsilon='50'")
+    with pytest.raises(ValueError, match="Invalid parameter 'colour'"):
+        make_pca().set_params(colour=1)
+    with pytest.raises(TypeError, match="'whiten'"):
+        make_pca(whiten=True)
+    with pytest.raises(TypeError, match="epsilon"):
+        PrivatePCA(bounds=(0, 1))  # type: ignore[call-arg]
+    with pytest.raises(AttributeError, match="call fit first"):
+        make_pca().transform(np.zeros((1, D)))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.analyst.estimators.planning import find_bounds
+from sfumato.shared.errors import ConfigError
 
 
 @given(st.integers(1, 70_000), st.integers(1, 3), st.booleans(), st.integers(0, 1 << 32))
@@ -29,3 +30,9 @@ def test_missing_values_do_not_widen_bounds(missing: float) -> None:
     records = np.arange(1000.0).reshape(500, 2)
     records[7, 1] = missing
     assert find_bounds(records, ["a", "b"], margin=0.0) == [(0.0, 998.0), (1.0, 999.0)]
+
+
+def test_a_column_without_a_finite_value_is_named() -> None:
+    records = np.column_stack([np.arange(5.0), np.full(5, math.nan)])
+    with pytest.raises(ConfigError, match="column 'b' has no finite value"):
+        find_bounds(records, ["a", "b"], margin=0.0)

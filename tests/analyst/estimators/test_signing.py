@@ -1,5 +1,7 @@
 """Releases that their owner signs."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, strategies as st
 
-from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, TreeKMeans
+from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, NetworkMixture, TreeKMeans
 from sfumato.analyst.estimators.held import decode_release
 from sfumato.analyst.estimators.signing import (
     create_owner_key,
@@ -110,3 +112,35 @@ def test_a_file_without_such_a_key_is_refused(tmp_path: Path) -> None:
     path.write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(ConfigError, match="must hold an Ed25519 private key"):
         read_owner_key(path)
+
+
+def test_a_mixture_of_networks_that_its_owner_signed_is_read_and_samples() -> None:
+    pytest.importorskip("dp_accounting")
+    model = NetworkMixture([0, 1], **LEVEL, n_hidden=4, n_latent=2, n_steps=2).fit(RECORDS, PARTS)
+    again = NetworkMixture.decode(sign_release(model.release_, KEY), owner=OWNER)
+    assert again.release_.digest == model.release_.digest
+
+
+@given(st.integers(0, len(SIGNED) - 1))
+def test_a_signed_release_that_is_cut_off_is_refused(length: int) -> None:
+    with pytest.raises((SignatureError, MalformedMessageError)):
+        open_release(SIGNED[:length], OWNER)
+
+
+def test_a_signed_release_is_not_read_without_its_owner() -> None:
+    with pytest.raises(SignatureError, match="is signed, and no owner is stated"):
+        open_release(SIGNED)
+    with pytest.raises(SignatureError, match="is signed, and no owner is stated"):
+        MomentMixture.decode(SIGNED)
+
+
+def test_a_key_that_the_disk_does_not_take_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        create_owner_key(tmp_path / "owner.key")
+    assert list(tmp_path.iterdir()) == []

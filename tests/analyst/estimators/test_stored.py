@@ -94,3 +94,8 @@ def test_bytes_that_are_cut_or_of_another_model_are_refused(model: Model) -> Non
         MalformedMessageError, match=f"release: must be a release of {other.__name__}"
     ):
         other.decode(data)
+
+
+def test_nothing_that_is_stored_names_a_file_or_a_seed_of_draws(model: Model) -> None:
+    stored = model.release_.design["parameters"]
+    assert not {"ledger", "source", "budget", "random_state", "refit"} & set(stored)

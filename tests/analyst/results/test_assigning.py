@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from sfumato.analyst import DecodeResult
 from sfumato.analyst.results.tables import read_records
-from sfumato.shared.errors import TableError
+from sfumato.shared.errors import MethodError, TableError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.dimensions import LogTransform
 from tests.aggregator.fleet import make_plan
@@ -110,3 +110,22 @@ def test_levels_are_read_as_text_and_others_have_no_cluster() -> None:
 def test_a_table_without_the_columns_is_refused_with_their_names(table: Any, message: str) -> None:
     with pytest.raises(TableError, match=message):
         make().predict(table)
+
+
+def test_a_gaussian_beside_a_centroid_counts_for_it() -> None:
+    shares = make(mixture=MIXTURE).predict_proba(RECORDS)
+    assert shares.shape == (3, 2)
+    np.testing.assert_allclose(shares[:2].sum(axis=1), 1.0)
+    assert shares[0, 0] > 0.99
+    assert shares[1, 1] > 0.99
+    assert np.isnan(shares[2]).all()
+
+
+def test_a_decoder_without_a_density_has_no_probabilities() -> None:
+    with pytest.raises(MethodError, match="needs a density"):
+        make().predict_proba(RECORDS)
+
+
+def test_no_record_has_no_cluster() -> None:
+    assert make(mixture=MIXTURE).predict(np.empty((0, 2))).shape == (0,)
+    assert make().predict_proba is not None

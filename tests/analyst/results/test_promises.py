@@ -76,3 +76,9 @@ def test_a_result_of_a_second_fit_states_what_both_cost() -> None:
     promise = found.result_.body.privacy
     assert Fraction(promise.epsilon) == found.guarantee_.epsilon == 4
     assert [promise.people[0].epsilon, promise.people[-1].epsilon] == ["4", "800"]
+
+
+def test_a_result_without_noise_promises_nothing() -> None:
+    promise = CompressiveKMeans(3, random_state=0).fit(make_records(500)).result_.body.privacy
+    assert (promise.epsilon, promise.mechanism, promise.people) == ("inf", "none", [])
+    assert promise.statement.startswith("NOT PRIVATE")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sfumato.analyst import DecodeResult
@@ -82,3 +83,24 @@ def test_a_file_that_was_changed_or_is_another_is_refused(tmp_path: Path) -> Non
         DecodeResult.load(tmp_path / "none.json")
     with pytest.raises(ConfigError, match="cannot be written"):
         make_result().save(tmp_path / "no folder" / "r.json")
+
+
+@pytest.mark.parametrize("library", ["arrow", "os", ""])
+def test_a_library_that_makes_no_frames_is_refused(library: str) -> None:
+    with pytest.raises(ConfigError, match="library: must be pandas or polars"):
+        make_result().to_frame(library)
+
+
+def test_results_differ_by_their_content_and_not_by_their_time() -> None:
+    assert make_result(seconds=1.0) == make_result(seconds=2.0)
+    assert make_result() != make_result(weights=[0.8, 0.2])
+    assert make_result() != make_result(("heat",))
+    assert make_result() != "result"
+
+
+def test_arrays_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        make_result().centroids[0, 0] = 0.0
+    assert make_result().n_clusters == 2
+    assert np.array_equal(make_result().weights, [0.9, 0.1])
+    assert repr(make_result()) == "<DecodeResult rough: 2 clusters (90.0%, 10.0%)>"

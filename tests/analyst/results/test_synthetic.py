@@ -4,11 +4,13 @@ import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 import polars
 import pytest
 
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared import command
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.bodies.results import DimensionBody
 from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
 
@@ -92,3 +94,30 @@ def test_a_notebook_shows_names_as_text() -> None:
     shown = RECORDS._repr_html_()
     assert "flow, &lt;b&gt;" in shown
     assert "3 synthetic records" in shown
+
+
+def test_none_is_no_number_of_records() -> None:
+    with pytest.raises(ConfigError, match="n_records: must be at least 1"):
+        split_parts(0)
+
+
+def test_errors_are_by_number_of_columns_and_by_pair() -> None:
+    assert RECORDS.errors == {1: 0.02}
+    assert RECORDS.correlation_errors == {("flow, <b>", "site"): 0.05}
+
+
+def test_a_json_file_is_one_object(tmp_path: Path) -> None:
+    (file,) = RECORDS.save(tmp_path / "records.json")
+    assert pd.DataFrame(json.loads(file.read_text())["columns"]).shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["records", "records.xlsx"])
+def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"out: must end in .csv, .parquet or .json"):
+        RECORDS.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        RECORDS.save(tmp_path / "nowhere" / "records.csv")

@@ -1,5 +1,8 @@
 import json
 import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 from sfumato.analyst.sketching import read_sketch_file
 from sfumato.shared import command
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.plan import plan_to_json
+from sfumato.shared.plan import plan_from_json, plan_to_json
 from tests.analyst.sketching.samples import make_plan, make_records
 
 N = 5000
@@ -180,3 +183,43 @@ def test_a_refusal_names_what_and_where_and_leaves_no_file(
     captured = capsys.readouterr()
     assert message in captured.err + captured.out
     assert sorted(os.listdir(folder)) == before
+
+
+def test_nothing_is_sketched_twice_into_one_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sketch() == 0
+    before = (folder / "x.npy.sketch").read_bytes()
+    assert sketch() == 2
+    assert "costs the plan's epsilon once more" in capsys.readouterr().err
+    assert (folder / "x.npy.sketch").read_bytes() == before
+
+
+def test_the_file_of_another_plan_is_not_shown_as_this_ones(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sketch() == 0
+    other = make_plan(most=N)
+    Path("other.json").write_text(json.dumps(plan_to_json(other)), encoding="utf-8")
+    assert plan_from_json(plan_to_json(other)) == other
+    assert command.main(["sketch", "show", "x.npy.sketch", "--plan", "other.json"]) == 2
+    assert "plan_digest: is not what a sketch of this plan has" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_progress(folder: Path) -> None:
+    program = Path(sys.executable).parent / "sfumato"
+    master, terminal = pty.openpty()
+    options = ["sketch", "x.npy", "--plan", "plan.json", "-o"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.run(
+        [program, *options, "1.sketch"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        env=environment,
+        check=True,
+    )
+    os.close(terminal)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert f"{N:,} records" in shown
+    assert "\x1b" not in done.stdout.decode()

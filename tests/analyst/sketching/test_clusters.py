@@ -138,3 +138,9 @@ def test_a_task_that_spark_runs_again_counts_once(
     failing = frame.mapInArrow(fail_once, frame.schema)
     assert sketch_spark(failing, PLAN, exact=True).sums.tolist() == truth
     assert (tmp_path / "failed").exists()
+
+
+def test_tables_of_pandas_are_read(folder: Path, truth: list[int]) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_parquet(folder)
+    assert sketch_dataset(frame, PLAN, exact=True).sums.tolist() == truth

@@ -10,7 +10,7 @@ from sfumato.analyst.sketching.reader import RecordReader
 from sfumato.shared.core import Columns, SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import ConfigError, RecordError
-from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.reading import Fields, WatchedFile, csv_lines
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
 
 LINES = ("1,2,3", "4,,6", "", "7,8", '"9",10,"11"', "x,13,14", "15,16,17,18", "-1e-3, 2 ,nan")
@@ -99,3 +99,27 @@ def test_too_many_records_stop_the_reading(tmp_path: Path) -> None:
         sum_of(path, make_plan(most=1000))
     with pytest.raises(RecordError, match=r"x\.csv: holds 1001 records, fewer than .* = 2000"):
         sum_of(path, make_plan(least=2000))
+
+
+def test_columns_are_found_by_name_wherever_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", b'\xef\xbb\xbf"c","the ""a""",b,\xc3\xa9\r\n1,2,3,\xff\r\n')
+    assert read(path, ('the "a"', "b", "c")) == [[2, 3, 1]]
+    assert read(path, ("b", "b", "c")) == [[3, 3, 1]]
+
+
+def test_an_empty_line_of_a_single_column_is_a_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "a\n1\n\n3\n")
+    assert read(path, ("a",)) == [[1], None, [3]]
+
+
+def test_a_header_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reader, csv_lines):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 50)
+    path = write(tmp_path / "x.csv", "9" * 200)
+    with pytest.raises(RecordError, match="line 1: must be a header"):
+        read(path, block_bytes=30)
+
+
+def test_a_line_that_repeats_the_header_is_a_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", 'a,b,c\n1,2,3\na,b,c\nb,a,c\n\n"\n4,5,6')
+    assert read(path) == [[1, 2, 3], None, None, None, None, [4, 5, 6]]

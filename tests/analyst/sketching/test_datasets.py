@@ -18,6 +18,7 @@ from sfumato.shared.errors import (
     ConfigError,
     MalformedMessageError,
     PlanMismatchError,
+    PrivacyError,
     RecordError,
     SketchError,
 )
@@ -210,3 +211,38 @@ def test_more_records_than_the_plan_allows_are_refused_before_all_are_read() -> 
 
     with pytest.raises(RecordError, match="more records than the plan's most_records = 5000"):
         sketch_dataset(endless(), make_plan(most=5000))
+
+
+def test_columns_may_have_other_names() -> None:
+    table = make_table().rename_columns(["city", "p", "b", "c"])
+    sketch = sketch_dataset(table, PLAN, columns={"a": "p"}, exact=True)
+    assert sketch.sums.tolist() == exact_sums()
+
+
+def test_data_sets_of_text_are_refused_whatever_they_hold(tmp_path: Path) -> None:
+    for name, text in (("csv", "a,b,c\n1,2,3\n"), ("json", '{"a": 1, "b": 2, "c": 3}\n')):
+        (tmp_path / name).write_text(text)
+        one = datasets.dataset(tmp_path / name, format=name)
+        for source in (one, datasets.dataset([one, one])):
+            with pytest.raises(ConfigError, match=f"data set: holds files of {name.upper()}"):
+                sketch_dataset(source, PLAN)
+
+
+def test_a_column_for_no_dimension_is_refused() -> None:
+    with pytest.raises(ConfigError, match="columns: names no dimension of the plan by 'z'"):
+        sketch_dataset(make_table(), PLAN, columns={"z": "p"})
+
+
+def test_masks_depend_on_the_order_alone(tmp_path: Path) -> None:
+    plan = make_plan(masked=True)
+    whole = sketch_dataset(make_table(), plan, exact=True)
+    pieces = sketch_dataset(make_table().to_batches(max_chunksize=100), plan, exact=True)
+    assert whole == pieces
+    with pytest.raises(PrivacyError, match="measurements_per_record: is less than the number"):
+        sum_part(plan, make_table(), name="0")
+
+
+def test_a_release_is_made_once() -> None:
+    noised = [sketch_dataset(make_table(), PLAN) for _ in range(2)]
+    assert noised[0].is_private
+    assert noised[0] != noised[1]

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sfumato.analyst.sketching.reader import choose_fields
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.errors import ConfigError, RecordError
 from sfumato.shared.reading import Fields, WatchedFile, open_rows
 from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+from tests.device_agent.sources.streams import make_dimensions
 
 N = BLOCK_RECORDS + 123
 
@@ -135,3 +137,9 @@ def test_a_file_with_more_bytes_than_its_header_says_is_refused(tmp_path: Path) 
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(RecordError, match="has 369 bytes, and its header says 368"):
         sum_of(path, make_plan())
+
+
+def test_column_names_for_an_array_without_any_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "x.npy", make_records(10))
+    with pytest.raises(RecordError, match="has no column names to choose from"):
+        sum_of(path, make_plan(), choose_fields(make_dimensions(*NAMES), ["a=b"]))

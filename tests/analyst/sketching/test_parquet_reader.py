@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.analyst.sketching.reader import choose_fields
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.masks import BLOCK_RECORDS
-from sfumato.shared.errors import RecordError
-from tests.analyst.sketching.samples import make_plan, make_records, sum_of
+from sfumato.shared.errors import ConfigError, RecordError
+from tests.analyst.sketching.samples import NAMES, make_plan, make_records, sum_of
+from tests.device_agent.sources.streams import make_dimensions
 
 pa: Any = pytest.importorskip("pyarrow")
 pq: Any = importlib.import_module("pyarrow.parquet")
@@ -66,4 +68,32 @@ def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
     data[4:60] = bytes(56)
     path.write_bytes(data)
     with pytest.raises(RecordError, match=r"x\.parquet: cannot be read as Parquet"):
+        sum_of(path, make_plan())
+
+
+def test_a_missing_column_is_named_and_can_be_mapped(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", a=[1.0], bee=[1.5], c=[2.0])
+    with pytest.raises(RecordError, match=r"b: the column is not in the header .* \(a, bee, c\)"):
+        sum_of(path, make_plan())
+    columns = choose_fields(make_dimensions(*NAMES), ["b=bee"])
+    assert sum_of(path, make_plan(), columns).accumulator.n_records == 1
+    twice = choose_fields(make_dimensions(*NAMES), ["b=a"])
+    assert sum_of(path, make_plan(), twice).accumulator.n_unsketchable == 0
+
+
+def test_counts_known_beforehand_are_checked_beforehand(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.parquet", a=[1.0], b=[1.5], c=[2.0])
+    with pytest.raises(RecordError, match="fewer than the plan's least_records = 2"):
+        sum_of(path, make_plan(least=2))
+
+
+def test_without_pyarrow_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(module: str) -> Any:
+        raise ModuleNotFoundError(name=module)
+
+    path = write(tmp_path / "x.parquet", a=[1.0], b=[1.5], c=[2.0])
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    with pytest.raises(ConfigError, match=r"needs pyarrow.*pip install 'sfumato\[parquet\]'"):
         sum_of(path, make_plan())

@@ -116,3 +116,30 @@ def test_a_plan_that_keeps_the_number_of_records_secret_is_refused() -> None:
     secret = replace(plan, release=replace(plan.release, neighbouring="add-remove-one"))
     with pytest.raises(PrivacyError, match="keeps the number of records secret"):
         require_suitable(secret, "main")
+
+
+@pytest.mark.parametrize("stream", ["", "x" * 65])
+def test_a_stream_needs_a_name_of_usual_length(stream: str) -> None:
+    with pytest.raises(ConfigError, match="--stream: must have 1 to 64 characters"):
+        require_suitable(make_plan(), stream)
+
+
+def test_a_file_of_no_known_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlsx"
+    path.write_bytes(b"PK")
+    with pytest.raises(
+        ConfigError, match=r"x\.xlsx: ends with none of \.csv, \.jsonl, \.npy, \.parquet"
+    ):
+        sum_of(path, make_plan())
+
+
+@pytest.mark.parametrize("option", ["a", "a=", "d=x", "=x"])
+def test_a_column_option_of_another_form_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match="--column: must be DIMENSION=COLUMN"):
+        choose_fields(make_dimensions(*NAMES), [option])
+
+
+def test_a_dimension_takes_one_column() -> None:
+    with pytest.raises(ConfigError, match="once a dimension"):
+        choose_fields(make_dimensions(*NAMES), ["a=x", "a=y"])
+    assert choose_fields(make_dimensions(*NAMES), ["a=x=y"]).values == ("x=y", "b", "c")

@@ -9,18 +9,22 @@ from numpy.typing import NDArray
 from sfumato.learning.answers.densities import (
     Interval,
     clip_interval,
+    compute_all_quantiles,
     compute_blur,
     compute_correlations,
+    compute_density,
     compute_distribution,
     compute_means,
+    compute_own_shares,
     compute_quantiles,
     compute_shares,
     pool,
     spread_points,
 )
 from sfumato.learning.decoding.densities import Posterior
+from sfumato.shared.errors import DecodingError
 
-from .posteriors import draw_posterior
+from .posteriors import draw_posterior, make_posterior
 
 seeds = st.integers(0, 10_000)
 dimensions = st.integers(1, 4)
@@ -168,3 +172,59 @@ def test_a_blurred_line_is_correlated_less_by_what_is_computed() -> None:
     assert 1.0 - blurred == pytest.approx(shrunk, rel=0.1)
     # No more than all of it.
     assert compute_blur(found, deviations, np.full(2, 1e9))[0, 1] == pytest.approx(1.0)
+
+
+def test_records_beyond_a_bound_stand_on_it() -> None:
+    # Half of the records lie beyond the upper bound.
+    posterior = make_posterior(np.array([[[10.0]]]), np.array([[[[1.0]]]]))
+    on_bound = compute_shares(posterior, [clip_interval(posterior, 0, 10.0, np.inf)])
+    up_to = compute_shares(posterior, [clip_interval(posterior, 0, 0.0, 10.0)])
+    beyond = compute_shares(posterior, [clip_interval(posterior, 0, 11.0, np.inf)])
+    assert on_bound == pytest.approx([0.5])
+    assert up_to == pytest.approx([1.0])
+    assert beyond == pytest.approx([0.0])
+    assert compute_quantiles(posterior, 0, 0.9) == pytest.approx([10.0])
+    # The mean of min(g, 0) is -1 / sqrt(2 pi).
+    _, means, _ = compute_means(posterior, [], 0, None)
+    assert means == pytest.approx([10.0 - 1.0 / np.sqrt(2.0 * np.pi)])
+
+
+def test_a_density_is_the_slope_of_the_distribution() -> None:
+    posterior = draw_posterior(np.random.default_rng(0), n_draws=2, n_atoms=3, d=3, slanted=True)
+    points = np.linspace(-2.0, 2.0, 9)
+    rise = compute_distribution(posterior, 2, points + 1e-4) - compute_distribution(
+        posterior, 2, points - 1e-4
+    )
+    assert compute_density(posterior, 2, points) == pytest.approx(rise / 2e-4, rel=1e-4, abs=1e-9)
+
+
+def test_the_spread_of_draws_is_that_of_their_values() -> None:
+    posterior = make_posterior(np.zeros((4, 1, 1)), np.ones((4, 1, 1, 1)))
+    values = np.array([1.0, 2.0, 3.0, 6.0])
+    mean, spread = pool(posterior, values)
+    assert mean == pytest.approx(3.0)
+    assert spread == pytest.approx(values.std(ddof=1))
+
+
+def test_a_posterior_of_wrong_numbers_is_refused() -> None:
+    with pytest.raises(DecodingError, match="positive diagonal"):
+        make_posterior(np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 1)))
+    with pytest.raises(DecodingError, match="sum to 1"):
+        make_posterior(np.zeros((1, 1, 1)), np.ones((1, 1, 1, 1)), weights=np.array([0.5]))
+
+
+def test_a_constant_column_is_correlated_with_nothing() -> None:
+    points = np.array([[1.0, 3.0], [1.0, 4.0], [1.0, 7.0]])
+    assert compute_correlations(points, np.full(3, 1 / 3))[0][0, 1] == 0.0
+
+
+@given(seed=seeds, slanted=st.booleans())
+@settings(max_examples=20)
+def test_ranges_between_quantiles_of_each_draw_hold_the_same_share_of_all(
+    seed: int, slanted: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    posterior = draw_posterior(rng, n_draws=4, n_atoms=3, d=2, slanted=slanted)
+    ends = compute_all_quantiles(posterior, 1, np.array([0.25, 0.75]), reach=10.0)
+    found = compute_own_shares(posterior, [1], ends.T[None])
+    assert found == pytest.approx(np.full(4, 0.5), abs=1e-6)

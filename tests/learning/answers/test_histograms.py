@@ -33,3 +33,12 @@ def marginal(**changes: object) -> MarginalBody:
 def test_what_spoils_a_marginal_is_a_doubt(changes: dict[str, object], words: str) -> None:
     (found,) = find_histogram_doubts(answer(marginal(**changes), marginal()))
     assert words in found
+
+
+def test_what_noise_may_have_made_is_no_doubt() -> None:
+    beside = marginal(missing=0.06, below=0.03, error=0.01)
+    assert find_histogram_doubts(answer(beside, marginal())) == []
+
+
+def test_an_answer_without_marginals_is_a_doubt() -> None:
+    assert "nothing is shown" in find_histogram_doubts(answer())[0]

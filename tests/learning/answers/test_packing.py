@@ -33,3 +33,10 @@ def test_a_posterior_is_read_back_to_single_precision(seed: int, d: int, slanted
 def test_other_bytes_are_refused(content: bytes) -> None:
     with pytest.raises(MalformedMessageError):
         unpack_posterior(content)
+
+
+def test_the_usual_posterior_takes_about_sixty_kilobytes() -> None:
+    posterior = draw_posterior(
+        np.random.default_rng(0), n_draws=32, n_atoms=20, d=10, slanted=False
+    )
+    assert 50_000 < len(pack_posterior(posterior)) < 60_000

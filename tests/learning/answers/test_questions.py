@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.learning.answers.questions import Inquiry
+from sfumato.learning.decoding.bars import LAWS
 from sfumato.learning.decoding.densities import Posterior
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import (
@@ -217,3 +218,18 @@ def test_a_question_without_an_answer_is_refused_by_its_field(
         inquire(draw(d=4), plan).answer(questions)
     assert refused.value.field == field
     assert refused.value.fix
+
+
+def test_bars_shrink_with_the_spread_of_the_draws_and_keep_what_sampling_adds() -> None:
+    roots = np.broadcast_to(np.eye(2), (8, 1, 2, 2)).copy()
+    posterior = make_posterior(np.zeros((8, 1, 2)), roots)
+    found = inquire(posterior, n_records=10_000).find_share({"x": [None, 0.0]})
+    assert found.low is not None
+    assert found.high is not None
+    sampling = LAWS["share"].sampling * 0.005
+    assert found.high - found.low == pytest.approx(2 * 1.645 * sampling, rel=1e-3)
+
+
+def test_a_posterior_of_other_dimensions_is_refused() -> None:
+    with pytest.raises(DecodingError, match="must have 2 coordinates, not 3"):
+        inquire(draw(d=3))

@@ -10,8 +10,10 @@ from sfumato.learning.calibration.strength import bound_excess
 from sfumato.learning.calibration.words import (
     describe_column,
     describe_finding,
+    describe_limits,
     describe_refusal,
 )
+from sfumato.shared.errors import DecodingError
 from tests.learning.calibration.drawing import draw_marginal, draw_marginals
 
 N = 20_000
@@ -275,3 +277,61 @@ def test_the_search_lies_within_the_bounds_whatever_the_noise(
     assert describe_column(column)
     for finding in column.findings:
         assert "{" not in describe_finding(finding)
+
+
+def test_a_tail_that_noise_hides_in_part_is_judged_by_what_it_leads_to_expect() -> None:
+    sizes = np.ceil(8.0 * np.exp(0.9 * NORMAL))
+    marginal = draw_marginal(sizes, strength=2700.0, seed=0, resolution=1.0)
+    assert calibrate_column(marginal).resolution == 1.0
+
+
+def test_a_weak_or_narrow_column_asks_for_a_wider_law() -> None:
+    flat = np.exp(RNG.uniform(-10.0, 10.0, N))
+    weak = draw_marginals(flat[:, None], strength=30.0, seed=0)
+    assert calibrate(weak, n_clusters=5).needs_wider_law
+    narrow = draw_marginals(np.full((N, 1), 7.5), strength=400.0, seed=0)
+    assert calibrate(narrow, n_clusters=5).needs_wider_law
+    assert not calibrate(
+        draw_marginals(NORMAL[:, None], strength=5000.0, seed=0), n_clusters=5
+    ).needs_wider_law
+
+
+def test_the_reader_is_told_that_rare_far_clusters_cannot_show() -> None:
+    values = NORMAL.copy()
+    values[:60] += 40.0
+    for strength, is_seen in ((1700.0, False), (100_000.0, True)):
+        calibration = calibrate(
+            draw_marginals(values[:, None], strength=strength, seed=1), n_clusters=5
+        )
+        (column,) = calibration.columns
+        assert (calibration.unseen_share > 0.003) == (not is_seen)
+        assert (column.search_upper > 35.0) == is_seen
+        assert "cannot show" in " ".join(describe_limits(calibration))
+
+
+def test_many_dimensions_are_calibrated() -> None:
+    records = np.random.default_rng(1).normal(size=(2000, 25)) * np.geomspace(1e-3, 1e3, 25)
+    marginals = draw_marginals(records, strength=300.0, seed=0)
+    calibration = calibrate(marginals, n_clusters=10)
+    ratios = np.array([column.spread for column in calibration.columns]) / records.std(axis=0)
+    assert len(calibration.kept) == 25
+    assert np.mean((ratios > 0.7) & (ratios < 1.4)) > 0.9
+    assert ratios.min() > 0.3
+    assert ratios.max() < 3.0
+
+
+def test_noise_of_many_devices_is_taken_for_what_it_is() -> None:
+    ratios = [
+        calibrate_column(draw_marginal(NORMAL, strength=400.0, seed=seed, n_sums=1000)).spread
+        for seed in range(3)
+    ]
+    assert all(0.7 < ratio < 1.4 for ratio in ratios)
+
+
+def test_impossible_questions_are_refused() -> None:
+    with pytest.raises(DecodingError, match="marginals"):
+        calibrate((), n_clusters=5)
+    marginals = draw_marginals(NORMAL[:, None], strength=500.0, seed=0)
+    for wrong in (0, (5, 3)):
+        with pytest.raises(DecodingError, match="n_clusters"):
+            calibrate(marginals, n_clusters=wrong)

@@ -4,6 +4,12 @@ import numpy as np
 import pytest
 
 from sfumato.learning.calibration.drift import ColumnDrift, compare, compare_levels
+from sfumato.learning.calibration.strength import (
+    choose_bins_log2,
+    choose_share,
+    judge_strength,
+    predict_strength,
+)
 from sfumato.learning.calibration.words import describe_drift
 from sfumato.learning.estimate.histogram import BinNoise
 from sfumato.learning.estimate.studies import LevelShares
@@ -95,3 +101,23 @@ def test_pilots_over_other_dimensions_or_bins_are_refused() -> None:
     records = np.ones((100, 4))
     with pytest.raises(DecodingError, match="same bins"):
         compare(first, draw_marginals(records, strength=1000.0, seed=0, bins_log2=8))
+
+
+def test_levels_that_differ_or_are_reported_are_refused() -> None:
+    pilot = share_levels(0, [0.5, 0.3, 0.1, 0.1])
+    with pytest.raises(DecodingError, match="same categories"):
+        compare_levels([pilot], [replace(pilot, levels=("a", "b", "d"))])
+    with pytest.raises(DecodingError, match="sums of counts"):
+        compare_levels([pilot], [replace(pilot, noise=None)])
+
+
+def test_strength_bins_and_share_follow_the_rules_of_pilots() -> None:
+    weak = predict_strength(n_records=10_000, epsilon=0.1, n_dimensions=10, n_sums=4)
+    assert weak == pytest.approx(50.0)
+    refusal = judge_strength(weak)
+    assert refusal is not None
+    assert refusal.factor == pytest.approx(2.0)
+    assert judge_strength(100.0) is None
+    assert [choose_bins_log2(x) for x in (100.0, 299.0, 300.0, 1000.0)] == [8, 8, 9, 10]
+    assert [choose_share(x) for x in (1000.0, 2500.0, 9999.0)] == [0.25, 0.2, 0.1]
+    assert [choose_share(x) for x in (10_000.0, 12_500.0, 1e6)] == [0.2, 0.16, 0.1]

@@ -72,3 +72,12 @@ def test_a_far_cluster_shows_once_it_stands_above_the_noise() -> None:
         assert (hull.least_share > 0.01) == (strength == 1000.0)
     assert ends[0] < 10.0
     assert ends[1] > 45.0
+
+
+def test_without_records_in_any_block_the_hull_is_weak() -> None:
+    counts = np.full(N_BINS, 10.0)
+    weak = [
+        find_hull(make_marginal(counts, BinNoise(variance=1e6), seed)).is_weak
+        for seed in range(300)
+    ]
+    assert np.mean(weak) > 0.99

@@ -11,6 +11,7 @@ from sfumato.learning.clustering.cells import (
     CellGrid,
     CellNoise,
     choose_cells,
+    choose_cells_for_noise,
     compute_laplace_tail,
 )
 from sfumato.shared.core import Quantiser
@@ -127,3 +128,55 @@ def test_noise_is_that_of_the_mechanism_as_often_as_there_are_sums() -> None:
         neighbouring="replace-one",
     )
     assert CellNoise.of(gaussian, 3).variance == 3 * gaussian.variance
+
+
+def test_secret_presence_halves_the_noise_and_four_sums_double_it() -> None:
+    both = choose_cells(10_000, ONE, "replace-one", 1, 2)
+    assert both == choose_cells(10_000, ONE / 2, "add-remove-one", 1, 2)
+    assert both == choose_cells(10_000, 2 * ONE, "replace-one", 4, 2)
+    assert both == (71, 70)
+
+
+def test_the_largest_grid_is_capped() -> None:
+    assert choose_cells(10**9, ONE, "add-remove-one", 1, 2) == (512, 512)
+    assert choose_cells(10**9, ONE, "add-remove-one", 1, 3) == (64, 64, 64)
+    assert choose_cells(10**9, ONE, "add-remove-one", 1, 4) == (23, 23, 22, 22)
+    assert choose_cells(10**9, ONE, "add-remove-one", 1, 1) == (MOST_SIZE,)
+
+
+def test_a_limit_leaves_its_cells_to_the_other_dimensions() -> None:
+    free = choose_cells(10**4, ONE, "replace-one", 1, 3)
+    limited = choose_cells(10**4, ONE, "replace-one", 1, 3, (2, MOST_SIZE, MOST_SIZE))
+    assert limited[0] == 2
+    assert min(limited[1:]) > max(free)
+    assert math.prod(limited) <= (10**4 / 2) ** 1.2
+    assert choose_cells_for_noise(10**6, 1.0, 2, (2, 3)) == (2, 3)
+
+
+def test_blocks_join_neighbours_and_end_with_the_box() -> None:
+    grid = CellGrid(sizes=(3, 5), lower=np.zeros(2), upper=np.ones(2))
+    blocks, shape = grid.find_blocks(1)
+    assert shape == (2, 3)
+    np.testing.assert_array_equal(
+        blocks.reshape(3, 5), [[0, 0, 1, 1, 2], [0, 0, 1, 1, 2], [3, 3, 4, 4, 5]]
+    )
+
+
+def test_limits_are_those_of_the_papers_threshold_and_of_the_normal_law() -> None:
+    noise = CellNoise(law="laplace", variance=2.0 * 200**2)
+    assert noise.find_limit(1 / (2 * 5000)) == pytest.approx(200 * math.log(5000))
+    normal = CellNoise(law="gaussian", variance=9.0)
+    assert normal.find_limit(0.02275, n_cells=4) == pytest.approx(12.0, rel=1e-3)
+    assert CellNoise(law="laplace", variance=0.0).find_limit(0.001) == 0.0
+
+
+def test_noise_of_another_law_and_numbers_out_of_range_are_refused() -> None:
+    class Other:
+        variance = 1.0
+
+    with pytest.raises(PrivacyError, match="mechanism"):
+        CellNoise.of(Other(), 1)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="variance"):
+        CellNoise(law="laplace", variance=-1.0)
+    with pytest.raises(PrivacyError, match="n_sums"):
+        CellNoise(law="laplace", variance=1.0, n_sums=0)

@@ -1,11 +1,21 @@
 """Private max cover: what it releases, and how good it is."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.reference.published_cover import (
+    FRACTION,
+    plan_published,
+    run_published,
+)
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.testing import SeededSource
-from tests.learning.coverage.mixtures import draw_clusters, make_plan, measure_cost
+from tests.learning.coverage.mixtures import DELTA, SEED, draw_clusters, make_plan, measure_cost
 
 
 def test_clusters_are_found() -> None:
@@ -51,3 +61,26 @@ def test_the_same_noise_gives_the_same_release_in_any_order_of_records() -> None
     )
     assert np.array_equal(first.candidates, second.candidates)
     assert np.array_equal(first.rounds, second.rounds)
+
+
+def test_the_published_algorithm_runs_and_loses_more() -> None:
+    steps, _ = draw_clusters(2, n_records=6000, n_dimensions=8, n_clusters=6)
+    plan = plan_published(
+        n_clusters=6, n_dimensions=8, n_records=6000, epsilon=Fraction(1), delta=DELTA, seed=SEED
+    )
+    assert len(plan.grids) == 4
+    assert plan.cover_rate / UNIT == pytest.approx(0.1 / (math.e * math.log(1e6)))
+    averages = run_published(steps, plan, source=SeededSource(1), rng=np.random.default_rng(1))
+    answer = run_cover(steps, make_plan(), source=SeededSource(1), rng=np.random.default_rng(1))
+    assert averages.shape == (6, 8)
+    assert measure_cost(steps, answer.centroids) < measure_cost(steps, averages / FRACTION)
+
+
+def test_records_of_another_width_are_refused() -> None:
+    with pytest.raises(ConfigError, match="8 columns"):
+        run_cover(
+            np.zeros((5, 3), dtype=np.int16),
+            make_plan(),
+            source=SeededSource(1),
+            rng=np.random.default_rng(1),
+        )

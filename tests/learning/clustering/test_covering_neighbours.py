@@ -271,3 +271,15 @@ def test_centres_that_follow_from_exact_votes_are_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(_Votes, "__radd__", show_votes)
     assert find_leak("replace-one", radius=9000, epsilon=Fraction(20)) in {QUESTION, AVERAGES}
+
+
+def test_neighbours_use_much_of_what_is_accounted() -> None:
+    # Or a rule could not fail: a record in a corner is as long as records can be.
+    relation = "add-remove-one"
+    plan = make_plan(n_clusters=1, n_dimensions=2, n_records=60, relation=relation)
+    _, near, far = next(list_neighbours(relation))
+    first = trace_cover(plan, near, seed=1, again=None)
+    second = trace_cover(plan, far, seed=1, again=first)
+    change = first.exact_rounds[0][1] - second.exact_rounds[0][1]
+    assert int(np.sum(change**2)) > 0.99 * plan.averages[0].radius ** 2
+    assert int(np.sum(change**2)) <= plan.averages[0].radius ** 2

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.learning.clustering.evaluation import UNIT, NoisyCost, bound_distance
+from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
@@ -117,3 +118,29 @@ def test_no_point_of_a_box_is_further_than_its_bound() -> None:
         assert furthest <= bound * (1 + 1e-12)
         if k == 1:
             assert furthest == pytest.approx(bound)
+
+
+def test_a_record_adds_its_clipped_squared_distance_and_itself() -> None:
+    squares = [0.0, 0.0, 5.0, 9.0, 0.01 + 0.04]
+    steps = [round(UNIT * square / 9.0) for square in squares]
+    assert make().sum_records(RECORDS, CENTROIDS).tolist() == [[sum(steps), 5 * UNIT]]
+
+
+@pytest.mark.parametrize("largest", [1e-100, 1e100])
+def test_a_record_adds_no_more_in_any_unit_of_length(largest: float) -> None:
+    noise = make(largest=largest)
+    sums = noise.sum_records(RECORDS * largest / 3.0, CENTROIDS * largest / 3.0)
+    assert np.abs(sums - make().sum_records(RECORDS, CENTROIDS)).max() <= len(RECORDS)
+    far = np.array([[1e300, -1e300]])
+    with np.errstate(all="raise"):
+        assert noise.sum_records(far, CENTROIDS).tolist() == [[UNIT, UNIT]]
+    assert math.isfinite(noise.read(sums).mean_std)
+
+
+def test_numbers_that_cannot_hold_are_refused() -> None:
+    # Beyond these, squares leave the range of floats, and a record could add anything.
+    for largest in (0.0, -1.0, math.nan, math.inf, 1e-155, 1e-101, 1e101, 1e160):
+        with pytest.raises(ConfigError, match="largest_distance"):
+            make(largest=largest)
+    with pytest.raises(PrivacyError, match="epsilon"):
+        make(epsilon="0")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sfumato.learning.clustering.cells import CellNoise, choose_cells
 from sfumato.learning.clustering.grid import GridProblem, GridSolver
-from sfumato.learning.clustering.grid_verdict import GridEvidence
+from sfumato.learning.clustering.grid_verdict import GridEvidence, judge_grid, warn_of_grid
 from sfumato.shared.core import Quantiser, SketchAccumulator
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
@@ -140,3 +140,57 @@ GOOD = GridEvidence(
     missing_share=0.0,
     n_clusters=5,
 )
+
+
+def test_sums_of_many_devices_add_up_and_so_does_their_noise() -> None:
+    problem = pose(draw_records(40_000, 1), Fraction(1), 20, 1)
+    found = SOLVER.solve(problem, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(found.centroids, MEANS, atol=0.2)
+    assert problem.noise.n_sums == 20
+
+
+def test_cells_wider_than_clusters_are_not_called_sound() -> None:
+    records = draw_records(20_000, 3)
+    problem = replace(
+        pose(records, Fraction(10), 1, 3), cells=(3, 3), counts=count(records, (3, 3))
+    )
+    found = SOLVER.solve(problem, rng=np.random.default_rng(0))
+    assert found.verdict is not None
+    assert found.verdict.word in ("doubtful", "do not use")
+    assert "wide as clusters" in found.verdict.sentence
+    assert any("wide as clusters" in text for text in found.warnings)
+
+
+def test_the_order_of_records_and_their_division_do_not_matter_before_noise() -> None:
+    records = draw_records(500, 4)
+    shuffled = np.random.default_rng(0).permutation(records)
+    parts = sum(count(part, (9, 8)) for part in np.array_split(shuffled, 7))
+    np.testing.assert_array_equal(count(records, (9, 8)), parts)
+
+
+def test_the_answer_is_a_function_of_the_problem_and_the_generator() -> None:
+    problem = pose(draw_records(3000, 5), Fraction(1), 1, 5)
+    one, two = (SOLVER.solve(problem, rng=np.random.default_rng(9)) for _ in range(2))
+    np.testing.assert_array_equal(one.centroids, two.centroids)
+    assert one.verdict == two.verdict
+
+
+def test_a_setting_out_of_range_is_refused() -> None:
+    with pytest.raises(DecodingError, match="n_replicates"):
+        GridSolver(n_replicates=0)
+
+
+def test_worse_evidence_never_gives_a_lower_band() -> None:
+    good = judge_grid(GOOD)
+    assert good.word == "sound"
+    assert warn_of_grid(GOOD) == ()
+    for worse in (
+        replace(GOOD, redraw_excess=0.3, worst_redraw_excess=0.5),
+        replace(GOOD, cell_over_spread=3.2),
+        replace(GOOD, kept_share=0.1),
+        replace(GOOD, n_empty=2),
+    ):
+        verdict = judge_grid(worse)
+        assert verdict.high > good.high
+        assert verdict.word in ("doubtful", "do not use")
+        assert len(verdict.sentence) > 20

@@ -61,3 +61,21 @@ def test_neighbours_of_a_strong_cell_are_kept_and_the_same_count_elsewhere_is_no
     kept = keep_mass(grid, counts.ravel(), noise, 600.0).density.reshape(12, 12)
     assert kept[2, 3] == weak
     assert kept[9, 9] == 0.0
+
+
+def test_exact_counts_are_all_kept_at_the_centres_of_their_cells() -> None:
+    grid, counts = make_grid(4, 4), np.zeros(16)
+    counts[[0, 6, 15]] = 5.0, 1.0, 2.0
+    kept = keep_mass(grid, counts, CellNoise(law="laplace", variance=0.0), 8.0)
+    np.testing.assert_array_equal(kept.density, counts)
+    np.testing.assert_array_equal(kept.weights, [5.0, 1.0, 2.0])
+    np.testing.assert_array_equal(kept.points, [[0.5, 0.5], [1.5, 2.5], [3.5, 3.5]])
+    assert kept.share == 1.0
+
+
+def test_without_anything_above_noise_all_counts_are_projected_on_the_simplex() -> None:
+    grid, rng = make_grid(6, 6), np.random.default_rng(0)
+    noise = CellNoise(law="laplace", variance=2.0 * 50**2)
+    kept = keep_mass(grid, np.rint(0.5 * noise.draw(rng, 36)), noise, 300.0)
+    assert kept.share == 0.0
+    assert kept.weights.sum() == pytest.approx(300.0)

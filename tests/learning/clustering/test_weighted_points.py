@@ -9,6 +9,7 @@ from sfumato.learning.clustering.weighted_points import (
 )
 from sfumato.learning.decoding.kmeans import cluster, measure_inertia
 from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import PlanError
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -44,3 +45,21 @@ def test_a_weight_is_as_many_points(seed: int) -> None:
     again = _descend(np.repeat(points, weights, axis=0), np.ones(weights.sum()), points[:3])
     np.testing.assert_allclose(found.centroids, again.centroids, atol=1e-9)
     assert found.cost == pytest.approx(again.cost)
+
+
+def test_a_point_of_the_simplex_stays_and_a_threshold_is_no_projection() -> None:
+    inside = np.array([1.0, 0.0, 3.0])
+    np.testing.assert_allclose(project_on_simplex(inside, 4.0), inside)
+    np.testing.assert_allclose(project_on_simplex(np.array([5.0, 1.0, -9.0]), 4.0), [4.0, 0.0, 0.0])
+
+
+def test_points_without_weight_do_not_attract_a_centroid() -> None:
+    points = np.array([[0.0], [1.0], [1000.0]])
+    found = cluster_weighted(points, np.array([2.0, 1.0, 0.0]), 3, np.random.default_rng(0))
+    assert set(found[:, 0].tolist()) == {0.0, 1.0}
+
+
+def test_no_cluster_is_refused_by_name() -> None:
+    with pytest.raises(PlanError) as refusal:
+        cluster_weighted(np.ones((2, 1)), np.ones(2), 0, np.random.default_rng(0))
+    assert refusal.value.field == "n_clusters"

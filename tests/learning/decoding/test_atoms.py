@@ -3,7 +3,7 @@ from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 
-from sfumato.learning.decoding.atoms import compute_atoms, compute_correlation
+from sfumato.learning.decoding.atoms import compute_atoms, compute_correlation, compute_misfit
 
 Vector = NDArray[np.float64]
 
@@ -45,3 +45,20 @@ def test_the_correlation_with_an_atom_is_largest_at_its_own_point(seed: int, d: 
     np.testing.assert_allclose(at_home, np.sqrt(8.0))
     np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
     assert elsewhere <= at_home + 1e-12
+
+
+@given(seed=seeds, d=dimensions, n_atoms=st.integers(1, 4))
+def test_the_gradient_of_the_misfit_equals_finite_differences(
+    seed: int, d: int, n_atoms: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    frequencies, target = rng.normal(size=(d, 7)), rng.normal(size=14)
+    points, weights = rng.normal(size=(n_atoms, d)), rng.uniform(size=n_atoms)
+    _, to_points, to_weights = compute_misfit(points, weights, frequencies, target)
+
+    def value(parameters: Vector) -> float:
+        moved = parameters[:-n_atoms].reshape(n_atoms, d)
+        return compute_misfit(moved, parameters[-n_atoms:], frequencies, target)[0]
+
+    numeric = approx_fprime(np.append(points.ravel(), weights), value, 1e-7)
+    np.testing.assert_allclose(np.append(to_points.ravel(), to_weights), numeric, atol=2e-4)

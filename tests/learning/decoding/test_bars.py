@@ -8,6 +8,7 @@ from sfumato.learning.decoding.bars import (
     MOST_ROUGH,
     MOST_STATED,
     BarKind,
+    BarLaw,
     Bars,
     BarsWord,
     choose_word,
@@ -128,3 +129,11 @@ def test_bars_of_round_clusters_hold_their_means_nine_times_in_ten(
     # fail here once in about two hundred seeds, and bars of half the length nine times in ten.
     assert np.mean(held) >= 0.7
     assert np.mean(lengths) < 0.5
+
+
+def test_a_bar_adds_its_parts_as_independent_errors() -> None:
+    law = BarLaw(noise=2.0, model=8.0, sampling=0.5)
+    lengths = law.compute_length([3.0, 0.0], [16.0, 1.0], held_out=1.0)
+    assert lengths == pytest.approx([16.45, 0.8224], rel=1e-3)
+    # Half of the way, on the scale of logarithms.
+    assert law.compute_factor(1.5**0.5) == pytest.approx(4.0)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.learning.decoding.cautions import choose_counts, compute_caution
+from sfumato.learning.decoding.cautions import choose_counts, compare_labels, compute_caution
 from sfumato.learning.decoding.densities import Posterior
 from sfumato.learning.decoding.solver import Monitor
 
@@ -64,3 +64,20 @@ def test_the_numbers_looked_at_hold_the_chosen_one_and_are_few(chosen: int, most
     assert len(counts) <= 11
     assert counts[0] >= 1
     assert counts[-1] <= max(chosen, most)
+
+
+@given(labels=st.lists(st.integers(0, 3), min_size=2, max_size=60), shift=st.integers(0, 3))
+def test_the_names_of_clusters_do_not_matter(labels: list[int], shift: int) -> None:
+    first = np.array(labels)
+    assert compare_labels(first, (first + shift) % 4, 4) == pytest.approx(1.0)
+
+
+def test_unrelated_labels_agree_as_little_as_chance() -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(0, 4, size=500), rng.integers(0, 4, size=500)) for _ in range(40)]
+    scores = [compare_labels(first, second, 4) for first, second in pairs]
+    assert abs(float(np.mean(scores))) < 0.005
+
+
+def test_the_index_of_a_cut_cluster_is_known() -> None:
+    assert compare_labels(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]), 3) == pytest.approx(4 / 7)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,8 @@ from sfumato.learning.decoding.choice import ClusterChoice
 from sfumato.learning.decoding.choosing import choose_n_clusters
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 
 from .conftest import MakeProblem
 from .test_recovery import CORNERS, draw_round_clusters
@@ -65,3 +69,31 @@ def test_a_decoder_that_chooses_recovers_as_many_clusters_as_it_recommends(
     plain = create_solver("mixture").solve(problem, rng=np.random.default_rng(0))
     assert plain.choice is None
     assert len(plain.weights) == 8
+
+
+def test_noise_shows_no_clusters(make_problem: MakeProblem) -> None:
+    problem = make_problem(CORNERS, n_clusters=4, n_frequencies=60, half_width=9.0)
+    rng = np.random.default_rng(0)
+    noise = (rng.normal(size=60) + 1j * rng.normal(size=60)) / np.sqrt(2.0)
+    choice = choose(dataclasses.replace(problem, sketch=noise, noise_variance=1.0))
+    assert choice.recommended == 1
+    assert "noise" in choice.statement
+
+
+def test_choosing_can_be_watched_and_cancelled(make_problem: MakeProblem) -> None:
+    problem = make_problem(CORNERS, n_clusters=4, n_frequencies=60, half_width=9.0)
+    fractions: list[float] = []
+    choose_n_clusters(
+        problem, rng=np.random.default_rng(0), monitor=Monitor(1, fractions.append, None)
+    )
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    with pytest.raises(DecodingCancelledError):
+        choose_n_clusters(
+            problem, rng=np.random.default_rng(0), monitor=Monitor(1, None, lambda: True)
+        )
+
+
+def test_a_flag_that_is_none_is_refused() -> None:
+    with pytest.raises(DecodingError, match="choose"):
+        create_solver("mixture", choose=3)

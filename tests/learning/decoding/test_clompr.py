@@ -50,3 +50,27 @@ def test_identical_records_leave_place_holders_and_say_so(make_problem: MakeProb
     assert np.all(np.isfinite(solution.centroids))
     assert solution.residual < 1e-5
     assert heavy.sum() == 3 or any("have weight" in text for text in solution.warnings)
+
+
+def test_unequal_weights_are_recovered_in_falling_order(make_problem: MakeProblem) -> None:
+    weights = np.array([0.6, 0.3, 0.1])
+    problem = make_problem(
+        CORNERS[:3], weights=weights, n_clusters=3, n_frequencies=60, half_width=9.0
+    )
+    solution = solve(problem, ClOmpr(n_replicates=10))
+    np.testing.assert_allclose(solution.weights, weights, atol=1e-2)
+    np.testing.assert_allclose(solution.centroids, CORNERS[:3], atol=0.05)
+
+
+def test_too_few_clusters_are_reported_as_a_misfit(make_problem: MakeProblem) -> None:
+    problem = make_problem(CORNERS, n_clusters=2, n_frequencies=60, half_width=9.0)
+    assert any("far above the noise floor" in text for text in solve(problem).warnings)
+
+
+def test_replicates_do_not_depend_on_how_many_there_are(make_problem: MakeProblem) -> None:
+    problem = make_problem(CORNERS, n_clusters=3, n_frequencies=40, half_width=9.0)
+    few, many = (solve(problem, ClOmpr(n_replicates=count)) for count in (2, 4))
+    assert many.replicate_residuals[:2] == few.replicate_residuals
+    assert many.residual == min(many.replicate_residuals)
+    other = solve(problem, seed=1)
+    assert other.replicate_residuals[:2] != few.replicate_residuals

@@ -52,3 +52,11 @@ def test_what_is_no_density_is_refused(field: str, value: np.ndarray) -> None:
     fields = {"weights": good.weights, "means": good.means, "variances": good.variances}
     with pytest.raises(DecodingError, match=field):
         GaussianMixture(**(fields | {field: value}))
+
+
+def test_far_away_the_log_density_is_finite_and_low() -> None:
+    assert -1e13 < make_mixture().compute_log_density(np.full((1, 2), 1e6))[0] < -1e11
+
+
+def test_no_points_have_no_densities() -> None:
+    assert make_mixture().compute_log_density(np.empty((0, 2))).shape == (0,)

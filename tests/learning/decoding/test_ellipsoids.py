@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.learning.decoding.ellipsoids import (
     Ellipsoids,
@@ -112,3 +112,17 @@ def test_leverages_sum_to_the_parameters_and_a_fit_takes_up_that_much_noise() ->
     left = projection.leave(rng.normal(size=(200, 500)))
     # Chi-squared of 179 degrees, the mean of 500: its deviation is 0.85.
     assert np.mean(np.sum(left**2, axis=0)) == pytest.approx(200 - n_parameters, abs=6.0)
+
+
+@settings(max_examples=20)
+@given(seed=seeds, full=st.booleans(), noise_variance=st.sampled_from([0.0, 1e-3, 10.0]))
+def test_descent_never_raises_the_objective_and_stays_in_the_box(
+    seed: int, full: bool, noise_variance: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    target = draw_target(rng, noise_variance=noise_variance)
+    start = evaluate_shaped(target, draw_ellipsoids(rng, 3, slanted=False))
+    found = refine_shaped(target, start, full=full, n_iterations=4, tolerance=0.0, monitor=QUIET)
+    assert found.objective <= start.objective
+    assert np.all((found.atoms.centres >= target.lower) & (found.atoms.centres <= target.upper))
+    assert np.all(found.atoms.weights >= 0.0)

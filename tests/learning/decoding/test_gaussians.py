@@ -1,13 +1,18 @@
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 from sfumato.learning.decoding.gaussians import (
     Atoms,
+    compute_gaussians,
     compute_jacobian,
     compute_unit_atoms,
+    measure_in_wavelengths,
+    prepare_target,
 )
 
+from .conftest import MakeProblem
 from .targets import compute_sketch, draw_atoms, draw_target
 
 Vector = NDArray[np.float64]
@@ -49,3 +54,25 @@ def test_the_jacobian_equals_finite_differences(seed: int, d: int, n_atoms: int)
     numeric = np.array([(sketch_at(x + h) - sketch_at(x - h)) / 2e-5 for h in step])
     jacobian = compute_jacobian(target, atoms, compute_unit_atoms(target, atoms), chosen)
     np.testing.assert_allclose(jacobian, numeric, atol=2e-5)
+
+
+def test_phases_of_a_million_turns_are_still_right() -> None:
+    rng = np.random.default_rng(0)
+    target = draw_target(rng, n_dimensions=1)
+    far = np.array([[2.0 * np.pi * 1e6 + 1.5]])
+    row = compute_gaussians(target, far, np.array([-30.0]))
+    expected = np.exp(1j * far @ (2.0 * np.pi * target.turns))[0]
+    np.testing.assert_allclose(row[0], stack(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1.0, 1e12])
+def test_in_wavelengths_the_median_frequency_is_one(
+    make_problem: MakeProblem, factor: float
+) -> None:
+    problem = make_problem(
+        np.zeros((1, 3)), n_clusters=1, n_frequencies=31, half_width=5.0 * factor, scale=factor
+    )
+    target = prepare_target(measure_in_wavelengths(problem))
+    assert np.median(target.squares) == pytest.approx(1.0, rel=1e-5)
+    least, largest = target.log_variance_bounds
+    assert least < largest

@@ -1,8 +1,9 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from sfumato.learning.decoding.growth import cycle, expand, grow
-from sfumato.learning.decoding.levenberg import refine
+from sfumato.learning.decoding.gaussians import Atoms
+from sfumato.learning.decoding.growth import cycle, expand, find_first_atom, grow
+from sfumato.learning.decoding.levenberg import evaluate, refine
 
 from .targets import QUIET, draw_atoms, draw_fitted, draw_target
 
@@ -41,3 +42,30 @@ def test_a_cycle_never_raises_the_objective_nor_changes_the_number_of_atoms(seed
     settled = cycle(target, fitted, 3, rng=np.random.default_rng(seed), monitor=QUIET)
     assert settled.objective <= fitted.objective
     assert len(settled.atoms) == 4
+
+
+def test_one_cluster_is_found_by_the_first_atom() -> None:
+    rng = np.random.default_rng(0)
+    truth = draw_atoms(rng, 1)
+    fitted = find_first_atom(draw_target(rng, atoms=truth), rng, QUIET)
+    np.testing.assert_allclose(fitted.atoms.centres, truth.centres, atol=0.05)
+    np.testing.assert_allclose(fitted.atoms.weights, truth.weights, atol=0.02)
+
+
+def test_a_cycle_leaves_a_wrong_optimum() -> None:
+    # Two atoms share one cluster, and one atom covers two: no small step mends that.
+    rng = np.random.default_rng(2)
+    truth = Atoms(
+        centres=np.array([[-6.0, 0.0, 0.0], [5.0, 2.0, 0.0], [5.0, -2.0, 0.0]]),
+        log_variances=np.zeros(3),
+        weights=np.full(3, 1.0 / 3.0),
+    )
+    target = draw_target(rng, atoms=truth, n_frequencies=80)
+    wrong = Atoms(
+        centres=np.array([[-6.0, 0.5, 0.0], [-6.0, -0.5, 0.0], [5.0, 0.0, 0.0]]),
+        log_variances=np.array([0.0, 0.0, 0.8]),
+        weights=np.array([1.0, 1.0, 4.0]) / 6.0,
+    )
+    stuck = refine(target, evaluate(target, wrong), n_iterations=40, tolerance=0.0, monitor=QUIET)
+    freed = cycle(target, stuck, 6, rng=rng, monitor=QUIET)
+    assert freed.misfit < 0.1 * stuck.misfit

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from sfumato.learning.decoding.ellipsoids import Ellipsoids
 from sfumato.learning.decoding.evidence import Evidence
 from sfumato.learning.decoding.gathering import measure_kurtosis
-from sfumato.learning.decoding.judging import judge
+from sfumato.learning.decoding.judging import FEATURES, compute_features, judge
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver
 
@@ -160,3 +160,14 @@ def test_long_tails_leave_no_upper_end_but_far_clusters_and_levels_do_not_count(
     centred = draws - draws.mean()
     assert kurtosis == pytest.approx(np.mean(centred**4) / np.mean(centred**2) ** 2, rel=0.05)
     assert find(20.0, is_level=np.array([True, False]))[0] < 4.0
+
+
+def test_there_is_a_feature_for_every_coefficient() -> None:
+    assert len(compute_features(GOOD)) == len(FEATURES)
+
+
+def test_an_answer_that_explains_nothing_is_not_to_be_used(make_problem: MakeProblem) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, replace(GOOD, held_out=1000.0))
+    assert verdict.word == "do not use"
+    assert "no model explains the sketch" in verdict.sentence

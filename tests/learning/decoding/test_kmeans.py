@@ -38,3 +38,13 @@ def test_fewer_distinct_samples_than_clusters_leave_clusters_empty_and_finite() 
     assert found.inertia < 1e-9
     assert np.all(np.isfinite(found.centroids))
     assert len(np.unique(found.labels)) == 2
+
+
+def test_a_bad_start_is_beaten_by_a_restart() -> None:
+    rng = np.random.default_rng(0)
+    means = np.array([[-40.0, 0.0], [0.0, 0.0], [9.0, 0.0]])
+    samples = np.repeat(means, 400, axis=0) + rng.normal(size=(1200, 2))
+    start = np.array([[-40.5, 0.0], [-39.5, 0.0], [4.0, 0.0]])
+    stuck = cluster(samples, [start], n_restarts=0, rng=rng, monitor=QUIET)
+    freed = cluster(samples, [start], n_restarts=4, rng=rng, monitor=QUIET)
+    assert freed.inertia < 0.5 * stuck.inertia

@@ -1,8 +1,11 @@
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.decoding.gaussians import Atoms
 from sfumato.learning.decoding.levenberg import evaluate, refine
+from sfumato.learning.decoding.solver import Monitor
+from sfumato.shared.errors import DecodingCancelledError
 
 from .targets import QUIET, draw_atoms, draw_fitted, draw_target
 
@@ -75,3 +78,33 @@ def test_the_priors_draw_spreads_and_weights_together_where_noise_is_strong() ->
         )
     assert spread[100.0][0] < 0.2 * spread[0.0][0]
     assert spread[100.0][1] < 0.5 * spread[0.0][1]
+
+
+def test_weak_noise_leaves_the_misfit_alone_to_be_minimised() -> None:
+    atoms = draw_atoms(np.random.default_rng(0), 3)
+    for noise_variance, is_weak in ((1e-7, True), (1e-2, False)):
+        target = draw_target(np.random.default_rng(1), atoms=atoms, noise_variance=noise_variance)
+        fitted = evaluate(target, atoms)
+        assert target.has_weak_noise == is_weak
+        assert (fitted.objective == fitted.misfit) == is_weak
+
+
+def test_an_atom_without_weight_does_no_harm() -> None:
+    target, fitted = draw_fitted(2, 3)
+    idle = evaluate(target, fitted.atoms.weigh(np.array([0.3, 0.0, 0.0])))
+    moved = refine(target, idle, n_iterations=10, tolerance=0.0, monitor=QUIET)
+    assert moved.objective < idle.objective
+    assert np.all(np.isfinite(moved.atoms.centres))
+
+
+def test_it_asks_before_every_step_whether_to_go_on() -> None:
+    target, fitted = draw_fitted(3, 2)
+    polled = 0
+
+    def cancelled() -> bool:
+        nonlocal polled
+        polled += 1
+        return polled == 3
+
+    with pytest.raises(DecodingCancelledError):
+        refine(target, fitted, n_iterations=9, tolerance=0.0, monitor=Monitor(1, None, cancelled))

@@ -1,10 +1,11 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from sfumato.learning.decoding.gaussians import Atoms, compute_misfit_of
+from sfumato.learning.decoding.gaussians import Atoms, Target, compute_misfit_of
+from sfumato.learning.decoding.levenberg import evaluate
 from sfumato.learning.decoding.moves import propose_adds, propose_splits
 
-from .targets import draw_fitted
+from .targets import draw_atoms, draw_fitted, draw_target
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -59,3 +60,39 @@ def test_the_gain_of_an_add_is_the_fall_of_the_misfit(seed: int, n_wanted: int) 
         moved = fitted.atoms.join(adds.atoms.take(np.array([i])))
         fall = fitted.misfit - compute_misfit_of(target, moved)
         np.testing.assert_allclose(adds.gains[i], fall, atol=1e-4 * fitted.misfit)
+
+
+def test_two_clusters_under_one_atom_are_split_between_them() -> None:
+    rng = np.random.default_rng(0)
+    truth = Atoms(
+        centres=np.array([[-1.2, 0.0, 0.0], [1.2, 0.0, 0.0]]),
+        log_variances=np.full(2, np.log(0.3)),
+        weights=np.full(2, 0.5),
+    )
+    target = draw_target(rng, atoms=truth, n_frequencies=80)
+    whole = Atoms(
+        centres=np.zeros((1, 3)), log_variances=np.array([np.log(0.8)]), weights=np.ones(1)
+    )
+    splits = propose_splits(target, evaluate(target, whole), rng)
+    apart = splits.first.centres[0] - splits.second.centres[0]
+    assert splits.gains[0] > 0.0
+    assert abs(apart[0]) > 0.95 * np.linalg.norm(apart)
+
+
+@given(seed=seeds)
+def test_adds_lie_in_the_box_and_apart(seed: int) -> None:
+    target, fitted = draw_fitted(seed, 3)
+    atoms = propose_adds(target, fitted, 6, np.random.default_rng(seed)).atoms
+    assert np.all((atoms.centres >= target.lower) & (atoms.centres <= target.upper))
+    for i in range(1, len(atoms)):
+        squares = np.sum((atoms.centres[:i] - atoms.centres[i]) ** 2, axis=1)
+        assert np.all(squares > 3 * atoms.variances[i] / 2.0)
+
+
+def test_a_missing_cluster_is_where_an_atom_is_added() -> None:
+    rng = np.random.default_rng(0)
+    truth = draw_atoms(rng, 3)
+    target: Target = draw_target(rng, atoms=truth, n_frequencies=80)
+    without = evaluate(target, truth.take(np.array([0, 1])))
+    best = propose_adds(target, without, 1, rng).atoms
+    np.testing.assert_allclose(best.centres[0], truth.centres[2], atol=0.5)

@@ -10,6 +10,7 @@ from sfumato.learning.decoding.pooling import (
     drop_unsupported,
     pool_clusters,
 )
+from sfumato.learning.decoding.posterior import draw_around
 from sfumato.learning.decoding.shaping import evaluate_shaped
 
 from .targets import QUIET, draw_target
@@ -77,3 +78,30 @@ def test_the_pool_has_the_moments_of_its_members_and_gives_their_clusters() -> N
     np.testing.assert_allclose(clusters.shares, TRUTH.weights, atol=0.02)
     np.testing.assert_allclose(clusters.spreads, 1.0, atol=0.05)
     assert all(witness.ratio == pytest.approx(1.0, abs=0.02) for witness in clusters.witnesses)
+
+
+def test_draws_about_a_fit_scatter_as_the_noise_lets_them() -> None:
+    rng = np.random.default_rng(4)
+    spread = []
+    for noise_variance in (1e-4, 1e-2):
+        target = draw_target(rng, atoms=TRUTH, n_frequencies=80, noise_variance=noise_variance)
+        drawn = draw_around(target, candidate_of(target, TRUTH), 60, rng)
+        centres = np.array([atoms.centres for atoms in drawn])
+        spread.append(float(np.mean(np.std(centres, axis=0))))
+    # Ten times the standard deviation of the noise; 60 draws tell it to a fifth.
+    assert 6.0 < spread[1] / spread[0] < 15.0
+
+
+def test_a_fit_of_light_atoms_that_no_other_supports_keeps_them() -> None:
+    rng = np.random.default_rng(7)
+    target = draw_target(rng, atoms=TRUTH, n_frequencies=80, noise_variance=1.0)
+    astray = Atoms(
+        centres=np.array([[-9.0, 9.0, -9.0], [9.0, -9.0, -9.0]]),
+        log_variances=np.zeros(2),
+        weights=np.array([1e-3, 1e-3]),
+    )
+    candidates = [candidate_of(target, TRUTH) for _ in range(3)]
+    candidates.append(candidate_of(target, astray))
+    kept = drop_unsupported(target, candidates, rng)
+    assert [len(candidate.fitted.atoms) for candidate in kept] == [3, 3, 3, 2]
+    assert sum(member.share for member in choose_members(target, kept, rng)) == pytest.approx(1.0)

@@ -93,3 +93,12 @@ def test_the_arrays_are_frozen_copies() -> None:
         problem.sketch[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):
         problem.n_clusters = 2  # type: ignore[misc]
+
+
+def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
+    assert DecodingProblem(**valid_fields()).n_clusters == 4
+
+
+def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:
+    fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 1.0}
+    assert DecodingProblem(**fields).noise_variance == 1.0

@@ -1,10 +1,11 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from sfumato.learning.decoding.gaussians import compute_misfit_of
-from sfumato.learning.decoding.pruning import compute_drop_costs, fit_weights, propose_merges
+from sfumato.learning.decoding.gaussians import Atoms, compute_misfit_of
+from sfumato.learning.decoding.levenberg import evaluate
+from sfumato.learning.decoding.pruning import compute_drop_costs, fit_weights, propose_merges, prune
 
-from .targets import draw_fitted
+from .targets import draw_atoms, draw_fitted, draw_target
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -58,3 +59,24 @@ def test_weights_are_the_best_that_are_not_negative(seed: int) -> None:
     assert np.all(weights >= 0.0)
     assert np.all(gradient <= 1e-3 * scale)
     assert np.all(np.abs(gradient[weights > 0.0]) <= 1e-3 * scale[weights > 0.0])
+
+
+def test_an_atom_too_many_goes_without_a_trace() -> None:
+    rng = np.random.default_rng(4)
+    truth = draw_atoms(rng, 3)
+    target = draw_target(rng, atoms=truth, n_frequencies=60)
+    halves = truth.weigh(truth.weights / 2.0)
+    doubled = evaluate(target, halves.join(halves.take(np.array([1]))).join(halves))
+    pruned = prune(target, doubled, 3, jitter=0.0, rng=rng)
+    assert pruned.misfit < 1e-3 * float(np.sum(target.sketch**2))
+
+
+def test_atoms_in_one_place_can_be_pruned_to_one() -> None:
+    rng = np.random.default_rng(0)
+    target = draw_target(rng)
+    same = Atoms(
+        centres=np.zeros((5, 3)), log_variances=np.zeros(5), weights=np.array([0.2, 0, 0, 0.1, 0])
+    )
+    pruned = prune(target, evaluate(target, same), 1, jitter=0.5, rng=rng)
+    assert len(pruned.atoms) == 1
+    assert np.all(np.isfinite(pruned.atoms.centres))

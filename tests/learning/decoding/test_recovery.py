@@ -10,7 +10,7 @@ from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
-from sfumato.shared.errors import DecodingCancelledError
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 
 from .conftest import MakeProblem
 
@@ -243,3 +243,80 @@ def test_richer_mixtures_wait_at_strong_noise_until_k_atoms_clearly_fail(
         mixture = solve(problem).mixture
         assert mixture is not None
         assert (len(mixture.weights) > 2) == is_rich
+
+
+def test_noise_costs_little_where_it_is_small(
+    make_problem: MakeProblem, round_clusters: Points
+) -> None:
+    problem = make_problem(
+        round_clusters, n_clusters=5, n_frequencies=100, half_width=10.0, noise_variance=1e-3
+    )
+    solution = solve(problem)
+    means = round_clusters.reshape(5, 400, 2).mean(axis=1)
+    ratio = compute_sse(round_clusters, solution.centroids) / compute_sse(round_clusters, means)
+    assert ratio < 1.05
+    assert solution.at_noise_floor
+
+
+def test_the_density_is_that_of_the_records(
+    make_problem: MakeProblem, round_clusters: Points
+) -> None:
+    problem = make_problem(round_clusters, n_clusters=5, n_frequencies=80, half_width=10.0)
+    mixture = solve(problem).mixture
+    assert mixture is not None
+    drawn = mixture.draw_samples(4000, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(drawn.mean(axis=0), round_clusters.mean(axis=0), atol=0.5)
+    np.testing.assert_allclose(drawn.std(axis=0), round_clusters.std(axis=0), atol=0.3)
+    # The entropy of five equal round clusters far apart: ln 5 + ln(2 pi e).
+    found = float(np.mean(mixture.compute_log_density(round_clusters)))
+    assert found == pytest.approx(-(np.log(5.0) + np.log(2.0 * np.pi * np.e)), abs=0.1)
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(DecodingError, match="n_replicates"):
+        MixtureDecoder(n_replicates=0)
+
+
+def test_identical_records_have_one_place(make_problem: MakeProblem) -> None:
+    records = np.tile([[2.0, 4.0]], (50, 1))
+    problem = make_problem(records, n_clusters=3, n_frequencies=40, half_width=5.0)
+    solution = solve(problem)
+    assert_is_whole(solution, problem)
+    np.testing.assert_allclose(solution.weights @ solution.centroids, records[0], atol=0.05)
+    heavy = solution.weights > 0.01
+    np.testing.assert_allclose(
+        solution.centroids[heavy], np.tile(records[0], (heavy.sum(), 1)), atol=0.5
+    )
+
+
+@pytest.mark.parametrize("n_clusters", [3])
+def test_one_cluster_is_found_whatever_number_is_asked_for(
+    make_problem: MakeProblem, n_clusters: int
+) -> None:
+    records = draw_round_clusters(np.array([[1.0, 4.0]]), 1000)
+    problem = make_problem(records, n_clusters=n_clusters, n_frequencies=40, half_width=8.0)
+    solution = solve(problem)
+    assert_is_whole(solution, problem)
+    np.testing.assert_allclose(
+        solution.weights @ solution.centroids, records.mean(axis=0), atol=0.1
+    )
+
+
+@each_solver
+def test_points_on_a_line_are_found(make_problem: MakeProblem, solver: Solver) -> None:
+    points = np.array([[-2.0], [3.0], [7.0]])
+    problem = make_problem(points, n_clusters=3, n_frequencies=40, half_width=8.0)
+    solution = solve(problem, solver)
+    np.testing.assert_allclose(np.sort(solution.centroids[:, 0]), points[:, 0], atol=0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_a_scale_far_off_gives_a_whole_answer(
+    make_problem: MakeProblem, round_clusters: Points, scale: float
+) -> None:
+    problem = make_problem(
+        round_clusters, n_clusters=5, n_frequencies=50, half_width=10.0, scale=scale
+    )
+    solution = solve(problem)
+    assert_is_whole(solution, problem)
+    assert solution.warnings

@@ -1,5 +1,6 @@
 import pytest
 
+from sfumato.learning.decoding.clompr import ClOmpr
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver, default_solver, solver_factories
 from sfumato.shared.errors import DecodingError
@@ -24,3 +25,12 @@ def test_an_unknown_solver_is_refused_with_the_known_ones() -> None:
 def test_a_setting_out_of_range_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(DecodingError, match=next(iter(settings))):
         create_solver("cl-ompr", **settings)
+
+
+def test_settings_reach_the_solver() -> None:
+    assert create_solver("cl-ompr", n_replicates=3) == ClOmpr(n_replicates=3)
+
+
+def test_an_unknown_setting_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match=r"settings\.n_restarts"):
+        create_solver("cl-ompr", n_restarts=3)

@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 from sfumato.learning.decoding.ellipsoids import Ellipsoids
 from sfumato.learning.decoding.pooling import Clusters, Member
 from sfumato.learning.decoding.responses import (
+    choose_evenly,
     draw_balanced,
     measure_spreads,
     respond,
@@ -60,3 +61,27 @@ def test_a_centroid_follows_the_atom_that_it_stands_on_without_chance() -> None:
     centroids, shares = measure_spreads(ANSWER, found)
     assert centroids == pytest.approx(np.array([[0.3, 0.0], [0.0, 0.0]]), abs=1e-5)
     assert shares == pytest.approx(0.0, abs=1e-9)
+
+
+def test_mass_beyond_the_box_stands_on_it() -> None:
+    found = respond(
+        [member_of(CENTRES, 1.0)],
+        ANSWER,
+        lower=np.array([-5.0, -50.0]),
+        upper=FAR,
+        rng=np.random.default_rng(0),
+        monitor=Monitor(),
+    )
+    # Half of the first cluster lies beyond the bound: the mean of max(0, g) is 1 / sqrt(2 pi).
+    assert found.centroids[0, 0, 0] == pytest.approx(-5.0 + 1.0 / np.sqrt(2.0 * np.pi), abs=0.01)
+
+
+@given(shares=st.lists(st.floats(0.01, 1.0), min_size=1, max_size=60), n=st.integers(1, 40))
+def test_members_are_chosen_by_their_shares(shares: list[float], n: int) -> None:
+    total = sum(shares)
+    members = [member_of(CENTRES, share / total) for share in shares]
+    chosen = choose_evenly(members, n)
+    assert len(chosen) <= max(n, 1)
+    assert sum(member.share for member in chosen) == pytest.approx(1.0)
+    if max(shares) / total < 1.0 / n:
+        assert len(chosen) == min(n, len(members))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from sfumato.learning.decoding.diagnosis import Diagnosis, diagnose
@@ -117,3 +118,56 @@ def make_diagnosis(centres: list[list[float]]) -> Diagnosis:
         n_failures=0,
         is_judged=True,
     )
+
+
+@settings(max_examples=10, deadline=None)
+@given(middle=st.floats(-7.0, 13.0), half_width=st.floats(1e-6, 1.0))
+def test_no_centroid_leaves_the_plans_box_whatever_the_search_box(
+    make_problem: MakeProblem, middle: float, half_width: float
+) -> None:
+    rng = np.random.default_rng(1)
+    records = 3.0 + np.array([[9.0, 0.0], [-9.0, 3.0]])[rng.integers(2, size=400)]
+    problem = make_problem(
+        records + rng.normal(size=records.shape), n_clusters=2, n_frequencies=40, half_width=11.0
+    )
+    box = search_within(problem, half_width, middle)
+    solution = solve(replace(problem, search_box=box), name="cl-ompr")
+    assert np.all(np.isfinite(solution.centroids))
+    assert np.all((solution.centroids >= problem.lower) & (solution.centroids <= problem.upper))
+    np.testing.assert_allclose(solution.weights.sum(), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("centres", "expected"),
+    [
+        ([[0.0, 3.0], [3.0, 3.0]], ["1 of the centroids lies outside the search box"]),
+        ([[0.0, 3.0], [3.0, 9.0]], ["2 of the centroids lie outside the search box"]),
+        (
+            [[-9.0, 3.0], [3.0, 3.0]],
+            [
+                "1 of the clusters lies on the edge of the plan's box",
+                "1 of the centroids lies outside the search box",
+            ],
+        ),
+        ([[3.0, 3.0], [4.0, 4.0]], []),
+    ],
+)
+def test_warnings_count_in_good_grammar(
+    make_problem: MakeProblem, centres: list[list[float]], expected: list[str]
+) -> None:
+    records = np.full((10, 2), 3.0)
+    problem = make_problem(records, n_clusters=2, n_frequencies=20, half_width=12.0)
+    problem = replace(problem, search_box=search_within(problem, 2.0))
+    warnings = warn_of_boxes(problem, centres)
+    assert [w[: len(e)] for w, e in zip(warnings, expected, strict=True)] == expected
+
+
+def test_weights_that_sum_below_one_may_be_of_the_records_that_have_a_value(
+    make_problem: MakeProblem,
+) -> None:
+    problem = make_problem(np.full((10, 2), 3.0), n_clusters=2, n_frequencies=20, half_width=12.0)
+    reason = "records without a value were left out, or the weights are doubtful"
+    found = replace(make_diagnosis([[3.0, 3.0], [4.0, 4.0]]), fitted_weights=np.array([0.2, 0.1]))
+    assert any(text.endswith(reason) for text in diagnose(problem, found))
+    found = replace(found, fitted_weights=np.array([2.0, 1.0]))
+    assert not any(text.endswith(reason) for text in diagnose(problem, found))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sfumato.learning.decoding import gaussians
 from sfumato.learning.decoding.clompr import ClOmpr
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.descending import descend_from
@@ -19,6 +20,7 @@ from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Solver
+from sfumato.learning.decoding.weighing import WeightedProblem, weigh_equations
 
 from .conftest import MakeProblem
 
@@ -276,3 +278,73 @@ def test_descent_from_the_truth_sees_the_weights(make_problem: MakeProblem) -> N
     weighted, unweighted = np.mean(gaps, axis=0)
     # The variance of least squares is 6.8 times as large without the weights.
     assert unweighted > 2.5 * weighted
+
+
+def test_the_order_of_the_features_does_not_matter(make_problem: MakeProblem) -> None:
+    noise = np.where(LOUD, 0.05, 0.002)
+    stated = pose(make_problem, 1, noise)
+    order = np.random.default_rng(0).permutation(N_FREQUENCIES)
+    other = dataclasses.replace(
+        stated,
+        sketch=stated.sketch[order],
+        frequencies=stated.frequencies[:, order],
+        feature_noise=noise[order],
+    )
+    assert find_gap(solve(stated).centroids, solve(other).centroids) < 0.05
+
+
+def plant_the_mean_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def weigh(problem: DecodingProblem) -> DecodingProblem:
+        weighted = weigh_equations(problem)
+        if isinstance(problem, WeightedProblem) or problem.feature_noise is None:
+            return weighted
+        noise = np.full(problem.n_frequencies, problem.noise_variance)
+        return dataclasses.replace(
+            weighted, noise_variance=problem.noise_variance, feature_noise=noise
+        )
+
+    monkeypatch.setattr(gaussians, "weigh_equations", weigh)
+
+
+def test_the_mean_noise_in_the_place_of_each_features_is_found_in_the_bands(
+    make_problem: MakeProblem, usual_end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_the_mean_noise(monkeypatch)
+    with pytest.raises(AssertionError):
+        check_bands(make_problem, 2, usual_end)
+
+
+def weigh_inversely(problem: DecodingProblem) -> DecodingProblem:
+    weighted = weigh_equations(problem)
+    if not isinstance(weighted, WeightedProblem) or problem.feature_noise is None:
+        return weighted
+    squares = weighted.factors**-2.0
+    squares /= np.mean(squares)
+    noise = squares * problem.feature_noise
+    return dataclasses.replace(
+        weighted,
+        sketch=np.sqrt(squares) * problem.sketch,
+        factors=np.sqrt(squares),
+        feature_noise=noise,
+        noise_variance=float(np.mean(noise)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "planted"),
+    [
+        (gaussians, "weigh_equations", weigh_inversely),
+        (Target, "apply_factors", lambda target, rows: None),
+    ],
+)
+def test_planted_mistakes_of_the_weights_are_found(
+    place: Any,
+    name: str,
+    planted: Any,
+    make_problem: MakeProblem,
+    rivals: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(place, name, planted)
+    with pytest.raises(AssertionError):
+        check_weights(make_problem, rivals, n_trials=2)

@@ -10,12 +10,13 @@ from sfumato.learning.decoding.ellipsoids import Ellipsoids, Kind, compute_rows,
 from sfumato.learning.decoding.gaussians import (
     Target,
     compute_unit_atoms,
+    measure_in_wavelengths,
     prepare_target,
 )
 from sfumato.learning.decoding.ladder import draw_errors
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.shaping import evaluate_shaped, form_equations
-from sfumato.learning.decoding.weighing import WeightedProblem, weigh_equations
+from sfumato.learning.decoding.weighing import WeightedProblem, compute_quantile, weigh_equations
 
 from .targets import draw_atoms, draw_ellipsoids
 
@@ -195,3 +196,71 @@ def test_simulated_noise_is_that_of_each_weighted_equation() -> None:
     )
     shares = np.mean(sampled[:400] ** 2 + sampled[400:] ** 2, axis=1)
     assert np.mean(shares[::2]) / np.mean(shares[1::2]) == pytest.approx(25.0, rel=0.2)
+
+
+def test_weighing_twice_is_weighing_once() -> None:
+    weighted = weigh_equations(draw_problem(0, draw_noise(0)))
+    assert weigh_equations(weighted) is weighted
+
+
+def test_weak_noise_stays_known_where_it_does_not_make_the_factors() -> None:
+    noise = np.where(np.arange(40) % 2, 1e-9, 0.1)
+    weighted = weigh(draw_problem(1, noise))
+    assert weighted.feature_noise is not None
+    np.testing.assert_allclose(weighted.feature_noise, weighted.factors**2 * noise)
+    assert np.max(weighted.feature_noise[1::2]) < 1e-8
+
+
+def test_loud_features_do_not_pass_for_signal() -> None:
+    noise = np.tile([0.01, 0.04, 0.01, 1e9], 10)
+    problem = draw_problem(1, noise)
+    sketch = np.where(noise > 1.0, 5e4, problem.sketch)
+    factors = weigh(dataclasses.replace(problem, sketch=sketch)).factors
+    np.testing.assert_allclose(factors[0::4] / factors[1::4], 2.0)
+
+
+@given(seed=seeds, sketch=st.sampled_from([0.0, 1.0]))
+def test_noise_of_any_size_gives_finite_factors(seed: int, sketch: float) -> None:
+    rng = np.random.default_rng(seed)
+    noise = rng.choice([0.0, 1e-300, 1e-9, 1.0, 1e12], size=12)
+    problem = draw_problem(seed, noise)
+    weighted = weigh_equations(dataclasses.replace(problem, sketch=sketch * problem.sketch))
+    if isinstance(weighted, WeightedProblem):
+        assert np.all(np.isfinite(weighted.factors))
+        assert np.sum(weighted.factors**2) == pytest.approx(12.0)
+
+
+@given(seed=seeds, share=st.floats(0.01, 0.99))
+def test_quantiles_by_equal_precision_are_those_of_numpy(seed: int, share: float) -> None:
+    values = np.random.default_rng(seed).normal(size=21)
+    found = compute_quantile(values, share, np.full(21, 0.7))
+    assert found == pytest.approx(np.quantile(values, share))
+
+
+def test_features_that_count_nothing_have_no_part_in_a_quantile() -> None:
+    values, factors = np.arange(60.0), np.repeat([1.0, 1e-9], 30)
+    assert compute_quantile(values, 0.5, factors) == pytest.approx(14.5, abs=0.5)
+
+
+def test_features_of_boundless_noise_do_not_shape_the_search() -> None:
+    noise = np.where(np.arange(40) % 2, 1e9, 0.01)
+    problem = draw_problem(5, noise)
+    quiet = dataclasses.replace(
+        problem,
+        sketch=problem.sketch[::2],
+        frequencies=problem.frequencies[:, ::2],
+        feature_noise=None,
+        noise_variance=0.01,
+    )
+    whole, half = (prepare_target(measure_in_wavelengths(posed)) for posed in (problem, quiet))
+    np.testing.assert_allclose(whole.lower, half.lower, rtol=0.02)
+    np.testing.assert_allclose(whole.log_variance_bounds, half.log_variance_bounds, rtol=0.02)
+    assert whole.n_informative == pytest.approx(20.0, rel=1e-3)
+    assert half.n_informative == 20
+    # Each of the equations that count is multiplied by sqrt(2).
+    assert whole.noise_variance == pytest.approx(2.0 * half.noise_variance, rel=1e-6)
+    shortened = whole.shorten(20)
+    np.testing.assert_array_equal(shortened.turns, whole.turns[:, ::2])
+    np.testing.assert_allclose(shortened.sketch, np.sqrt(2.0) * half.sketch, rtol=1e-5)
+    assert shortened.feature_noise is not None
+    np.testing.assert_allclose(shortened.feature_noise, 0.02, rtol=1e-6)

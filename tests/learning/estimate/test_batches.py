@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.studies import read_study_numbers
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.utility import estimate_utility
+from sfumato.learning.estimate.utility import estimate_utility, weigh
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.shared.plan import SketchPlan, create_plan
@@ -81,3 +82,23 @@ def test_bins_of_a_batch_carry_two_laplace_draws_each() -> None:
 
     assert noises[0].variance == pytest.approx(2.0 * noises[1].variance)
     assert [noise.n_sums for noise in noises] == [2, 1]
+
+
+def test_a_secret_number_of_records_is_known_to_both_noises() -> None:
+    batch, local = make_pair(neighbouring="add-remove-one")
+    scaled = 700 * batch.count_scale
+    totals = make_totals(batch, 0, count=scaled)
+
+    counts = [count_records(plan, totals) for plan in (batch, local)]
+
+    assert [count.n_records for count in counts] == [700, 700]
+    assert counts[0].standard_error == pytest.approx(np.sqrt(2.0) * counts[1].standard_error)
+
+
+def test_weights_discount_a_small_batch_for_both_noises() -> None:
+    batch, local = make_pair(epsilon=Fraction(20), n_frequencies=4)
+    totals = make_totals(batch, 20, 2000)
+
+    weights = [weigh(plan, totals, "noise-optimal") for plan in (batch, local)]
+
+    assert weights[0] != weights[1]

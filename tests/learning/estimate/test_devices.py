@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.estimate.counts import count_records
-from sfumato.learning.estimate.devices import find_difference
+from sfumato.learning.estimate.devices import estimate_difference, find_difference
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
@@ -90,3 +90,28 @@ def test_devices_that_are_alike_add_next_to_no_noise() -> None:
         assert utility.noise_energy is not None
         energies.append(utility.noise_energy / (noise * plan.blocks.n_blocks))
     assert np.mean(energies) == pytest.approx(1.0, abs=0.1)
+
+
+def test_devices_that_differ_lower_the_snr_as_much_as_they_disturb() -> None:
+    plan, n_sketches, variance = make_plan(epsilon=Fraction(20)), 200, 0.3
+    utility = measure(plan, draw_totals(plan, n_sketches, variance, seed=1))
+    disturbance = variance * (plan.blocks.n_blocks - 1) / n_sketches
+    assert utility.noise_energy == pytest.approx(disturbance, rel=0.3)
+    assert utility.snr == pytest.approx(utility.signal_energy / disturbance, rel=0.35)
+
+
+def test_with_one_sketch_in_a_block_no_difference_is_claimed() -> None:
+    plan = make_plan()
+    totals = draw_totals(plan, plan.blocks.n_blocks, 0.3, seed=1)
+    known = np.ones(plan.blocks.n_blocks, dtype=bool)
+    found = estimate_difference(plan, totals.moments, known, raw_signal=0.5)
+    assert (found.energy.tolist(), found.signal_energy) == ([0.0] * plan.blocks.n_blocks, 0.5)
+
+
+def test_where_a_sketch_carries_all_features_nothing_is_added() -> None:
+    plan = make_plan(M)
+    known = np.ones(1, dtype=bool)
+    moments = SizeMoments.of_sizes([1000] * 50)
+    found = estimate_difference(plan, moments, known, raw_signal=0.5)
+    assert (found.energy.tolist(), found.signal_energy) == ([0.0], 0.5)
+    assert find_difference(plan, moments, known, signal_energy=0.5).tolist() == [0.0]

@@ -7,6 +7,7 @@ from sfumato.learning.estimate.histogram import (
     Marginal,
     estimate_bands,
     estimate_distribution,
+    estimate_quantiles,
     find_critical,
     read_marginals,
 )
@@ -17,6 +18,7 @@ from sfumato.shared.core import (
     RecordEncoder,
     SketchAccumulator,
 )
+from sfumato.shared.errors import DecodingError
 
 LAPLACE = BinNoise(variance=800.0)
 SUM_OF_NINE = BinNoise(variance=900.0, n_sums=9)
@@ -122,3 +124,49 @@ def test_numbers_are_read_and_levels_left_out() -> None:
     assert marginal.data_edges[[0, -1]] == pytest.approx([-15.0, 15.0])
     assert marginal.data_edges[6] == pytest.approx(3.0, rel=1e-3)
     assert marginal.missing_share == pytest.approx(0.2)
+
+
+def test_quantiles_are_estimated_closer_than_they_are_bounded() -> None:
+    truth = np.concatenate([[0], 2000.0 * np.exp(-((np.arange(64) - 40.0) ** 2) / 50.0), [0, 300]])
+    median = np.searchsorted(np.cumsum(truth), (truth.sum() - 300) / 2) - 0.5
+    noise, rng = BinNoise(variance=1e4, n_sums=4), np.random.default_rng(3)
+    found = [
+        estimate_quantiles(
+            make_marginal(truth + noise.draw(rng, truth.shape), noise, truth.sum()), [0.5]
+        )
+        for _ in range(200)
+    ]
+    errors = np.array(found) - median
+    assert np.sqrt(np.mean(errors**2)) < 0.5
+    assert abs(np.mean(errors)) < 0.5
+
+
+def test_bands_of_a_sample_are_wider() -> None:
+    noise = BinNoise(variance=1.0)
+    marginal = make_marginal(np.array([0, 50, 50, 0, 0.0]), noise, 100.0)
+    narrow = estimate_bands(marginal, critical=2.0)
+    wide = estimate_bands(marginal, critical=2.0, are_sample=True)
+    assert wide.lower[1] < narrow.lower[1] < 0.5 < narrow.upper[1] < wide.upper[1]
+
+
+def test_quantiles_beyond_the_box_are_unbounded() -> None:
+    noise = BinNoise(variance=1e-6)
+    marginal = make_marginal(np.array([60, 20, 20, 0, 0.0]), noise, 100.0)
+    bands = estimate_bands(marginal, critical=2.0)
+    assert bands.find_quantile(0.5) == (-np.inf, 0.0)
+    assert bands.find_quantile(0.7) == (0.0, 1.0)
+    below, inside = estimate_quantiles(marginal, (0.5, 0.7))
+    assert below == -np.inf
+    assert inside == pytest.approx(0.5, abs=0.01)
+
+
+def test_without_noise_it_is_that_of_the_records() -> None:
+    cells = np.array([0, 10, 0, 30, 60, 0, 0.0])
+    noise = BinNoise(variance=1e-6)
+    estimate = estimate_distribution(make_marginal(cells, noise, 100.0), 0, 4)
+    assert estimate == pytest.approx([0.0, 0.1, 0.1, 0.4, 1.0])
+
+
+def test_noise_without_a_variance_is_refused() -> None:
+    with pytest.raises(DecodingError, match="variance"):
+        BinNoise(variance=0.0)

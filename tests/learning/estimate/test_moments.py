@@ -13,6 +13,7 @@ from sfumato.learning.estimate.moment_noise import NoiseLaw
 from sfumato.learning.estimate.moments import PrincipalComponents, estimate_components
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.statistics.moments import MOMENT_STEPS, WEIGHT, MomentsStatistic
+from sfumato.shared.errors import DecodingError
 
 Floats = NDArray[np.float64]
 N_RECORDS = 20_000
@@ -312,3 +313,77 @@ def test_noise_that_hides_the_records_leaves_an_answer_that_says_so() -> None:
 
 
 # ---- findings and refusals ----
+
+
+def test_the_metric_decides_which_direction_is_first() -> None:
+    rng = np.random.default_rng(0)
+    steps = np.rint(rng.normal(size=(N_RECORDS, 2)) * [300.0, 100.0])
+    widths = np.array([1.0, 100.0])
+    records = Records(steps=steps, statistic=make_statistic(widths, 2000), metric=np.ones(2))
+    by_units = records.ask(records.sums, 0.0).directions[0]
+    by_widths = records.ask(records.sums, 0.0, metric=None).directions[0]
+    assert by_units == pytest.approx([0.0, 1.0], abs=0.02)
+    assert by_widths == pytest.approx([1.0, 0.0], abs=0.02)
+
+
+def test_eigenvalues_lose_the_lift_of_noise() -> None:
+    records = draw_records(30)
+    trials = Trials(records, 0.004, "normal", runs=40)
+    raw = np.mean([answer.raw_eigenvalues[0] for answer in trials.answers])
+    freed = np.mean([answer.eigenvalues[0] for answer in trials.answers])
+    assert raw > 1.01 * trials.values[0]
+    assert freed == pytest.approx(trials.values[0], rel=0.006)
+
+
+def test_a_public_number_is_taken_unless_records_are_missing() -> None:
+    records = draw_records(4)
+    noise, variance = draw_noise(np.random.default_rng(0), records, 0.001)
+    answer = records.ask(records.sums + noise, variance)
+    assert (answer.n_complete, answer.n_complete_error) == (N_RECORDS, 0.0)
+    half = records.ask(records.sums + noise, variance, n_records=2 * N_RECORDS)
+    assert half.n_complete == pytest.approx(N_RECORDS, rel=0.1)
+    assert half.n_complete_error > 0
+    assert [(f.code, round(f.value, 1)) for f in half.findings] == [("records-missing", 0.5)]
+
+
+def test_a_radius_that_does_not_suit_the_records_is_reported() -> None:
+    records = draw_records(3)
+    answers = {}
+    for times in (0.4, 1.0, 4.0):
+        radius = min(3545, round(times * records.statistic.norm_steps))
+        statistic = make_statistic(records.statistic.quantiser.half_width, radius)
+        length = np.linalg.norm(records.steps, axis=1, keepdims=True)
+        steps = records.steps * np.minimum(1.0, radius / length)
+        changed = replace(records, steps=steps, statistic=statistic)
+        answers[times] = [f.code for f in changed.ask(changed.sums, 0.0).findings]
+    assert answers == {0.4: ["norm-tight"], 1.0: [], 4.0: ["norm-wide"]}
+
+
+@pytest.mark.parametrize(
+    ("sums", "metric", "field"),
+    [
+        (np.zeros(11), None, "sums"),
+        (np.zeros(10), np.ones(4), "metric"),
+        (np.zeros(10), np.array([1.0, 0.0, 1.0]), "metric"),
+        (np.zeros(10), np.array([1.0, np.inf, 1.0]), "metric"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    sums: Floats, metric: Floats | None, field: str
+) -> None:
+    statistic = make_statistic(np.ones(3), 1000)
+    with pytest.raises(DecodingError, match=f"^{field}: "):
+        estimate_components(sums, statistic, noise_variance=1.0, metric=metric)
+
+
+@pytest.mark.parametrize("strength", [0.05, 0.1, 1.0])
+def test_lengths_that_noise_explains_are_not_reported(strength: float) -> None:
+    records = draw_records(3)
+    n_reports = 0
+    for seed in range(60):
+        noise, variance = draw_noise(np.random.default_rng(seed), records, strength)
+        found = records.ask(records.sums + noise, variance, n_records=N_RECORDS)
+        n_reports += any(f.code.startswith("norm") for f in found.findings)
+    # The length is 0.67 of the largest: two deviations of its noise lead beyond an end in less than
+    # one run of forty.
+    assert n_reports <= 4

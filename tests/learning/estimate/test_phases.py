@@ -107,3 +107,26 @@ def test_records_that_cannot_be_sketched_count_and_add_zero() -> None:
     sketch = find_sketch(plan, totals)
     error = math.sqrt(plan.mechanism.gain**-2 / 4000 / 2 / 6)
     assert abs(np.mean(sketch.real) - TRUTH / 2) < 5 * error
+
+
+def test_the_signal_of_few_reports_is_told_from_their_noise() -> None:
+    plan, totals = total(("4", 600, 1), 3, 3000)
+    # Each |z_j|^2 has a standard error of about V = 0.18 and 2 |z| sqrt(V / 2); five of the mean.
+    assert estimate(plan, totals).signal_energy == pytest.approx(TRUTH**2, abs=0.11)
+    raw = np.mean(np.abs(find_sketch(plan, totals)) ** 2)
+    assert raw > TRUTH**2 + 0.11
+
+
+def test_features_without_a_report_are_left_out() -> None:
+    plan, totals = total(("4", 60, 1), 5, 40)
+    assert estimate(plan, totals).n_covered == 40
+    sketch = find_sketch(plan, totals)
+    assert np.count_nonzero(sketch) == 40
+
+
+def test_devices_with_one_record_do_not_differ_beyond_it() -> None:
+    # The energy of a report is the same whatever the record: nothing but the sampling is left.
+    plan, totals = total(("4", 60, 1), 2, 24_000)
+    found = estimate(plan, totals)
+    privacy = (plan.mechanism.gain**-2 - 1) * 60 / 24_000
+    assert found.noise_energy == pytest.approx(privacy, rel=0.02)

@@ -1,5 +1,6 @@
 """Marginals from reports of bins: unbiased, within their bands, and far above a wrong law."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
 from sfumato.learning.estimate.counts import count_records
-from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution
+from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution, deconvolve
 from sfumato.learning.estimate.studies import (
     read_study_levels,
     read_study_marginals,
@@ -156,3 +157,40 @@ def test_reports_that_do_not_fit_the_law_are_refused() -> None:
         ReportedMarginal(name="x", reports=np.ones(N_PLACES - 1), law=law, edges=EDGES)
     with pytest.raises(DecodingError, match="positive"):
         ReportedMarginal(name="x", reports=np.zeros(N_PLACES), law=law, edges=EDGES)
+
+
+def test_reports_that_no_records_explain_leave_everything_open() -> None:
+    reports = np.zeros(N_PLACES)
+    reports[20] = 10_000.0
+    bands = bound_distribution(
+        ReportedMarginal(name="x", reports=reports, law=find_law("1"), edges=EDGES)
+    )
+    assert not bands.lower.any()
+    assert np.all(bands.upper == 1.0)
+
+
+def test_errors_of_replicas_are_those_of_the_estimate() -> None:
+    estimates = np.array([draw("1", 20_000, seed)[0].shares for seed in range(30)])
+    seen = np.add.reduceat(estimates[:, :N_BINS], range(0, N_BINS, 16), axis=1).std(axis=0)
+    replicas = draw("1", 20_000, 99)[0].draw_replicas(np.random.default_rng(0))
+    stated = np.add.reduceat(replicas[:, :N_BINS], range(0, N_BINS, 16), axis=1).std(axis=0)
+    # Both are estimates from 30 or 40 draws: a factor of two is five deviations.
+    assert np.all(stated < 2.0 * seen)
+    assert np.all(stated > seen / 2.0)
+
+
+def test_exact_reports_give_the_exact_shares() -> None:
+    law = find_law("7")
+    marginal = ReportedMarginal(name="x", reports=np.ones(N_PLACES), law=law, edges=EDGES)
+    shares = np.zeros(N_PLACES)
+    shares[[10, 40]] = 0.25, 0.75
+    spectrum = np.fft.rfft(shares) * np.fft.rfft(marginal.kernel)
+    reports = np.fft.irfft(spectrum, N_PLACES)
+    (found,) = deconvolve(reports[None], marginal.kernel)
+    np.testing.assert_allclose(found, shares, atol=1e-3)
+
+
+def test_the_strength_is_that_of_a_histogram_with_the_same_error() -> None:
+    marginal, _, _ = draw("1", 20_000, 0)
+    error = 1.0 / (2.0 * marginal.law.reach * math.sqrt(20_000))
+    assert marginal.strength == pytest.approx(math.sqrt(8.0) / error)

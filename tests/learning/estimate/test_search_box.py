@@ -60,3 +60,8 @@ def test_a_wrong_box_is_refused_with_its_field_rule_and_fix(
         check_search_box(PLAN, {name: bounds})
     assert caught.value.field == f"search_box.{name}"
     assert caught.value.fix
+
+
+def test_a_box_without_bounds_of_its_own_is_the_plans() -> None:
+    assert make_search_box(PLAN, {}) is None
+    assert make_search_box(PLAN, {FIRST.name: FIRST.bounds}) is None

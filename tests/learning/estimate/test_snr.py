@@ -15,6 +15,7 @@ from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.shared.core import FrequencyBlocks, SketchAccumulator
+from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy.testing import SeededSource
 from tests.soak import small_and_soak
@@ -179,3 +180,19 @@ def test_dilution_is_that_of_the_sketches_of_a_fleet(n_blocks: int, more: int) -
     assert n_blocks * (1 - 1e-12) <= dilution <= n_blocks * 9 / 8
     if n_sketches % n_blocks == 0:
         assert dilution == n_blocks
+
+
+@pytest.mark.parametrize(("n_sketches", "r"), [(10, M), (100, 4)])
+@small_and_soak("draws", 6, 400)
+def test_predicted_snr_counts_a_noised_number_of_records_for_each_block(
+    n_sketches: int, r: int, draws: int
+) -> None:
+    plan = make_plan(n_sketches, r, neighbouring="add-remove-one")
+    assert plan.count_variance > 0
+    check(plan, n_sketches, draws)
+
+
+def test_fewer_sketches_than_blocks_are_refused() -> None:
+    assert compute_dilution(12, 12) == 12
+    with pytest.raises(PrivacyError, match="n_sketches: must be at least 12"):
+        compute_dilution(11, 12)

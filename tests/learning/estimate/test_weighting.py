@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.estimate.sizes import SizeMoments
-from sfumato.learning.estimate.weighting import Weights, choose_weights
+from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
+from sfumato.shared.errors import PrivacyError
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=30)
 
@@ -73,3 +74,32 @@ def test_the_weighted_average_is_that_of_the_sketches() -> None:
     each = (sums[:, :4] + 1j * sums[:, 4:]) / (16380 * 0.5 * np.array(sizes)[:, None])
     share = apply(weights, sizes) / apply(weights, sizes).sum()
     assert np.allclose(average, (share[:, None] * each).sum(axis=0))
+
+
+def test_where_noise_dominates_weights_grow_as_the_square_of_the_size() -> None:
+    weights = apply(choose([100, 1000, 10_000], 1e12, 0.5), [100, 1000, 10_000])
+    assert weights / weights[0] == pytest.approx([1, 100, 10_000], rel=1e-2)
+
+
+def test_where_sampling_dominates_weights_are_sizes() -> None:
+    weights = apply(choose([100, 1000, 10_000], 1e-6, 0.5), [100, 1000, 10_000])
+    assert weights / weights[0] == pytest.approx([1, 10, 100], rel=1e-3)
+
+
+def test_lognormal_sizes_gain_about_what_the_mathematics_says() -> None:
+    # Noise dominates: size weights cost 3.0 times the error at lognormal sizes (sigma = 1.05).
+    sizes = np.exp(np.random.default_rng(1).normal(9, 1.05, 4000)).astype(int).tolist()
+    by_size = error_of(sizes, np.array(sizes, dtype=np.float64), 1e14, 0.5)
+    chosen = error_of(sizes, apply(choose(sizes, 1e14, 0.5), sizes), 1e14, 0.5)
+    assert 2.5 < by_size / chosen < 3.6
+
+
+def test_size_weights_are_the_papers() -> None:
+    moments = SizeMoments.of_sizes([10, 20])
+    assert choose([10, 20], 1e9, 0.5, "size") == SIZE_WEIGHTS
+    assert SIZE_WEIGHTS.compute_effective_records(moments) == pytest.approx(30)
+
+
+def test_an_unknown_weighting_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="size, noise-optimal"):
+        choose([1, 2], 1.0, 0.5, "equal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from fractions import Fraction
 from typing import Any
@@ -13,7 +14,9 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sfumato.learning.generative.accounting import Training
+from sfumato.learning.generative import accounting
+from sfumato.learning.generative.accounting import Training, compute_mu
+from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.normal import bound_gaussian_delta
 
 DELTA = Fraction(1, 10**5)
@@ -111,3 +114,51 @@ def test_a_replaced_record_costs_one_that_goes_and_one_that_comes() -> None:
     one = make().bound_delta(Fraction(1, 2), 2.0)
     two = make(relation="replace-one").bound_delta(Fraction(1), 2.0)
     assert float(two) == pytest.approx((1 + math.exp(0.5)) * float(one), rel=1e-9)
+
+
+def test_mu_is_that_of_a_gaussian_mechanism() -> None:
+    mu = compute_mu(Fraction(1), DELTA)
+    for factor, is_within in ((1.0, True), (1.02, False)):
+        found = bound_gaussian_delta(
+            sensitivity_squared=Fraction(mu * factor) ** 2,
+            variance=Fraction(1),
+            epsilon=Fraction(1),
+        )
+        assert (Fraction(found) <= DELTA) == is_within
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"rate": Fraction(0)}, "batch_rate"),
+        ({"rate": Fraction(1, 3)}, "batch_rate"),
+        ({"rate": Fraction(2)}, "batch_rate"),
+        ({"n_steps": 0}, "n_steps"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make(**changes)
+    assert refused.value.field == field
+
+
+def test_a_level_that_cannot_be_reached_or_computed_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="delta: is too small"):
+        make().calibrate_multiplier(Fraction(1), Fraction(1, 10**9))
+    with pytest.raises(PrivacyError, match="epsilon: is too small"):
+        make(n_steps=1, first_mu=0.5, rate=Fraction(1)).calibrate_multiplier(
+            Fraction(1, 100), DELTA
+        )
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("dp_accounting"):
+            raise ImportError(name)
+        return honest(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ConfigError, match=r"sfumato\[generative\]"):
+        accounting._compose(0.0, 0.5, 1, 1.0, 1e-3)

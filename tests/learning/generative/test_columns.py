@@ -10,7 +10,9 @@ from sfumato.learning.estimate.histogram import BinNoise, Marginal
 from sfumato.learning.generative.columns import (
     LevelColumn,
     NumberColumn,
+    match_columns,
 )
+from sfumato.shared.core.logarithm import compress
 
 SHARES = st.lists(st.floats(0.0, 1.0), min_size=4, max_size=12).filter(lambda x: sum(x) > 0.1)
 
@@ -90,3 +92,33 @@ def test_a_column_of_reports_stays_and_one_of_bins_follows_a_density_where_noise
     assert np.std(drawn) == pytest.approx(0.3, rel=0.05)
     assert np.std(coarse) == pytest.approx(0.3, rel=0.05)
     assert np.std(narrow.place(values, rng)) > 0.7
+
+
+def test_what_lies_beyond_the_bounds_stands_on_them() -> None:
+    column = make_number([1.0, 0.0, 0.0, 3.0])
+    found = column.place(np.arange(400.0), np.random.default_rng(0))
+    assert np.mean(found == -1.0) == 0.25
+    assert np.mean(found == 2.0) == 0.75
+
+
+def test_equal_values_are_spread_in_a_random_order() -> None:
+    column = make_number([0.0, 1.0, 1.0, 0.0])
+    found = column.place(np.zeros(1000), np.random.default_rng(0))
+    assert abs(np.corrcoef(found, np.arange(1000))[0, 1]) < 0.15
+
+
+def test_a_logarithmic_column_is_even_on_its_scale() -> None:
+    column = make_number([0.0, 1.0, 0.0], resolution=0.5)
+    found = column.place(np.arange(999.0), np.random.default_rng(1))
+    assert np.quantile(compress(found, 0.5), [0.25, 0.75]).tolist() == [
+        np.float64(each) for each in np.quantile(compress(found, 0.5), [0.25, 0.75])
+    ]
+    assert np.allclose(np.quantile(compress(found, 0.5), [0.25, 0.75]), [-0.25, 1.25], atol=0.01)
+
+
+def test_columns_without_a_histogram_stay_as_they_are() -> None:
+    records = np.random.default_rng(0).normal(size=(50, 2))
+    column = make_number([0.0, 1.0, 1.0, 0.0])
+    found = match_columns(records, ["pressure", "flow"], [column], np.random.default_rng(1))
+    assert np.array_equal(found[:, 0], records[:, 0])
+    assert not np.array_equal(found[:, 1], records[:, 1])

@@ -1,5 +1,7 @@
 """Distributions of numbers, blended from a noised histogram and a density."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -102,3 +104,28 @@ def test_noise_far_from_the_density_makes_no_records_and_a_cluster_there_is_foun
     assert np.mean([each.shares[81:].sum() for each in plain]) < 0.002
     found = [blend(make_histogram(two, 100.0, seed), narrow) for seed in range(10)]
     assert np.mean([each.shares[201:211].sum() for each in found]) > 0.025
+
+
+@pytest.mark.parametrize("n_values", [N_BINS // 4, N_BINS])
+@pytest.mark.parametrize("place", [0.0, 0.5])
+def test_the_stated_error_covers_records_of_few_values(n_values: int, place: float) -> None:
+    """One value a bin, or in every fourth, at its edge or in its middle; ranges end anywhere."""
+    shares = np.zeros(N_BINS)
+    shares[:: N_BINS // n_values] = 1.0 / n_values
+    found = blend(make_histogram(shares, 5.0), shares)
+    low, high = np.sort(np.random.default_rng(3).uniform(0, N_BINS, size=(2, 4000)), axis=0)
+    values = np.arange(0, N_BINS, N_BINS // n_values) + place
+    inside = (values >= low[:, None]) & (values <= high[:, None])
+    below = np.concatenate([[0.0], np.cumsum(found.shares[1:-1])])
+    drawn = np.interp([low, high], np.arange(N_BINS + 1), below)
+    error = float(np.mean(np.abs(drawn[1] - drawn[0] - inside.mean(axis=1))))
+    assert 0.3 * found.estimate_error(0.0) < error < found.estimate_error(0.0)
+
+
+def test_noise_above_all_that_bins_can_say_leaves_the_density_as_it_is() -> None:
+    hill = make_hill(128, 30)
+    noise = BinNoise(variance=200.0**2)
+    few = replace(make_histogram(hill, 1.0), n_records=20.0, noise=noise)
+    found = blend(replace(few, bins=noise.draw(np.random.default_rng(1), (N_BINS,))), hill)
+    assert np.allclose(found.shares[1:-1], hill)
+    assert found.estimate_error(0.01) <= 1.0

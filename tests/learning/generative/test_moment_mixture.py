@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.generative.moment_mixture import BASIS_STEPS, MomentDesign
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.errors import PrivacyError
+from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.testing import SeededSource
 
@@ -152,3 +152,19 @@ def test_a_curator_is_asked_two_questions_and_each_within_its_plan() -> None:
     curator = Curator(rounds=design.rounds, relation=design.relation, source=SeededSource(1))
     with pytest.raises(PrivacyError, match="within what was planned"):
         dear.release(np.ones((5, D)), np.zeros(5, dtype=np.intp), curator)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"n_parts": 0}, "n_parts"),
+        ({"n_directions": D + 1}, "n_directions"),
+        ({"origin": "median"}, "origin"),
+        ({"norm": 0.0}, "norm"),
+        ({"norm": float("nan")}, "norm"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_design(**changes)
+    assert refused.value.field == field

@@ -18,6 +18,7 @@ from sfumato.learning.generative.networks import training
 from sfumato.learning.generative.networks.clipping import NORM, Clipping
 from sfumato.learning.generative.partition import FeatureMap, KernelPartition
 from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
@@ -203,3 +204,36 @@ def test_the_first_weights_and_the_rest_of_chance_are_public(
         for i in range(2)
     ]
     assert found[0] == found[1]
+
+
+def test_released_numbers_are_read_as_they_were_written() -> None:
+    design = make_design(partition=make_partition())
+    assert design.partition is not None
+    n = design.n_centroids + K + K * design.n_weights
+    model = design.read(np.arange(n, dtype=np.int64) + 10**6)
+    assert model.centroids is not None
+    assert model.centroids.shape == (K, 20)
+    assert model.centroids[0, 0] == 10**6
+    assert model.weights[-1][-1][-1, -1] == n - 1 + 10**6
+    assert model.find_parts(np.array([[0.5] * D, [np.nan] * D])).tolist()[1] == -1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"n_parts": 0}, "n_parts"),
+        ({"n_hidden": 5000}, "n_hidden"),
+        ({"n_latent": 0}, "n_latent"),
+        ({"network": "gan"}, "network"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"share_of_parts": Fraction(1)}, "share_for_parts"),
+        (
+            {"quantiser": Quantiser.from_bounds(np.zeros(5000), np.ones(5000))},
+            "n_features",
+        ),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_design(**changes)
+    assert refused.value.field == field

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.learning.generative.partition import FeatureMap, KernelPartition, assign
 from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.privacy.wide_gaussian import WideGaussian
 
@@ -89,3 +90,28 @@ def test_parts_are_found(noisy: bool) -> None:
         found, lambda sums: sums + noise.draw(source, sums.size), math.sqrt(noise.variance)
     )
     assert np.mean(assign(found, centroids) == of) > 0.98
+
+
+def test_a_part_that_noise_hides_keeps_its_centroid() -> None:
+    features = make_features()
+    partition = make_partition(features)
+    before = partition.draw_start()
+    empty = np.zeros((K, 1 + features.n_features), dtype=np.int64)
+    empty[0, 0] = 2 * partition.unit
+    assert partition.find_centroids(empty, float(partition.unit), before).tolist() == (
+        before.tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"n_features": 0}, "n_kernel_features"),
+        ({"bandwidth": 0.0}, "bandwidth"),
+        ({"bandwidth": math.nan}, "bandwidth"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_features(**changes)
+    assert refused.value.field == field

@@ -177,3 +177,64 @@ def test_the_answer_says_what_both_studies_cost_together() -> None:
     said = "NOT PRIVATE: they were made from exact sums, without noise."
     for both in ((exact,), (exact, half), (promise, exact)):
         assert describe(*both).endswith(said)
+
+
+def test_a_histogram_of_other_columns_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match=r"histogram: has no column of the study: it has 'x'"):
+        make(columns=[replace(HISTOGRAM[0], name="x")])
+
+
+def test_a_column_of_another_kind_is_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match="'site' as a number, and the study with 2 levels"):
+        make(columns=[replace(HISTOGRAM[0], name="site")])
+    with pytest.raises(DecodingError, match="'flow' with 2 levels, and the study as a number"):
+        make(columns=[replace(HISTOGRAM[1], name="flow")])
+
+
+@pytest.mark.parametrize("n_records", [0, 20_001])
+def test_a_part_has_its_bounds(n_records: int) -> None:
+    with pytest.raises(DecodingError, match="n_records: must be 1 to 20000"):
+        make().draw(n_records, seed=0)
+
+
+def test_no_error_is_stated_where_bars_mean_nothing() -> None:
+    posterior = make_posterior(is_trusted=False)
+    doubtful = make(posterior=posterior, verdict="doubtful", columns=HISTOGRAM)
+    body = doubtful.answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert body.errors == []
+    assert body.statement.startswith("Doubt these records")
+    assert body.correlation_errors == []
+    assert "cannot be stated: decode fewer clusters" in body.statement
+
+
+def test_no_error_is_stated_without_a_histogram_and_the_answer_says_how_to_add_one() -> None:
+    body = make().answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert body.errors == []
+    assert "cannot be stated without a histogram" in body.statement
+    assert "`--histogram`" in body.statement
+
+
+def test_a_small_table_is_further_off_than_a_large_one() -> None:
+    both = (replace(HISTOGRAM[0], name="pressure", edges=np.array([0.0, 5.0, 10.0])), HISTOGRAM[0])
+    small, large = (make(columns=both).estimate_errors(n) for n in (50, 20_000))
+    for ours, theirs in zip(small.estimate_ranges()[1:], large.estimate_ranges()[1:], strict=True):
+        assert ours.error > theirs.error + 0.005
+    assert small.estimate_correlations()[0].error > large.estimate_correlations()[0].error
+
+
+def test_densities_that_agree_once_they_follow_the_histogram_make_no_error_of_their_own() -> None:
+    """Draws that differ by a shift of a column alone give one and the same table."""
+    shifted = make_posterior()
+    shifted = replace(
+        shifted, weights=np.full(4, 0.5), means=shifted.means * [1, 1, 0, 0] + [0, 0, 1, 0]
+    )
+    both = (replace(HISTOGRAM[0], name="pressure", edges=np.array([0.0, 5.0, 10.0])), HISTOGRAM[0])
+    exact = [replace(each, error=0.0) for each in both]
+    found = make(posterior=shifted, columns=exact).estimate_errors(10**9).estimate_ranges()
+    assert [each.n_columns for each in found] == [1, 2]
+    assert found[1].error < 1e-3
+
+
+def test_columns_without_an_error_are_named() -> None:
+    body = make(columns=HISTOGRAM).answer(SynthesisRequest(), origin=ORIGIN, privacy=[])
+    assert "No error is stated for shares of pressure, site." in body.statement

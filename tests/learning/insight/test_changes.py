@@ -172,3 +172,30 @@ def test_energies_of_simulated_windows_have_the_law_of_exact_errors() -> None:
     # Seeded; standard errors of 1 % to 2 % of the mean's, and 2 % to 4 % of the deviation's.
     assert np.mean(simulated) == pytest.approx(np.mean(exact), rel=0.05)
     assert np.std(simulated) == pytest.approx(np.std(exact), rel=0.15)
+
+
+def test_two_changes_are_found_by_searching_again() -> None:
+    plan = make_plan(40, epsilon=Fraction(5))
+    fleet = Fleet(plan, 1)
+    selections = [
+        fleet.draw(1000, mixture=GROWN if 4 <= t < 9 else MIXTURE, name=str(t)) for t in range(12)
+    ]
+    timeline = follow(make_model(plan), selections)
+    found = find_change_points(timeline, rng=np.random.default_rng(1))
+    assert [point.place for point in found] == [4, 9]
+
+
+def test_levels_keep_their_promise() -> None:
+    assert compute_levels(3, windows_per_year=52).tolist() == [1 / 52] * 3
+    assert compute_levels(1, windows_per_year=52, alarms_per_year=2.0)[0] == 1 / 26
+    assert spend_levels(100_000, ever=0.05).sum() == pytest.approx(0.05, rel=1e-4)
+    with pytest.raises(DecodingError, match="alarms_per_year"):
+        compute_levels(3, windows_per_year=52, alarms_per_year=52.0)
+
+
+def test_a_doubtful_change_is_found_at_its_window() -> None:
+    plan = make_plan(40, epsilon=Fraction(100))
+    timeline = doubt(draw_year(Fleet(plan, 1), change_at=7))
+    assert not timeline.is_directed
+    (point,) = find_change_points(timeline, rng=np.random.default_rng(1))
+    assert point.place == 7

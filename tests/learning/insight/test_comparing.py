@@ -9,9 +9,11 @@ import pytest
 
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.insight.comparing import (
+    Change,
     Comparison,
     compare,
     compare_means,
+    describe_p,
     draw_null,
 )
 from sfumato.learning.insight.null_law import draw_noise
@@ -195,3 +197,41 @@ def test_what_sampling_adds_to_the_directed_statistic_is_what_the_draws_have() -
     # Its covariance is rounded to within a quarter.
     assert shared.statistics.measure_sampling() == pytest.approx(sampling, rel=0.3)
     assert shared.is_directed == law.is_directed
+
+
+def test_a_common_shift_has_its_own_size() -> None:
+    found = compare_with(change_mixture(means=MIXTURE.means + np.array([0.3, 0.0])))
+    # One direction of many: frequencies turn more along some than along others.
+    assert found.size == pytest.approx(0.3, abs=0.1)
+    assert 0.0 < found.size_error < 0.1
+
+
+def test_the_report_gives_size_certainty_and_words_in_this_order() -> None:
+    lines = compare_with(MIXTURE).describe()
+    heads = [line.split(":")[0] for line in lines[:3]]
+    assert heads == ["size", "certainty", "changes"]
+    assert "assumes independent records" in lines[3:]
+
+
+def test_differences_beyond_a_scale_have_no_figure() -> None:
+    found = compare_with(change_mixture(means=-MIXTURE.means))
+    assert found.describe()[0] == "size: as if every record had moved by more than 1 scale"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (0.0123, "p = 0.012"),
+        (6e-4, "p = 0.0006"),
+        (3e-4, "p = 0.0003 (extrapolated from 1999 draws)"),
+        (1e-9, "p < 1e-4 (extrapolated from 1999 draws)"),
+    ],
+)
+def test_p_values_beyond_the_draws_are_printed_as_extrapolated(p: float, text: str) -> None:
+    assert describe_p(p, 1999) == text
+
+
+def test_changes_are_described_in_percent_or_deviations() -> None:
+    change = Change(cluster=0, quantity="variance", axis=None, estimate=-0.5, error=0.1, p=0.2)
+    assert change.describe() == "the variance of cluster 1 changed by -39% (error 6%)"
+    assert not change.is_named

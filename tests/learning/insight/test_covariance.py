@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.insight.covariance import (
     Density,
     compute_atoms,
     compute_covariance,
+    pool_densities,
     stack,
 )
+from sfumato.shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE
 
 FREQUENCIES = np.random.default_rng(1).normal(0.0, 0.5, (2, 12))
@@ -63,3 +66,27 @@ def test_it_is_a_covariance_of_features_of_modulus_one(mixture: Density) -> None
     phi = mixture.weights @ compute_atoms(mixture, FREQUENCIES, CENTRE)
     variances = np.diag(covariance)[:12] + np.diag(covariance)[12:]
     assert variances == pytest.approx(1.0 - np.abs(phi) ** 2, abs=1e-4)
+
+
+def test_features_of_different_blocks_do_not_vary_together() -> None:
+    block_of = np.arange(12) % 3
+    whole = compute_covariance(Density.of(MIXTURE), FREQUENCIES, CENTRE)
+    split = compute_covariance(Density.of(MIXTURE), FREQUENCIES, CENTRE, block_of=block_of)
+    same = np.tile(block_of, 2)[:, None] == np.tile(block_of, 2)
+    assert np.array_equal(split[same], whole[same])
+    assert not split[~same].any()
+
+
+def test_a_pool_is_the_mean_of_its_densities_by_share() -> None:
+    other = GaussianMixture(
+        weights=np.array([1.0]), means=np.array([[9.0, 9.0]]), variances=np.array([[1.0, 2.0]])
+    )
+    densities = [Density.of(mixture) for mixture in (MIXTURE, other)]
+    densities.append(pool_densities([(3.0, densities[0]), (1.0, densities[1])]))
+    means = [density.weights @ compute_atoms(density, FREQUENCIES, CENTRE) for density in densities]
+    assert means[2] == pytest.approx(0.75 * means[0] + 0.25 * means[1])
+
+
+def test_too_many_frequencies_are_refused_by_name() -> None:
+    with pytest.raises(DecodingError, match="n_frequencies: must be at most 2000"):
+        compute_covariance(Density.of(MIXTURE), np.zeros((2, 2001)), CENTRE)

@@ -196,3 +196,29 @@ def test_fleets_that_cannot_be_examined_are_refused_by_name() -> None:
     masked = make_plan(40, "discrete-laplace", measurements_per_record=10)
     with pytest.raises(DecodingError, match="measurements_per_record"):
         examine_devices(masked, devices, n_clusters=3)
+
+
+def test_the_report_states_what_cannot_show_first() -> None:
+    plan = make_plan(40, epsilon=Fraction(5))
+    lines = examine(plan, draw_fleet(plan, 5, seed=3)).describe()
+    assert "signal-to-noise ratio" in lines[0]
+    assert "of a device's records does not show" in lines[0]
+    assert "not a proof" in lines[1]
+    assert "fewer than 20 devices" in lines[2]
+    assert lines[-2:] == ("none of 5 devices stands out", "assumes independent records")
+
+
+def test_other_sketches_of_the_study_count_as_the_rest() -> None:
+    plan = make_plan(40, epsilon=Fraction(5))
+    fleet = Fleet(plan, 1)
+    devices = [fleet.draw(500, name=f"device {i}") for i in range(3)]
+    others = fleet.draw(500, 30)
+    report = examine(plan, devices, whole=add([*devices, others]))
+    assert report.devices[0].share == pytest.approx(500 / (33 * 500))
+
+
+def test_a_fleet_is_examined_from_its_sums_alike_each_time() -> None:
+    plan = make_plan(30, epsilon=Fraction(50))
+    devices = draw_fleet(plan, 6)
+    runs = [examine_devices(plan, devices, n_clusters=3, seed=2, n_draws=999)[0] for _ in range(2)]
+    assert runs[0] == runs[1]

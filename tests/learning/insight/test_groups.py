@@ -119,3 +119,18 @@ def test_the_description_begins_with_what_is_doubtful() -> None:
     assert lines[-1] == "assumes independent records"
     nothing = compare_mixtures([MIXTURE, MIXTURE]).describe()
     assert "no two values of city are known to differ" in nothing
+
+
+def test_the_same_sums_and_seed_give_the_same_answer() -> None:
+    plan = make_plan(30, epsilon=Fraction(20))
+    fleet = Fleet(plan, 1)
+    groups = [
+        fleet.draw(3000, name=name, mixture=mixture)
+        for name, mixture in (("a", MIXTURE), ("b", GROWN), ("c", MIXTURE))
+    ]
+    runs = [compare_groups(plan, groups, label="city", n_clusters=3, seed=7)[0] for _ in range(2)]
+    assert np.array_equal(runs[0].p_values, runs[1].p_values)
+    assert np.array_equal(runs[0].places, runs[1].places)
+    assert runs[0].values == ("a", "b", "c")
+    assert runs[0].n_records == (3000, 3000, 3000)
+    assert runs[0].pairs[0].is_certain

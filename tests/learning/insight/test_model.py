@@ -13,6 +13,7 @@ from sfumato.learning.estimate.utility import estimate_utility
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.covariance import Density, compute_atoms, stack
 from sfumato.learning.insight.model import StudyModel, explain
+from sfumato.shared.errors import DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
 
 STEP = 1e-5
@@ -74,3 +75,9 @@ def test_a_sketch_is_explained_by_its_clusters_and_a_pooled_density() -> None:
     # A factor of what single precision leaves.
     product = pooled.factor @ pooled.factor.T
     assert product == pytest.approx(pooled.covariance, abs=1e-4)
+
+
+def test_densities_of_other_dimensions_are_refused() -> None:
+    other = GaussianMixture(weights=np.ones(1), means=np.zeros((1, 3)), variances=np.ones((1, 3)))
+    with pytest.raises(DecodingError, match="density: must have 2 dimensions and has 3"):
+        StudyModel(plan=make_plan(), fit=MIXTURE, density=Density.of(other))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
+from sfumato.learning.insight.covariance import Density
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import SelectionMean, average
 from sfumato.learning.insight.shared_law import SharedDraws
@@ -88,3 +89,23 @@ def test_a_shared_law_agrees_with_that_of_the_pair_alone(changes: dict[str, Any]
     )
     assert rotated @ rotated == pytest.approx(difference @ difference)
     assert shared.statistics.errors == pytest.approx(alone.statistics.errors, rel=0.1)
+
+
+def test_draws_are_wide_where_the_posterior_leaves_the_covariance_open() -> None:
+    plan = make_plan(40, epsilon=Fraction(200))
+    certain = make_model(plan)
+    # Records at one point have no sampling error at all.
+    point = Density(weights=np.ones(1), means=np.zeros((1, 2)), covariances=np.zeros((1, 2, 2)))
+    open_model = StudyModel(
+        plan=plan,
+        fit=certain.fit,
+        density=certain.density,
+        draws=((1.0, point), (1.0, certain.density)),
+    )
+    fleet = Fleet(plan, 1)
+    first, second = (average(plan, fleet.draw(500)) for _ in range(2))
+    spreads = []
+    for model in (certain, open_model):
+        law = share_draws(model).find_law(first.errors, second.errors)
+        spreads.append(law.all.deviation / law.all.mean)
+    assert spreads[1] > 1.5 * spreads[0]

@@ -89,3 +89,17 @@ def test_discoveries_are_those_of_benjamini_and_hochberg(p_values: np.ndarray) -
     passing = [np.sum(p_values <= q) for q in p_values if q <= 0.1 * np.sum(p_values <= q) / n]
     assert found.sum() == max(passing, default=0)
     assert not found.any() or p_values[found].max() <= 0.1
+
+
+def test_the_lower_tail_of_a_gamma_variate_is_found_beyond_the_draws() -> None:
+    law = gamma(a=20.0, scale=0.1)
+    draws = NullDraws(draws=law.rvs(size=1999, random_state=1))
+    for p in (0.5, 0.05, 0.012):
+        assert draws.estimate_lower_p(float(law.ppf(p))) == pytest.approx(p, rel=0.25)
+    for p in (1e-3, 1e-4):
+        assert abs(np.log10(draws.estimate_lower_p(float(law.ppf(p))) / p)) < 0.7
+    assert draws.estimate_lower_p(0.0) < 1e-5
+
+
+def test_no_test_has_no_discovery() -> None:
+    assert find_discoveries(np.empty(0), rate=0.05).size == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.insight.selection import Selection
 from sfumato.learning.insight.windows import MOST_WINDOWS, History, follow_windows
-from sfumato.shared.errors import DecodingError
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_plan
 
 PLAN = make_plan(60, epsilon=Fraction(10))
@@ -130,3 +131,35 @@ def test_too_few_or_too_many_windows_are_refused(
     with pytest.raises(DecodingError) as refusal:
         follow(windows)
     assert refusal.value.field == field
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    windows = [*draw(4, *[MIXTURE] * 3)]
+    one, other = follow(windows, seed=5), follow(windows, seed=5)
+    assert [w.reading for w in one.windows] == [w.reading for w in other.windows]
+    another = follow(windows, seed=6)
+    assert [w.reading for w in one.windows] != [w.reading for w in another.windows]
+
+
+def test_a_plan_that_is_not_supported_is_refused_as_a_whole() -> None:
+    masked = make_plan(60, "discrete-laplace", epsilon=Fraction(10), measurements_per_record=30)
+    window = Fleet(masked, 1).draw(1000)
+    with pytest.raises(DecodingError, match="masks"):
+        follow_windows(
+            masked,
+            [window, replace(window, members=frozenset({9}))],
+            n_clusters=3,
+            windows_per_year=52.0,
+        )
+
+
+def test_who_cancels_gets_no_answer() -> None:
+    with pytest.raises(DecodingCancelledError):
+        follow([*draw(5, *[MIXTURE] * 2)], cancelled=lambda: True)
+
+
+def test_progress_rises_to_one() -> None:
+    shares: list[float] = []
+    follow([*draw(6, *[MIXTURE] * 2)], progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

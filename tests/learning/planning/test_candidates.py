@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sfumato.learning.planning import candidates
 from sfumato.learning.planning.candidates import (
     Candidate,
     choose_candidate,
@@ -11,6 +12,7 @@ from sfumato.learning.planning.candidates import (
     predict_splits,
 )
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.privacy import MECHANISMS
 
@@ -146,3 +148,49 @@ def test_among_equals_the_shortest_selection_is_chosen_and_where_bytes_are_scarc
     assert choose_candidate(found, 1.2).frequencies_per_sketch == M
     assert choose_candidate(found[1:], 1.2).frequencies_per_sketch == 100
     assert choose_candidate(found, 1.2, bytes_are_scarce=True).frequencies_per_sketch == 1
+
+
+def test_beyond_m_sketches_the_cost_is_three_or_five_for_every_m() -> None:
+    for n_sketches in (3000, 30_000):
+        q = n_sketches / M
+        assert compute_cost(n_sketches, 1, "replace-one") == pytest.approx(3 * q, rel=2 / M)
+        assert compute_cost(n_sketches, 1, "add-remove-one") == pytest.approx(5 * q, rel=3 / M)
+        # Sketches of all features cost as many times the noise of one.
+        assert compute_cost(n_sketches, M, "replace-one") == pytest.approx(n_sketches, rel=1e-3)
+
+
+def test_gaussian_noise_gains_nothing_from_small_sketches() -> None:
+    study, delta = outline(n_sketches=3000), Fraction(1, 10**6)
+    snrs = [
+        predict(study, r, Fraction(1, 100), mechanism="discrete-gaussian", delta=delta).snr
+        for r in (1, 20, M)
+    ]
+    assert max(snrs) == pytest.approx(min(snrs), rel=0.01)
+
+
+def test_where_few_devices_rule_small_sketches_out_nothing_is_calibrated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = outline(n_sketches=12, devices_differ=True)
+    whole = predict(study, M, Fraction(1))
+    calibrated: list[Any] = []
+    monkeypatch.setattr(candidates, "_calibrate", calibrated.append)
+    assert not list(
+        predict_splits(study, n_frequencies=M, epsilon=Fraction(1), least_snr=whole.snr)
+    )
+    assert not calibrated
+
+
+def test_small_sketches_that_break_a_rule_are_refused() -> None:
+    masks = {"mechanism": "discrete-laplace", "measurements_per_record": 30}
+    refused: list[tuple[dict[str, Any], int, dict[str, Any], str]] = [
+        *(({}, r, {}, "must be a divisor of n_frequencies") for r in (7, 0, 600)),
+        ({"smallest_selection": 14}, 20, {}, "at least 22, so that the smallest selection"),
+        ({"n_sketches": 14}, 20, {}, "at least 22, so that the smallest selection"),
+        ({}, 20, masks, "with masks for each record"),
+    ]
+    for changes, r, more, words in refused:
+        with pytest.raises(PrivacyError, match=words) as refusal:
+            predict(outline(**changes), r, Fraction(1), **more)
+        assert refusal.value.field == "frequencies_per_sketch"
+    assert predict(outline(smallest_selection=15), 20, Fraction(1)).shortest_selection == 15

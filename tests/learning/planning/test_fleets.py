@@ -37,3 +37,19 @@ def test_more_sketches_never_help_and_small_sketches_never_harm(devices_differ: 
     assert fleets[4].chosen.is_split
     # A record a sketch: the last fleet alone sends phase reports.
     assert [fleet.chosen.reports_phases for fleet in fleets] == [False] * 6 + [True]
+
+
+def test_there_are_at_most_as_many_sketches_as_records() -> None:
+    fleets = forecast_fleets(outline(n_records=5000), epsilon=Fraction(1), target_sse=1.2)
+    assert [fleet.n_sketches for fleet in fleets] == [1, 10, 100, 1000]
+
+
+def test_the_smallest_selection_limits_how_small_sketches_become() -> None:
+    study = outline(smallest_selection=50, devices_differ=False)
+    for fleet in forecast_fleets(study, epsilon=Fraction(1, 10), target_sse=1.2):
+        assert fleet.chosen.shortest_selection <= min(50, fleet.n_sketches)
+
+
+def test_sizes_whose_sums_would_not_fit_are_left_out() -> None:
+    fleets = forecast_fleets(outline(n_records=10**15), epsilon=Fraction(1), target_sse=1.2)
+    assert [fleet.n_sketches for fleet in fleets] == list(FLEET_SIZES[1:])

@@ -1,3 +1,4 @@
+import math
 from fractions import Fraction
 
 import pytest
@@ -64,3 +65,32 @@ def test_the_rule_chooses_the_grid_where_the_sketch_misses_clusters(
     assert is_grid_better(study, epsilon=epsilon) is expected
     # A box of 12 spreads has cells too wide.
     assert not is_grid_better(study, epsilon=epsilon, half_width_in_spreads=12.0)
+
+
+def test_more_noise_and_a_wider_box_are_predicted_to_be_worse() -> None:
+    bands = [
+        predict_grid(STUDY, epsilon=ONE / 100).band.high,
+        predict_grid(STUDY, epsilon=ONE / 10).band.high,
+        predict_grid(STUDY, epsilon=ONE).band.high,
+    ]
+    assert bands == sorted(bands, reverse=True)
+    wide = predict_grid(STUDY, epsilon=ONE / 10, half_width_in_spreads=12.0).band
+    assert wide.high > bands[1]
+    hopeless = predict_grid(STUDY, epsilon=ONE / 10_000).band
+    assert math.isinf(hopeless.high)
+    assert "without an upper bound" in hopeless.describe()
+
+
+def test_sums_with_noise_of_their_own_cost_the_root_of_their_number() -> None:
+    study = StudyOutline(n_records=100_000, n_sketches=100, n_dimensions=2, n_clusters=10)
+    fleet, one = predict_grid(study, epsilon=ONE), predict_grid(STUDY, epsilon=ONE / 10)
+    # The discrete law of a small scale has slightly less variance.
+    assert math.prod(fleet.cells) == pytest.approx(math.prod(one.cells), rel=0.03)
+    assert fleet.band.high == pytest.approx(one.band.high, rel=0.01)
+
+
+def test_a_delta_buys_gaussian_noise_and_bytes_follow_cells() -> None:
+    found = predict_grid(STUDY, epsilon=ONE, delta=Fraction(1, 10**6))
+    assert found.noise.law == "gaussian"
+    small = predict_grid(STUDY, epsilon=ONE, cells=(4, 4))
+    assert small.sketch_bytes == 17 * 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.analyst.planning.spec import format_law
-from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law
+from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law, describe_law
 from sfumato.learning.planning.signal import expect_signal_energy
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.structure import structure
@@ -44,3 +44,18 @@ def test_the_law_is_chosen_by_its_own_signal_and_the_signal_is_told() -> None:
 def test_a_law_in_a_specification_is_the_law_that_was_written(law: RadiusLaw) -> None:
     document = tomllib.loads(f"law = {format_law(law)}")["law"]
     assert structure(RadiusLaw, document, "radius_law") == law
+
+
+def test_there_is_a_law_for_every_noise_from_weak_to_strong() -> None:
+    limits = [choice.least_snr_per_parameter for choice in LAW_CHOICES]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == 0.0
+    for choice in LAW_CHOICES:
+        assert choose(choice.least_snr_per_parameter) == choice
+        assert choice.reason
+
+
+def test_a_law_is_told_in_words() -> None:
+    assert describe_law(RadiusLaw()) == "adapted, sigma from 1 w to 4 w"
+    tailed = RadiusLaw(sigma_low=1.0, sigma_high=2.0, tail_share=0.5, tail_high=16.0)
+    assert describe_law(tailed).endswith("2 w, for 50% of the frequencies up to 16 w instead")

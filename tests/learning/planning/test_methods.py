@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.learning.clustering.methods.contract import Task
@@ -19,6 +20,7 @@ from sfumato.learning.planning.methods import (
     choose_name,
     find_row,
 )
+from sfumato.shared.errors import ConfigError
 
 HOLDING = Holding(n_records=100_000, n_dimensions=4, n_clusters=5, epsilon=Fraction(1), scale=0.1)
 
@@ -80,3 +82,28 @@ def test_what_is_chosen_can_be_planned(
             relation=relation,
         )
         assert sum(each.epsilon for each in method.plan_rounds(task)) == epsilon
+
+
+def test_a_choice_is_given_numbers_alone() -> None:
+    kinds = {field.type for field in fields(Holding)}
+    assert kinds == {"int", "Fraction", "str", "float | None"}
+
+
+def test_a_relation_of_half_the_noise_counts_as_twice_epsilon() -> None:
+    half = replace(HOLDING, epsilon=Fraction(1, 2), relation="add-remove-one")
+    assert half.strength == HOLDING.strength == 20_000
+
+
+def test_methods_that_cannot_be_used_are_not_chosen() -> None:
+    many = replace(HOLDING, n_dimensions=40, n_clusters=60, n_records=10**6)
+    choice = choose_method(many)
+    # 2,400 numbers take minutes to decode; a grid has 12 columns at most; cover needs a delta.
+    assert not {SKETCH, "grid", "cover"} & set(choice.expected)
+    assert "takes minutes" in choice.reason
+    assert not HOLDING.allows("cover")
+    assert replace(HOLDING, delta=Fraction(1, 10**6)).allows("cover")
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match="n_clusters"):
+        choose_method(replace(HOLDING, n_clusters=200_000))

@@ -13,7 +13,7 @@ from sfumato.learning.planning.phases import (
     list_phase_reports,
     predict_phase_reports,
 )
-from sfumato.learning.planning.planner import advise
+from sfumato.learning.planning.planner import advise, find_smallest_epsilon
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.privacy import choose_law
@@ -168,3 +168,85 @@ def test_the_least_number_of_reports_suffices_and_one_less_does_not(
             for m in fleet.frequencies
             for candidate in list_phase_reports(fleet, n_frequencies=m, epsilon=level)
         )
+
+
+def test_a_report_is_of_one_record_whatever_else_the_device_holds() -> None:
+    one, many = (predict(outline(n_records=n)) for n in (10**6, 10**8))
+    assert one == many
+    assert predict(outline(devices_differ=False)) == one
+    assert predict(outline(unit="device")) == one
+    assert (one.unit, one.release, one.delta) == ("device", "phase.v1", PURE)
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [("1/10", 3), ("1", 3), ("2", 3), ("3", 4)])
+def test_reports_of_each_record_in_a_window_of_its_own_lose_from_three_or_four_records_on(
+    epsilon: str, least: int
+) -> None:
+    n_devices = 10**6
+    for q in (2, 3, 4, 5):
+        alike = outline(n_records=q * n_devices, n_sketches=n_devices, devices_differ=False)
+        apart = replace(alike, n_sketches=q * n_devices)
+        phases, sums = (
+            max(candidate.snr for candidate in found)
+            for found in (
+                list_phase_reports(apart, n_frequencies=M, epsilon=Fraction(epsilon)),
+                [predict_sums(alike, r, Fraction(epsilon)) for r in (1, 2, 4, 5, 10)],
+            )
+        )
+        # At epsilon 3 they are alike at three records.
+        assert (phases < 0.99 * sums) == (q >= least)
+        assert q == 3 or phases != pytest.approx(sums, rel=0.01)
+
+
+def test_few_devices_that_are_the_unit_send_means_of_many_features() -> None:
+    # Twenty reports of at most eight features do not carry the two hundred that are needed.
+    best = recommend(outline(n_records=10**6, n_sketches=20, unit="device"), Fraction(10))
+    assert not best.reports_phases
+    assert best.unit == "device"
+
+
+def test_a_smallest_selection_and_the_range_of_a_report_limit_its_features() -> None:
+    found = list_phase_reports(outline(smallest_selection=100), n_frequencies=M, epsilon=ONE)
+    assert [candidate.frequencies_per_sketch for candidate in found] == [5]
+    found = list_phase_reports(outline(), n_frequencies=M, epsilon=Fraction(30))
+    assert [candidate.frequencies_per_sketch for candidate in found] == [5]
+    assert not list_phase_reports(outline(), n_frequencies=M, epsilon=Fraction(1, 2000))
+
+
+def test_phase_reports_are_among_the_candidates_only_of_those_m_where_they_are_best() -> None:
+    advice = advise(outline(), epsilon=ONE, target_sse=1.2)
+    phases = [candidate for candidate in advice.candidates if candidate.reports_phases]
+    assert [candidate.n_frequencies for candidate in phases] == list(outline().frequencies)
+    assert advice.recommended in phases
+    two = advise(outline(n_records=2 * 10**6), epsilon=ONE, target_sse=1.2)
+    assert not any(candidate.reports_phases for candidate in two.candidates)
+
+
+def test_of_equal_bands_the_reports_of_the_highest_snr_are_chosen() -> None:
+    study = outline(n_dimensions=2, n_clusters=5)
+    assert recommend(study, ONE).frequencies_per_sketch == 1
+
+
+def test_a_phase_report_is_the_smallest_sketch_where_bytes_are_scarce() -> None:
+    study = outline(n_records=10**7, n_sketches=10**7, bytes_are_scarce=True)
+    best = recommend(study, Fraction(3))
+    assert (best.release, best.sketch_bytes) == ("phase.v1", 2)
+
+
+def test_phase_reports_lower_the_smallest_epsilon() -> None:
+    by_time, by_count = (
+        find_smallest_epsilon(outline(by_time=by_time), target_sse=1.2) for by_time in (True, False)
+    )
+    assert by_time.reports_phases
+    assert not by_count.reports_phases
+    assert by_time.epsilon < by_count.epsilon
+
+
+def test_no_number_of_reports_suffices_where_none_may_be_sent() -> None:
+    assert find_least_reports(outline(by_time=False), epsilon=ONE, target_sse=1.2) is None
+
+
+def test_650_thousand_phones_are_needed_for_ten_clusters_in_ten_dimensions() -> None:
+    least = find_least_reports(outline(), epsilon=ONE, target_sse=1.2)
+    assert least is not None
+    assert 600_000 < least < 700_000

@@ -8,6 +8,8 @@ from hypothesis import given, settings, strategies as st
 from sfumato.learning.estimate.snr import predict_mechanism_snr
 from sfumato.learning.planning.candidates import predict_candidate
 from sfumato.learning.planning.outline import (
+    FEATURES_PER_PARAMETER,
+    LARGEST_FREQUENCIES,
     POSSIBLE_CLUSTERS,
     StudyOutline,
 )
@@ -18,7 +20,7 @@ from sfumato.learning.planning.planner import (
     find_smallest_epsilon,
 )
 from sfumato.learning.planning.quality import predict_relative_sse
-from sfumato.shared.errors import PrivacyError
+from sfumato.shared.errors import PlanError, PrivacyError
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.privacy import (
     MECHANISMS,
@@ -305,3 +307,85 @@ def test_an_outline_budget_or_target_that_breaks_a_rule_is_refused_by_field() ->
         assert refusal.value.field == field, (epsilon, delta, target)
     with pytest.raises(PrivacyError, match="target_sse: cannot be reached"):
         find_smallest_epsilon(outline(), target_sse=1.001)
+
+
+def test_weak_noise_gets_five_features_a_parameter_and_no_more() -> None:
+    best = advise_on(outline(n_records=10**7), Fraction(10), PURE, 1.3).recommended
+    assert best.band.features_per_parameter == 5.0
+
+
+def test_the_smallest_epsilon_is_an_exact_number_of_three_digits() -> None:
+    epsilon = find_smallest_epsilon(outline(), target_sse=1.1).epsilon
+    assert epsilon * 1000 == int(epsilon * 1000)
+    assert Fraction(1, 10) <= epsilon < 1
+
+
+def test_pure_noise_favours_few_frequencies_and_gaussian_noise_does_not_care() -> None:
+    advice = advise_on(outline(n_records=30_000, n_sketches=1000), Fraction(1), DELTA, 1.05)
+
+    def spread(mechanism: str) -> list[float]:
+        return [
+            c.band.snr_per_parameter
+            for c in advice.candidates
+            if c.mechanism == mechanism and not c.is_split
+        ]
+
+    knorm, gaussian = spread("discrete-knorm"), spread("discrete-gaussian")
+    # Where noise dominates, x = SNR m / (k d) falls as 1 / m with the one, not with the other.
+    assert knorm[0] / knorm[-1] == pytest.approx(
+        FEATURES_PER_PARAMETER[-1] / FEATURES_PER_PARAMETER[0], rel=0.1
+    )
+    assert max(gaussian) / min(gaussian) < 1.01
+
+
+def test_pure_epsilon_is_preferred_where_it_reaches_the_target() -> None:
+    assert advise_on(outline(), Fraction(1), DELTA, 1.1).recommended.delta == 0
+    assert advise_on(outline(), Fraction(1, 2), DELTA, 1.1).recommended.delta == DELTA
+
+
+def test_masks_come_with_laplace_only_and_are_never_recommended() -> None:
+    advice = advise_on(outline(mask_groups=10), Fraction(1), DELTA, 1.1)
+    masked = [candidate for candidate in advice.candidates if candidate.has_masks]
+    assert masked
+    assert {candidate.mechanism for candidate in masked} == {"discrete-laplace"}
+    assert not advice.recommended.has_masks
+    for candidate in masked:
+        dense = next(
+            c
+            for c in advice.candidates
+            if (c.mechanism, c.n_frequencies, c.has_masks)
+            == ("discrete-laplace", candidate.n_frequencies, False)
+        )
+        assert candidate.snr < dense.snr
+
+
+def test_a_large_fleet_is_advised_to_send_small_sketches() -> None:
+    fleet = outline(n_records=10**6, n_sketches=1000, n_dimensions=10, n_clusters=10)
+    differ = advise_on(fleet, Fraction(1, 10), PURE, 1.5).recommended
+    alike = advise_on(replace(fleet, devices_differ=False), Fraction(1, 10), PURE, 1.1).recommended
+    assert (differ.n_frequencies, differ.frequencies_per_sketch) == (500, 20)
+    assert (alike.n_frequencies, alike.frequencies_per_sketch) == (500, 2)
+    assert differ.band.reaches(1.5)
+    assert alike.band.reaches(1.1)
+    for best in (differ, alike):
+        assert best.shortest_selection * best.frequencies_per_sketch == best.n_frequencies
+
+
+def test_a_budget_that_no_mechanism_can_keep_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="epsilon: is so small"):
+        advise_on(outline(), Fraction(1, 10**15), PURE, 1.1)
+
+
+def test_hiding_presence_needs_no_record_in_every_sketch_and_takes_no_masks() -> None:
+    study = outline(neighbouring="add-remove-one", n_records=5, mask_groups=2)
+    advice = advise_on(study, Fraction(1), PURE, 1.1)
+    assert not any(candidate.has_masks for candidate in advice.candidates)
+    assert {refusal.error.field for refusal in advice.refusals} == {"measurements_per_record"}
+
+
+def test_no_candidate_has_more_frequencies_than_a_plan_may() -> None:
+    assert max(outline(n_dimensions=1000, n_clusters=300).frequencies) <= LARGEST_FREQUENCIES
+    with pytest.raises(
+        PlanError, match=f"n_frequencies: must be between 1 and {LARGEST_FREQUENCIES}"
+    ):
+        plan_from_spec(make_spec() | {"n_frequencies": LARGEST_FREQUENCIES + 1})

@@ -1,14 +1,17 @@
+import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from sfumato.learning.estimate.snr import (
     compute_noise_energy,
     predict_mechanism_snr,
+    predict_snr,
 )
-from sfumato.learning.planning.quality import predict_relative_sse
+from sfumato.learning.planning.quality import predict_quality, predict_relative_sse
 from sfumato.shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
@@ -156,3 +159,50 @@ def test_the_band_encloses_what_was_measured(
     # And says something: the part of it above 1 is at most three times what was reached, or less
     # than what data may cost that are not Gaussian.
     assert band.high - 1.0 <= max(3.0 * (worst - 1.0), 0.2)
+
+
+def test_snr_falls_with_noise_and_rises_with_records() -> None:
+    def snr(noise_energy: float, n_records: int) -> float:
+        return predict_snr(
+            signal_energy=0.35, noise_energy=noise_energy, alpha=1.0, n_records=n_records
+        )
+
+    assert snr(0.01, 1000) > snr(0.02, 1000)
+    assert snr(0.01, 10_000) > snr(0.01, 1000)
+    assert snr(0.0, 1000) == pytest.approx(0.35 / (0.65 / 1000))
+
+
+def test_the_rule_of_the_seed_paper_needs_both_of_its_conditions() -> None:
+    def largest(snr: float, m: int) -> float | None:
+        return predict_quality(
+            snr=snr, n_frequencies=m, n_clusters=5, n_dimensions=4
+        ).largest_relative_sse
+
+    assert largest(10.0, 200) == 1.2
+    assert largest(9.0, 200) is None
+    assert largest(1e6, 199) is None
+
+
+@given(st.floats(0.0, 1e9), st.floats(1.01, 100.0), st.integers(20, 400))
+def test_the_band_falls_and_narrows_as_the_snr_rises(snr: float, factor: float, m: int) -> None:
+    def predict(value: float) -> Any:
+        return predict_relative_sse(snr=value, n_frequencies=m, n_clusters=5, n_dimensions=4)
+
+    worse, better = predict(snr), predict(snr * factor)
+    assert 1.0 <= better.low <= worse.low
+    assert better.low <= better.high <= worse.high
+    if math.isfinite(worse.high):
+        assert better.high - better.low <= (worse.high - worse.low) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("snr", "m", "words"),
+    [
+        (200.0, 100, "relative SSE between 1.00 and 1.08 is expected"),
+        (1.0, 100, "without an upper bound: SNR m / (k d) is 5, below 8"),
+        (1e6, 39, "without an upper bound: m / (k d) is 1.95, below 2"),
+    ],
+)
+def test_a_band_says_what_it_does_not_know(snr: float, m: int, words: str) -> None:
+    band = predict_relative_sse(snr=snr, n_frequencies=m, n_clusters=5, n_dimensions=4)
+    assert words in band.describe()

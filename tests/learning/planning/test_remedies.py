@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import can_reach
+from sfumato.learning.planning.planner import advise, can_reach
 from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.learning.planning.remedies import find_remedies
 
@@ -62,3 +62,23 @@ def test_a_band_is_hopeless_just_where_the_verdict_is_do_not_use(features: int) 
         )
         assert band.is_hopeless == hopeless
         assert band.reaches(1e300) != hopeless
+
+
+def test_where_a_sketch_counts_as_one_record_more_records_are_no_remedy() -> None:
+    outline = make_outline(unit="device", n_sketches=100)
+    remedies = find_remedies(outline, epsilon=Fraction(1), target_sse=TARGET)
+    assert remedies.n_records is None
+    assert remedies.n_sketches is not None
+
+
+def test_a_target_below_the_misfit_has_no_remedy() -> None:
+    remedies = find_remedies(make_outline(), epsilon=Fraction(1), target_sse=1.01)
+    assert (remedies.epsilon, remedies.n_records, remedies.n_sketches) == (None, None, None)
+    assert remedies.n_clusters is None
+
+
+def test_a_recommendation_is_hopeless_only_if_every_candidate_is() -> None:
+    for n_records in (100, 1000, 10_000):
+        advice = advise(make_outline(n_records=n_records), epsilon=Fraction(1), target_sse=TARGET)
+        unmasked = [c for c in advice.candidates if not c.has_masks]
+        assert advice.recommended.band.is_hopeless == all(c.band.is_hopeless for c in unmasked)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -32,3 +34,16 @@ def test_more_clusters_have_less_signal_but_no_less_than_clusters_far_apart(
     signals = [expect_signal_energy(law, n_clusters=k, n_dimensions=3) for k in (1, 2, 5, 20, 100)]
     assert signals == sorted(signals, reverse=True)
     assert all(s >= one / k for s, k in zip(signals, (1, 2, 5, 20, 100), strict=True))
+
+
+def test_a_narrow_law_has_less_signal_than_a_wide_one() -> None:
+    signals = [expect_signal_energy(law, n_clusters=10, n_dimensions=10) for law in LAWS]
+    assert signals == sorted(signals, reverse=True)
+
+
+def test_one_cluster_under_the_gaussian_law_has_the_energy_of_a_gaussian() -> None:
+    law = RadiusLaw(kind="gaussian", sigma_low=1.0, sigma_high=1.0)
+    # E exp(-|omega|^2) for a standard normal omega in d dimensions.
+    assert expect_signal_energy(law, n_clusters=1, n_dimensions=2) == pytest.approx(
+        math.sqrt(3.0) ** -2, rel=0.05
+    )

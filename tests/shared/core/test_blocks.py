@@ -76,3 +76,13 @@ def test_streams_of_a_device_begin_at_different_blocks() -> None:
 def test_a_number_that_does_not_divide_is_refused(r: int) -> None:
     with pytest.raises(PlanError, match="divisor"):
         make(60, r)
+
+
+def test_a_single_block_has_the_features_in_their_own_order() -> None:
+    blocks = make(60, 60)
+    assert blocks.members.tolist() == [list(range(60))]
+    assert blocks.choose(ordinal=7, stream="main", turn=9) == 0
+
+
+def test_another_seed_mixes_other_features() -> None:
+    assert not np.array_equal(make().members, make(seed=bytes(32)).members)

@@ -17,7 +17,7 @@ from sfumato.shared.core import (
 from sfumato.shared.core.encoder import find_nearest_shares
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.core.masks import BLOCK_RECORDS
-from sfumato.shared.errors import PlanError
+from sfumato.shared.errors import PlanError, RecordError
 
 ENCODER = RecordEncoder(
     dimensions=(
@@ -145,3 +145,32 @@ def test_widths_in_data_units_are_those_of_each_coordinate() -> None:
     assert found[[0, 2, 3, 4, 5, 6]].tolist() == [0.1] * 6
     ends = ENCODER.decode(np.stack([point - widths, point + widths]))[:, 1]
     assert found[1] == pytest.approx((ends[1] - ends[0]) / 2.0)
+
+
+def test_linear_dimensions_without_imputation_are_the_same_object() -> None:
+    records = np.zeros((4, 3), dtype=np.float32)
+    assert RecordEncoder.linear(3).encode(records) is records
+
+
+def test_bounds_and_scale_follow_the_coordinates() -> None:
+    lower, upper = ENCODER.encode_bounds([-4.0, -3.5, None, None], [4.0, 15.5, None, None])
+    assert lower.tolist() == pytest.approx([-4.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert upper.tolist() == pytest.approx([4.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    lower, upper = ENCODER.transform_bounds([-4.0, -3.5, None, None], [4.0, 15.5, None, None])
+    assert lower.tolist() == pytest.approx([-4.0, -3.0, -0.5, -0.5])
+    assert upper.tolist() == pytest.approx([4.0, 5.0, 2.5, 1.5])
+    assert ENCODER.encode_scale([0.5, 2.0, None, None]).tolist() == [0.5, 2.0, 1, 1, 1, 1, 1]
+
+
+def test_whole_shares_stay_and_missing_ones_stay_missing() -> None:
+    whole = np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]])
+    assert np.array_equal(find_nearest_shares(whole), whole)
+    assert np.isnan(find_nearest_shares(np.full((1, 3), np.nan))).all()
+    assert find_nearest_shares(np.array([0.9, 0.4, -0.1])).tolist() == pytest.approx(
+        [0.75, 0.25, 0]
+    )
+
+
+def test_records_of_another_width_are_refused() -> None:
+    with pytest.raises(RecordError, match=r"shape \(n, 4\)"):
+        ENCODER.encode(np.zeros((3, 5)))

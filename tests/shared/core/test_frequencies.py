@@ -105,3 +105,32 @@ def test_scales_of_body_and_tail_lie_between_their_own_ends() -> None:
 def test_an_impossible_radius_law_is_refused(law: dict[str, object]) -> None:
     with pytest.raises(PlanError, match="radius_law"):
         RadiusLaw(**law)  # type: ignore[arg-type]
+
+
+def test_integer_frequencies_use_the_range_of_16_bits_and_stay_in_it() -> None:
+    matrix = draw_frequencies(SEED, n_frequencies=64, law=RadiusLaw(), quantiser=BOX, scale=SCALE)
+    assert 16384 <= int(np.max(np.abs(matrix.turns.astype(np.int64)))) <= 32767
+
+
+def test_rounding_to_integers_changes_a_frequency_by_at_most_half_a_unit() -> None:
+    matrix = draw_frequencies(SEED, n_frequencies=64, law=RadiusLaw(), quantiser=BOX, scale=SCALE)
+    exact = _draw_scaled(SEED, 2, 64, RadiusLaw()) / SCALE[:, None]
+    unit = 2 * math.pi * 2.0**-matrix.bits * 32767 / BOX.half_width
+    assert np.all(np.abs(matrix.to_angular(BOX) - exact) <= 0.5001 * unit[:, None])
+
+
+def test_scales_set_the_units_of_each_dimension() -> None:
+    omega = draw(2048)
+    ratio = np.std(omega[0]) / np.std(omega[1])
+    # Ten times the scale, a tenth of the frequency; 2048 draws put 3 sd at 10 %.
+    assert 9.0 < ratio < 11.0
+
+
+def test_a_wider_matrix_starts_with_the_directions_of_a_narrower_one() -> None:
+    narrow, wide = _draw_scaled(SEED, 2, 16, RadiusLaw()), _draw_scaled(SEED, 2, 64, RadiusLaw())
+    assert np.array_equal(narrow, wide[:, :16])
+
+
+def test_a_seed_of_another_length_is_refused() -> None:
+    with pytest.raises(PlanError, match="32 bytes"):
+        draw(seed=b"short")

@@ -12,7 +12,7 @@ from sfumato.shared.core import Columns, FourierStatistic, Records, SketchAccumu
 from sfumato.shared.core.engines import NumpyEngine
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.core.parallel import map_in_order, sketch_batches
-from sfumato.shared.errors import RecordError
+from sfumato.shared.errors import ConfigError, RecordError
 from tests.shared.core.strategies import make_statistic, record_arrays
 
 WHOLE = make_statistic()
@@ -107,3 +107,16 @@ def test_threads_sketch_at_the_same_time() -> None:
     # Each waits for the other: one after the other they would never meet.
     meeting = threading.Barrier(2, timeout=60)
     assert sorted(map_in_order(lambda _: meeting.wait(), range(2), n_threads=2)) == [0, 1]
+
+
+def test_progress_counts_the_records_summed_so_far() -> None:
+    seen: list[int] = []
+    sketch_batches(
+        WHOLE, [make_records(n) for n in (3, 0, 5)], n_threads=2, on_progress=seen.append
+    )
+    assert seen == [3, 3, 8]
+
+
+def test_no_threads_are_refused() -> None:
+    with pytest.raises(ConfigError, match="threads: must be at least 1"):
+        sketch_batches(WHOLE, [], n_threads=0)

@@ -47,3 +47,8 @@ def test_records_of_another_shape_or_type_are_refused() -> None:
         BOX.quantise(np.zeros((3, 5)))
     with pytest.raises(RecordError, match="float32 or float64"):
         BOX.quantise(np.zeros((3, 2), dtype=np.int64))
+
+
+def test_single_precision_records_are_quantised_as_their_exact_values() -> None:
+    single = np.array([[0.1, 33.3]], dtype=np.float32)
+    assert np.array_equal(BOX.quantise(single)[0], BOX.quantise(single.astype(np.float64))[0])

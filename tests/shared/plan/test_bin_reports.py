@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sfumato.shared.core import SketchAccumulator
-from sfumato.shared.errors import PlanError, PlanMismatchError
+from sfumato.shared.errors import MalformedMessageError, PlanError, PlanMismatchError
 from sfumato.shared.plan import (
     SketchPlan,
     decode_plan,
@@ -107,3 +107,10 @@ def test_a_plan_with_another_law_is_refused() -> None:
     for changes in ({"arc": 42}, {"odds": plan.release.scale * 2}):
         with pytest.raises(PlanMismatchError):
             verify(replace(plan, release=replace(plan.release, **changes)))
+
+
+def test_places_beyond_the_circle_are_refused() -> None:
+    form = PayloadForm.of(make())
+    assert form.decode((258).to_bytes(2, "little")).argmax() == 256
+    with pytest.raises(MalformedMessageError, match="numbers below 259"):
+        form.decode((259).to_bytes(2, "little"))

@@ -118,3 +118,10 @@ def test_a_field_of_another_type_is_refused_where_the_bytes_are_hashed() -> None
     encoded["statistic"]["seed"] = encoded["statistic"]["seed"].hex()
     with pytest.raises(PlanError, match="has a field of another type"):
         decode_plan(encode_deterministic(encoded))
+
+
+@pytest.mark.parametrize("name", ["length_s", "length"])
+def test_a_length_of_nothing_is_too_short_and_not_missing(name: str) -> None:
+    window = {"kind": "time" if name == "length_s" else "count", name: 0}
+    with pytest.raises(PlanError, match=f"window.{name}: must be at least 1"):
+        make(window=window)

@@ -20,6 +20,7 @@ from sfumato.shared.plan import (
     compute_plan_digest,
     decode_plan,
     encode_plan,
+    make_statement,
     plan_from_json,
     plan_from_spec,
     plan_to_json,
@@ -339,3 +340,39 @@ def test_plans_share_no_record_where_both_are_bounded_and_their_times_are_apart(
     ):
         assert not pilot.shares_no_record(other)
         assert not other.shares_no_record(pilot)
+
+
+def test_a_level_may_have_the_name_that_stands_for_no_number() -> None:
+    levels = {"name": "site", "unit": "1", "levels": ["north", "unknown"], "missing": "unknown"}
+    plan = make(dimensions=[*SPEC["dimensions"], levels], max_records_per_person="unknown")
+    assert plan.dimensions[-1].missing == "unknown"
+    assert plan.max_records_per_person is None
+    assert decode_plan(encode_plan(plan)) == plan == plan_from_json(plan_to_json(plan))
+
+
+def test_the_payload_width_holds_every_coordinate() -> None:
+    plan = make()
+    assert plan.coordinate_bound < 1 << (8 * plan.payload_width - 1)
+    assert plan.coordinate_bound >= 1 << (8 * (plan.payload_width - 1) - 1)
+    assert plan.payload_bytes == 40 * plan.payload_width
+
+
+def test_a_missing_field_is_refused_by_name() -> None:
+    spec = {name: value for name, value in SPEC.items() if name != "most_records"}
+    with pytest.raises(PlanError, match="most_records: is missing"):
+        plan_from_spec(spec)
+
+
+def test_slots_are_half_open() -> None:
+    window = make(window={"kind": "time", "origin": 100, "length_s": 10}).window
+    assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [0, 0, 0, 1]
+    assert window.slot_bounds(1) == (110, 120)
+
+
+def test_the_statement_of_a_bounded_plan_says_which_times_count() -> None:
+    ending = make(window={**BOUNDED, "end": 14400}, late_rule=BY_TIMES)
+    said = make_statement(ending).describe()
+    assert "from 1970-01-01 02:00:00 UTC until before 1970-01-01 04:00:00 UTC count" in said
+    without = make(window=BOUNDED, late_rule=BY_TIMES)
+    assert "from 1970-01-01 02:00:00 UTC on count" in make_statement(without).describe()
+    assert make_statement(make(window=BOUNDED)).times is None

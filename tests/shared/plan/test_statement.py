@@ -161,3 +161,16 @@ def test_under_add_remove_one_the_number_of_records_is_not_said_to_be_public() -
     facts = {fact.what: fact.detail for fact in make_statement(make(hidden=True)).public}
     assert "not sent" in facts["number of records"]
     assert "empty or not" in facts["windows"]
+
+
+def test_both_numbers_stand_in_the_words_for_gaussian_noise() -> None:
+    words = make_statement(make(delta="1e-6")).describe()
+    # Twenty records: epsilon at the same delta, and delta at twenty times epsilon.
+    assert "33.1 for 20" in words
+    assert "0.0211 for 20" in words
+    assert "protected at q w times epsilon" not in words
+
+
+def test_a_plan_within_all_limits_gets_none() -> None:
+    for plan in (make(), make("1/10"), make(delta="1e-6"), make(scale=10.0), make(scale=0.02)):
+        assert make_statement(plan).cautions == ()

@@ -138,3 +138,16 @@ def test_a_secret_count_gets_both_noises() -> None:
     local = make_draft(release="local.v1", least_reports=None, most_reports=None, **changes)
 
     assert plan.count_variance == 2 * local.count_variance > 0
+
+
+def test_a_plan_is_endorsed_once() -> None:
+    with pytest.raises(PlanError, match="must be a draft of a secure sum without a helper"):
+        endorse(make_plan(), HELPER, IDENTITY.sign)
+
+
+def test_a_local_plan_has_one_noise_and_no_helper() -> None:
+    plan = make_draft(release="local.v1", least_reports=None, most_reports=None)
+
+    assert plan.released_variance == plan.mechanism.variance
+    with pytest.raises(PlanError, match=r"release\.helper"):
+        _ = plan.helper

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sfumato.shared.core import feature_table
-from sfumato.shared.errors import PlanMismatchError
+from sfumato.shared.errors import PlanMismatchError, UnsupportedVersionError
 from sfumato.shared.plan import (
     PhaseRelease,
     SketchPlan,
@@ -154,3 +154,11 @@ def test_the_statement_promises_the_records_of_a_window_together() -> None:
         facts = {fact.what: fact.detail for fact in statement.public}
         assert facts["number of records"].startswith("Only that there was one")
         assert "how many records" not in statement.unprotected[0]
+
+
+def test_a_release_of_an_unknown_kind_is_refused() -> None:
+    document = plan_to_json(make_phases())
+    document["release"]["kind"] = "phase.v2"
+    with pytest.raises(UnsupportedVersionError) as refusal:
+        plan_from_json(document)
+    assert refusal.value.field == "release.kind"

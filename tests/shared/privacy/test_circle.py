@@ -15,6 +15,7 @@ from sfumato.shared.core import feature_table
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.circle import (
     CircularLaw,
+    _choose_arc,
     certify_odds,
     choose_law,
     floor_exp,
@@ -294,3 +295,22 @@ def test_the_random_bytes_do_not_tell_the_offset() -> None:
     assert abs(np.corrcoef(work, is_near)[0, 1]) < 4.9 / len(work) ** 0.5
     # A sampler that draws a second number outside the arc is found.
     assert abs(np.corrcoef(work + 8.0 * ~np.array(is_near), is_near)[0, 1]) > 0.5
+
+
+def test_of_arcs_with_equal_gains_the_smaller_is_chosen() -> None:
+    # sin(pi / 2) is twice sin(pi / 6), and three phases of weight 7 double the mass.
+    one, three = (CircularLaw(arc=arc, weight=7, bits=0, circle=6) for arc in (0, 1))
+    assert Fraction(three.mass, one.mass) == 2
+    assert _choose_arc(7, 0, 6) == 0
+    assert _choose_arc(6, 0, 6) == 1
+
+
+def test_the_choice_does_not_depend_on_the_decimal_context() -> None:
+    expected = choose_law(Fraction(1))
+    with localcontext(prec=3):
+        assert choose_law(Fraction(1)) == expected
+
+
+def test_an_epsilon_in_floating_point_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="exact rational"):
+        certify_odds(SMALL, 0.5, 1)  # type: ignore[arg-type]

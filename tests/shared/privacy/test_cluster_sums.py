@@ -80,3 +80,9 @@ def test_numbers_below_one_are_refused(field: str) -> None:
     given = {"n_dimensions": 1, "radius": 1, "count_unit": 1} | {field: 0}
     with pytest.raises(PrivacyError, match=field):
         ClusterSums(**given)
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    for measure in (CASES[0].measure_cubes, CASES[0].measure_l1, CASES[0].measure_l2_squared):
+        with pytest.raises(PrivacyError, match="neighbouring"):
+            measure("swap")

@@ -174,3 +174,19 @@ def test_masks_let_records_add_to_fewer_features() -> None:
     small = bound_squared_norm(masked, law, n_records=10**6)
     large = bound_squared_norm(every, law, n_records=10**6)
     assert large / small == pytest.approx(4, rel=1e-2)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_bound_grows_with_records_and_with_certainty(mechanism: str) -> None:
+    target, law = make_target(mechanism)
+    limits = [bound_squared_norm(target, law, n_records=n) for n in (0, 1, 2, 10, 1000)]
+    assert limits == sorted(set(limits))
+    sure = [bound_squared_norm(target, law, n_records=5, bits=bits) for bits in (4, 20, 40, 60)]
+    assert sure == sorted(set(sure))
+
+
+def test_noise_too_small_to_be_seen_leaves_what_records_add() -> None:
+    target, _ = make_target("discrete-laplace", m=10)
+    silent = DiscreteLaplace(sensitivity_l1=1, rate=1 << 61, neighbouring="replace-one")
+    limit = bound_squared_norm(target, silent, n_records=7)
+    assert math.sqrt(limit / 10) / AMPLITUDE == pytest.approx(7, rel=1e-3)

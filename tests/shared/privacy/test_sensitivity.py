@@ -49,3 +49,8 @@ def test_a_statistic_states_its_sensitivity_under_both_relations() -> None:
     assert measure_sensitivity(grid, neighbouring="add-remove-one").l1 == 1
     with pytest.raises(PrivacyError, match="replace-one, add-remove-one"):
         measure_sensitivity(grid, neighbouring="both")
+
+
+def test_an_unknown_relation_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="replace-one, add-remove-one"):
+        compute_sensitivity(feature_table(), measurements_per_record=1, neighbouring="both")

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sfumato.shared.errors import RecordError
 from sfumato.shared.reading import Fields, RecordTable, TimeField, WatchedFile, open_rows
 
 FORMS = ("npy", "parquet")
@@ -57,3 +58,9 @@ def test_numbers_are_times_in_the_unit_that_is_configured(form: str, tmp_path: P
     fields = Fields(values=("x",), time=TimeField(name="t", unix_scale=1e3))
     (table,) = read(path, fields)
     np.testing.assert_array_equal(table.timestamps, [1.5, np.nan, np.nan])
+
+
+def test_an_array_without_names_has_no_time(tmp_path: Path) -> None:
+    np.save(tmp_path / "r.npy", np.zeros((3, 1)))
+    with pytest.raises(RecordError, match="has no column names to choose from"):
+        read(tmp_path / "r.npy", Fields(values=("x",), time=TimeField(name="t")))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.errors import MalformedMessageError, WireError
+from sfumato.shared.errors import MalformedMessageError, UnsupportedVersionError, WireError
 from sfumato.shared.wire import (
     CODE_PREFIX,
     EnrolmentCode,
@@ -92,3 +92,13 @@ def test_anything_else_is_refused_by_name(text: str) -> None:
 def test_a_code_with_a_true_checksum_over_nonsense_is_refused(document: object) -> None:
     with pytest.raises(WireError, match="code"):
         decode_enrolment_code(make_line(document))
+
+
+def test_a_later_version_is_told_from_a_mistake() -> None:
+    with pytest.raises(UnsupportedVersionError, match="version 2"):
+        decode_enrolment_code(make_line([2, "a", "b"]))
+
+
+def test_what_does_not_fit_is_refused_when_it_is_made() -> None:
+    with pytest.raises(MalformedMessageError, match="2000 characters"):
+        encode_enrolment_code(EnrolmentCode(server="h" * 2000, study=bytes(32), token="t"))

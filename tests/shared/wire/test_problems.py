@@ -41,3 +41,27 @@ def test_an_answer_of_no_known_type_is_a_transport_error_that_is_retried() -> No
     error = error_from_problem({"title": "Bad gateway"}, 502)
     assert isinstance(error, errors.TransportError)
     assert problem_type_of(type(error)).action is DeviceAction.RETRY
+
+
+def test_slugs_titles_and_classes_are_unique() -> None:
+    table = problem_types()
+    for column in ("slug", "title", "error"):
+        values = [getattr(problem, column) for problem in table]
+        assert len(set(values)) == len(values)
+
+
+def test_other_bytes_under_one_identity_suspend_the_stream() -> None:
+    assert problem_type_of(errors.DuplicateUploadError).action is DeviceAction.SUSPEND
+
+
+def test_a_device_has_a_problem_for_each_thing_that_it_may_do() -> None:
+    assert {problem.action for problem in problem_types()} == set(DeviceAction)
+
+
+def test_a_window_that_has_not_begun_is_held_until_it_has() -> None:
+    assert problem_type_of(errors.TooEarlyError).action is DeviceAction.HOLD
+
+
+def test_only_what_may_pass_by_itself_is_retried() -> None:
+    retried = {p.status for p in problem_types() if p.action is DeviceAction.RETRY}
+    assert retried == {408, 429, 500, 503}

@@ -8,6 +8,7 @@ from pycose.messages.sign1message import Sign1Message
 
 from sfumato.shared.errors import (
     SignatureError,
+    UnsupportedVersionError,
     WireError,
 )
 from sfumato.shared.wire import (
@@ -94,3 +95,8 @@ def test_a_member_that_breaks_its_rule_is_named() -> None:
         ({"created": 1.5}, "created"),
     ]
     assert list_wrong_refusals(lambda **new: decode_published(make_document(**new)), cases) == []
+
+
+def test_a_later_version_asks_for_an_update() -> None:
+    with pytest.raises(UnsupportedVersionError, match="Update the agent"):
+        decode_published(make_document(version=2))

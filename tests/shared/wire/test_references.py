@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.shared.errors import ConfigError, SketchError
+from sfumato.shared.errors import ConfigError, NotFoundError, SketchError
 from sfumato.shared.wire.references import choose_study, is_identity, require_identity
 
 PUMPS, WEATHER, OTHER = "5f3a" * 16, "5f3a" * 15 + "5f3b", "0c" * 32
@@ -68,3 +68,32 @@ def test_what_is_no_identity_is_refused_without_a_regular_expression(text: str) 
         require_identity(text, "device")
     assert caught.value.field == "device"
     assert not {"^", "$", "["} & set(str(caught.value))
+
+
+@pytest.mark.parametrize("reference", ["0c0c0", "5F3A5F", "pump", "", "0d0d0d", OTHER + "0"])
+def test_what_fits_no_study_is_refused_with_all(reference: str) -> None:
+    with pytest.raises(NotFoundError, match="is neither a study's name") as caught:
+        choose_study(reference, STUDIES)
+    for study_id, name in STUDIES:
+        assert re.search(rf"{study_id[:12]}[0-9a-f]* \({name}\)", str(caught.value))
+
+
+def test_where_there_is_no_study_the_error_says_how_to_make_one() -> None:
+    with pytest.raises(NotFoundError, match="sfumato study create"):
+        choose_study("pumps", [])
+
+
+def test_a_study_whose_name_is_how_another_begins_is_not_taken_for_it() -> None:
+    named = [*STUDIES, ("ab" * 32, "0c0c0c")]
+    with pytest.raises(ConfigError, match="fits 2 studies"):
+        choose_study("0c0c0c", named)
+
+
+def test_of_many_candidates_a_few_are_listed() -> None:
+    studies = [(f"{i:064x}", "x") for i in range(50)]
+    with pytest.raises(ConfigError, match="and more, see `sfumato study list`") as refused:
+        choose_study("x", studies)
+    assert "fits more than 10 studies" in str(refused.value)
+    with pytest.raises(ConfigError, match="fits 10 studies") as refused:
+        choose_study("x", studies[:10])
+    assert "and more" not in str(refused.value)

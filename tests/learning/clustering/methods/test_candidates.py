@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato.learning.clustering.methods.candidates import CandidateMethod, _Quadtree
+from sfumato.learning.clustering.methods.candidates import CandidateMethod, _keep_live, _Quadtree
 from sfumato.learning.clustering.methods.contract import QuantisedRecords
 from sfumato.learning.clustering.reference.local_search import (
     bound_cost,
@@ -104,3 +104,16 @@ def test_a_search_whose_costs_could_overflow_is_refused_by_public_numbers() -> N
     task = make_task("add-remove-one", n_records=1 << 30)
     with pytest.raises(ConfigError, match="n_swaps"):
         CandidateMethod.published().plan_rounds(task)
+
+
+def test_no_more_cells_live_than_can_be_divided() -> None:
+    counts = np.arange(40_000)
+    live = _keep_live(counts, 100.0, 4)
+    assert live.tolist() == list(range(40_000 - (1 << 10), 40_000))
+    assert _keep_live(counts, 39_990.0, 4).tolist() == list(range(39_991, 40_000))
+
+
+def test_columns_that_cannot_be_projected_are_refused_before_anything_is_asked() -> None:
+    task = make_task("replace-one", n_records=1 << 30, n_dimensions=30_000)
+    with pytest.raises(ConfigError, match="n_projected"):
+        CandidateMethod(depth=1).plan_rounds(task)

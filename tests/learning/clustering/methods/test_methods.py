@@ -22,11 +22,12 @@ from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod, compute_rows
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
-from sfumato.learning.clustering.methods.registry import METHODS
+from sfumato.learning.clustering.methods.registry import METHODS, make_method
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.learning.clustering.methods.sums import (
     SumsNoise,
     find_nearest,
+    sum_bodies,
 )
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
@@ -295,3 +296,40 @@ def test_rounds_of_features_start_from_those_of_the_given_points() -> None:
     frequencies = KernelMethod(n_frequencies=20)._draw_frequencies(task)
     assert np.array_equal(asked["given"], compute_rows(steps, frequencies))
     assert not np.array_equal(asked["packing"], asked["uniform"])
+
+
+def test_sums_of_bodies_are_those_of_a_loop() -> None:
+    steps, labels = draw_steps(4, 50), np.arange(50) % 3
+    found = sum_bodies(steps, labels, 4, 9)
+    for body in range(4):
+        members = steps[labels == body].astype(int)
+        assert found[body].tolist() == [*members.sum(axis=0), 9 * len(members)]
+
+
+def test_other_bytes_than_a_release_are_refused() -> None:
+    data = make_release(GridMethod()).encode()
+    for damaged in (b"", data[:-1], data.replace(b"sfumato-clusters", b"sfumato-clusterz")):
+        with pytest.raises(MalformedMessageError, match="release"):
+            ClusterRelease.decode(damaged)
+
+
+@pytest.mark.parametrize("method", [LloydMethod, KernelMethod])
+def test_starts_that_do_not_fit_are_refused(method: Callable[..., Method]) -> None:
+    for settings, field in (
+        ({"start": "elsewhere"}, "start"),
+        ({"start": "given"}, "centroids"),
+        ({"centroids": GIVEN}, "centroids"),
+    ):
+        with pytest.raises(ConfigError) as refusal:
+            method(**settings)
+        assert refusal.value.field == field
+    task = make_task("replace-one", delta=Fraction(1, 10**6))
+    with pytest.raises(ConfigError, match=r"start: must have shape \(3, 2\), not \(2, 2\)"):
+        method(start="given", centroids=GIVEN[:2]).plan_rounds(task)
+
+
+def test_unknown_methods_and_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="method"):
+        make_method("magic", {})
+    with pytest.raises(ConfigError, match="settings"):
+        make_method("grid", {"magic": 1})

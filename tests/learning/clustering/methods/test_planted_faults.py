@@ -30,6 +30,7 @@ from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, sum
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.statistics.grid import locate_cells
+from sfumato.shared.privacy import histogram
 from sfumato.shared.privacy.cluster_sums import ClusterSums
 from tests.learning.clustering.methods.replaying import find_leak, make_task
 
@@ -248,3 +249,11 @@ def test_a_record_in_two_bodies_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(tree, "sum_bodies", sum_twice)
     assert find_leak(TreeMethod(), task_of("tree")) == SENSITIVITY
+
+
+@pytest.mark.parametrize("name", ["grid", "candidates"])
+def test_a_replaced_record_that_is_counted_once_in_cells_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(histogram, "count_records_moved", lambda relation: 1)
+    assert find_leak(METHODS[name](), task_of(name)) == SENSITIVITY

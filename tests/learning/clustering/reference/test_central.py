@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from sfumato.learning.clustering.methods.contract import Method, QuantisedRecords
-from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod, draw_weighted
 from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
 from sfumato.learning.clustering.reference.sample_aggregate import (
     SampleAggregateMethod,
     count_blocks,
 )
 from sfumato.shared.core.quantise import STEPS
-from sfumato.shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import draw_steps, make_task, play
 
 
@@ -93,3 +94,31 @@ def test_records_whose_squares_could_overflow_are_refused_by_public_numbers(meth
     task = make_task("replace-one", n_records=n_records, n_dimensions=n_dimensions)
     with pytest.raises(ConfigError, match="could pass 2"):
         method.plan_rounds(task)
+
+
+def test_weighted_picks_have_their_law() -> None:
+    weights, source = np.array([5, 0, 1, 4]), SeededSource(1)
+    drawn = np.bincount([draw_weighted(weights, source) for _ in range(4000)], minlength=4)
+    # Five standard deviations of a share of one half: 158.
+    assert np.max(np.abs(drawn - 400 * weights)) < 158
+    assert drawn[1] == 0
+    assert draw_weighted(np.zeros(3, dtype=np.int64), source) in (0, 1, 2)
+
+
+def test_the_noise_of_a_pick_follows_from_the_stated_condition() -> None:
+    method = KVariatesMethod(spread=Fraction(1, 10))
+    task = make_task("replace-one", n_records=1000, epsilon=Fraction(3))
+    local = float(method.find_local(task))
+    assert math.log1p(math.expm1(local) / 100) == pytest.approx(1.0)
+    with pytest.raises(PrivacyError, match=r"spread: is missing.*State it from public knowledge"):
+        KVariatesMethod().plan_rounds(task)
+
+
+def test_another_number_of_clusters_needs_another_fit() -> None:
+    task = make_task("replace-one")
+    method = PrivGeneMethod(n_candidates=10, n_survivors=2)
+    curator = play(method, task, QuantisedRecords(steps=draw_steps(1)))
+    with pytest.raises(ConfigError, match="n_clusters"):
+        method.recover(task, curator.answers, n_clusters=2, rng=np.random.default_rng(0))
+    with pytest.raises(ConfigError, match="n_survivors"):
+        PrivGeneMethod(n_candidates=5, n_survivors=5)

@@ -2,12 +2,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.clustering.reference import HashingTree
 from sfumato.learning.clustering.reference.hashing_tree import MOST_LEVELS, PublicTree, grow_tree
-from sfumato.learning.clustering.reference.unary import BLANK
+from sfumato.learning.clustering.reference.unary import BLANK, choose_unary_law
 from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     Law,
     count_deviations,
@@ -115,3 +117,62 @@ def test_more_records_or_epsilon_give_a_deeper_tree_up_to_the_limits() -> None:
     # Eight leaves a cluster, and as many as a report holds.
     assert choose(10**9, "5", n_clusters=2).depth == 4
     assert choose(10**9, "5", n_clusters=1000).depth == MOST_LEVELS
+
+
+def test_the_tree_is_that_of_its_seed() -> None:
+    tree = grow_tree(SEED, 2, 3)
+    # Computed once: devices and server must agree on every bit of it.
+    assert tree.normals[0].tolist() == [25707, -104707, -41544]
+    assert tree.thresholds.tolist() == [-57042347, -537052863, -174630710]
+    assert not np.array_equal(grow_tree(bytes(32), 2, 3).normals, tree.normals)
+
+
+def test_a_record_on_a_hyperplane_goes_to_the_first_child() -> None:
+    tree = PublicTree(normals=np.array([[2]]), thresholds=np.array([10]))
+    assert tree.find_leaves(np.array([[4], [5], [6]])).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("n_dimensions", [1, 2, 10, 50])
+def test_leaves_share_what_lies_near_the_middle_of_the_box(n_dimensions: int) -> None:
+    rng = np.random.default_rng(0)
+    records = np.rint(rng.normal(scale=STEPS / 3, size=(20_000, n_dimensions))).astype(np.int64)
+    shares = np.bincount(grow_tree(SEED, 4, n_dimensions).find_leaves(records), minlength=16)
+    # A sixteenth each if the public cloud were endless; it has 16 points a leaf.
+    assert shares.min() > 20_000 / 16 / 3.5
+    assert shares.max() < 20_000 / 16 * 3.5
+
+
+def test_a_dithered_bit_beside_the_code_would_exceed_the_odds() -> None:
+    def add_bit(code: Law, bit: int) -> Law:
+        return {(*key, b): value * int(b == bit) for key, value in code.items() for b in (0, 1)}
+
+    law = choose_unary_law(Fraction(2), 2)
+    with pytest.raises(ZeroDivisionError):
+        find_largest_odds([add_bit(list_law(law, 0), 0), add_bit(list_law(law, 1), 1)])
+
+
+def test_the_stated_coordinate_is_uniform_for_records_and_blanks() -> None:
+    tree = replace(TREE, lower=np.zeros(3), upper=np.ones(3))
+    records = np.concatenate([np.ones((6000, 3)), np.full((6000, 3), np.nan)])
+    reports = tree.report(records, SeededSource(1))
+    for part in np.split(reports, 2):
+        # Five standard deviations of 36.5 for each of six counts: false alarm 3.4e-6.
+        assert np.all(np.abs(tree.tally(part).n_reports - 2000) < 183)
+
+
+def test_coordinates_beyond_one_byte_are_stated() -> None:
+    tree = replace(TREE, lower=np.zeros(300), upper=np.ones(300))
+    tally = tree.tally(tree.report(np.zeros((6000, 300)), SeededSource(1)))
+    # A coordinate has no report with probability 2e-9, one of them with 6e-7.
+    assert tally.n_reports.min() > 0
+
+
+def test_a_record_at_the_edge_of_the_box_always_has_the_same_bit() -> None:
+    clear = replace(TREE, epsilon=Fraction(20))
+    edge = np.array([[99.0, -99.0]] * 500)
+    ones = clear.tally(clear.report(edge, SeededSource(1))).ones
+    (leaf,) = set(clear.tree.find_leaves(np.array([[STEPS, -STEPS]] * 2)).tolist())
+    # Half of the reports of a coordinate, about 250, have a one there.
+    assert ones[0, 2 * leaf + 1] > 80
+    assert ones[1, 2 * leaf] > 80
+    assert ones.sum() == ones[0, 2 * leaf + 1] + ones[1, 2 * leaf]

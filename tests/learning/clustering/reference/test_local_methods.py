@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.clustering.reference import HashingTree, Tally, UnaryGrid
-from sfumato.shared.errors import PrivacyError, RecordError
+from sfumato.shared.errors import PlanError, PrivacyError, RecordError
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.reference.reports import (
     compute_mean_square,
@@ -170,3 +170,30 @@ def test_an_epsilon_without_a_guarantee_and_records_of_another_shape_are_refused
     with pytest.raises(RecordError) as misread:
         kind.small.report(np.zeros((4, 3)), SeededSource(0))
     assert misread.value.field == "records"
+
+
+@each
+def test_more_epsilon_gives_better_centroids(kind: Kind) -> None:
+    records, means = draw_clusters(20_000, 2)
+    low, middle, high = (
+        np.median([measure_quality(choose(kind, e), records, means, s) for s in range(3)])
+        for e in ("0.3", "1", "6")
+    )
+    assert high < middle < low
+
+
+@each
+def test_more_clusters_than_cells_are_repeated_inside_the_box(kind: Kind) -> None:
+    # One report: a coordinate of the tree has none.
+    reports = kind.small.report(np.zeros((1, 2)), SeededSource(0))
+    found = kind.small.estimate(reports, n_clusters=40, rng=np.random.default_rng(0))
+    assert found.shape == (40, 2)
+    assert np.all(np.abs(found) <= 10.0)
+
+
+def test_wrong_arguments_are_refused_by_name() -> None:
+    for what, field, attempt in REFUSED:
+        with pytest.raises(PlanError) as refusal:
+            attempt()
+        assert refusal.value.field == field, what
+        assert refusal.value.fix, what

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -141,3 +142,36 @@ def test_laws_without_a_guarantee_and_what_cannot_be_counted_are_refused_by_name
             attempt()
         assert refusal.value.field == field, i
         assert refusal.value.fix, i
+
+
+def test_a_uniform_report_of_a_blank_would_exceed_the_odds() -> None:
+    law = replace(SMALL, n_symbols=3)
+    uniform = dict.fromkeys(product((0, 1), repeat=3), Fraction(1, 8))
+    assert find_largest_odds([*list_laws(law), uniform]) > law.odds
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "1", "3", "10"])
+def test_the_chosen_law_is_that_of_the_paper_up_to_rounding(epsilon: str) -> None:
+    law = choose_unary_law(Fraction(epsilon), 5)
+    odds = np.exp(float(epsilon))
+    assert float(law.miss) == pytest.approx(1 / (1 + odds), rel=1e-5)
+    assert law.compute_noise_variance(7) == pytest.approx(28 * odds / (odds - 1) ** 2, rel=1e-4)
+
+
+@given(n_symbols=st.integers(1, 20), seed=st.integers(0, 2**32 - 1))
+def test_ones_are_counted_by_symbol(n_symbols: int, seed: int) -> None:
+    law = choose_unary_law(Fraction(1), n_symbols)
+    bits = np.random.default_rng(seed).integers(2, size=(9, n_symbols), dtype=np.uint8)
+    reports = np.packbits(bits, axis=1, bitorder="little")
+    assert law.count_ones(reports).tolist() == bits.sum(axis=0).tolist()
+
+
+def test_many_reports_are_those_of_parts() -> None:
+    # More random words than are drawn at once.
+    law = choose_unary_law(Fraction(8), 1 << 19)
+    reports = law.draw_reports(np.array([5, BLANK, 7]), SeededSource(1))
+    assert reports.shape == (3, 1 << 16)
+    rows = [law.count_ones(report[None]) for report in reports]
+    assert np.array_equal(law.count_ones(reports), sum(rows))
+    # 2^19 bits have 176 +- 13 ones at this q; five deviations, false alarm 2e-6.
+    assert all(110 < row.sum() < 242 for row in rows)

@@ -6,6 +6,8 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from sfumato.learning.clustering.reference import UnaryGrid
+from sfumato.learning.clustering.reference.unary import BLANK
+from sfumato.learning.clustering.reference.unary_grid import MOST_CELLS
 from tests.learning.clustering.reference.reports import (
     count_deviations,
     tally_fleets,
@@ -54,3 +56,25 @@ def test_counts_are_unbiased_with_blanks_and_a_wrong_epsilon_is_found() -> None:
 
 
 # Choice.
+
+
+def test_records_outside_the_box_are_in_the_cells_of_its_corners() -> None:
+    corners = np.array([[-99.0, -99.0], [-99.0, 99.0], [99.0, -99.0], [99.0, 99.0]])
+    assert GRID.find_cells(corners).tolist() == [0, 3, 8, 11]
+
+
+def test_rows_that_are_not_finite_have_no_cell() -> None:
+    rows = np.array([[np.nan, 0.0], [0.0, np.inf], [-np.inf, 0.0], [0.1, 0.1]])
+    assert GRID.find_cells(rows).tolist() == [BLANK, BLANK, BLANK, 6]
+
+
+def test_more_records_or_epsilon_give_more_cells_up_to_the_limit() -> None:
+    sizes = [
+        choose(n_records, epsilon).n_cells
+        for n_records, epsilon in ((10**3, "0.1"), (10**5, "0.3"), (10**5, "1"), (10**6, "1"))
+    ]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    assert choose(10**9, "5").n_cells <= MOST_CELLS
+    assert choose(1, "1/1000").n_cells == 1
+    assert sorted(choose(10**6, "0.3", n_dimensions=10).sizes)[::9] == [1, 2]

@@ -21,6 +21,7 @@ from sfumato.learning.generative.networks.clipping import (
 from sfumato.learning.generative.networks.fixed_point import AHEAD, BACK, WEIGHT, fix_weights
 from sfumato.learning.generative.networks.rbm import BoltzmannMachine
 from sfumato.learning.generative.networks.vae import VariationalAutoencoder
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.testing import SeededSource
 
 Floats = NDArray[np.float64]
@@ -196,3 +197,33 @@ def test_lengths_are_counted_in_bins_and_the_fullest_gives_the_norm() -> None:
     assert counts[1] == 1
     assert counts[99] == 2
     assert clipping.choose_norm(counts * 1) == pytest.approx(0.1)
+
+
+def test_gradients_that_are_not_clipped_are_found_to_be_too_long() -> None:
+    # The planted mistake: every gradient has the factor that one of length 1 would have.
+    rng = np.random.default_rng(0)
+    network = NETWORKS["vae"]
+    weights = draw_weights(network, rng, 3.0)
+    factors = network.find_factors(weights, draw_records(rng), SeededSource(0))
+    sums = sum_clipped(factors, np.full(N, NORM / (AHEAD * BACK)))
+    assert measure_squared(sums) > (N * NORM) ** 2
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_a_batch_without_records_adds_nothing(name: str) -> None:
+    network = NETWORKS[name]
+    weights = draw_weights(network, np.random.default_rng(0))
+    factors = network.find_factors(weights, np.zeros((0, D)), SeededSource(0))
+    sums = sum_clipped(factors, Clipping().compute_scales(measure_lengths(factors), 1.0))
+    assert [each.shape for each in sums] == list(network.shapes)
+    assert not any(each.any() for each in sums)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"rule": "none"}, "clipping"), ({"norm": 0.0}, "clipping_norm"), ({"norm": np.nan}, None)],
+)
+def test_a_clipping_that_cannot_be_is_refused(changes: dict[str, Any], field: str | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Clipping(**changes)
+    assert refused.value.field == (field or "clipping_norm")

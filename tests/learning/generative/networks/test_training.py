@@ -6,7 +6,7 @@ Seeds are fixed; stated false-alarm rates are those over the choice of a seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -232,3 +232,11 @@ def test_a_trained_network_draws_what_the_records_have_in_common(name: str) -> N
     # Columns that agree in the records agree in what is drawn, and the others do not.
     assert (found[real > 0.5] > 0.4).all()
     assert (found[real < -0.5] < -0.4).all()
+
+
+def test_weights_are_split_in_the_order_of_their_layers() -> None:
+    network = VariationalAutoencoder(n_features=2, n_hidden=3, n_latent=1)
+    numbers = np.arange(count_weights(network), dtype=np.int64)
+    parts: Sequence[Any] = split(numbers, network)
+    assert [part.shape for part in parts] == list(network.shapes)
+    assert np.concatenate([part.ravel() for part in parts]).tolist() == numbers.tolist()

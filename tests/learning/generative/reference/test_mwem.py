@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.generative.reference.bins import Bins, count_boxes, draw_boxes
 from sfumato.learning.generative.reference.mwem import CellTable, MwemDesign
-from sfumato.shared.errors import PrivacyError
+from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
 
@@ -25,7 +25,7 @@ RELATIONS = ["replace-one", "add-remove-one"]
 Integers = NDArray[np.int64]
 
 
-def make_design(**changes: Any) -> MwemDesign:
+def make_design(kind: type[MwemDesign] = MwemDesign, **changes: Any) -> MwemDesign:
     bins = changes.get("bins", make_bins())
     usual: dict[str, Any] = {
         "bins": bins,
@@ -36,7 +36,7 @@ def make_design(**changes: Any) -> MwemDesign:
     }
     if changes.get("relation") == "replace-one":
         usual["n_records"] = 3
-    return MwemDesign(**(usual | changes))
+    return kind(**(usual | changes))
 
 
 class OwnBounds(Bins):
@@ -113,3 +113,60 @@ def test_a_table_is_a_function_of_the_answers_and_learns_its_boxes() -> None:
     drawn = CellTable(bins=bins, shares=table.shares).draw(20_000, rng)
     found = bins.count_cells(bins.find(drawn)) / len(drawn)
     assert np.abs(found - table.shares).max() < 0.02
+
+
+class SquaredScores(MwemDesign):
+    """Planted mistake: squares of errors, which a record moves by more than 1."""
+
+    def score(self, counts: Integers, shares: NDArray[np.float64], n_records: float) -> Integers:
+        errors: Integers = super().score(counts, shares, n_records)
+        return errors * errors
+
+
+class ExactTotal(MwemDesign):
+    """Planted mistake: the table is compared at the exact number of records in the fullest box."""
+
+    def score(self, counts: Integers, shares: NDArray[np.float64], n_records: float) -> Integers:
+        return super().score(counts, shares, 3.0 * counts.max())
+
+
+@pytest.mark.parametrize(
+    ("kind", "bins"), [(SquaredScores, Bins), (ExactTotal, Bins), (MwemDesign, OwnBounds)]
+)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_planted_mistakes_move_more_than_the_noise_hides(
+    kind: type[MwemDesign], bins: type[Bins], relation: str
+) -> None:
+    design = make_design(kind, relation=relation, bins=make_bins(kind=bins))
+    moved, scored = find_moves(design)
+    assert moved > design.noise.sensitivity_l1 or scored > design.choice.sensitivity
+
+
+def test_noise_that_hides_all_records_says_so_instead_of_giving_a_table() -> None:
+    weak = make_design(epsilon=Fraction(1, 100))
+    with pytest.raises(DecodingError, match="noise: is so large"):
+        play(weak, np.zeros((50, 2)), 1)
+    # Where the number of records is public, nothing is asked before.
+    public = make_design(relation="replace-one", epsilon=Fraction(1, 100))
+    curator = Curator(rounds=public.rounds, relation="replace-one", source=SeededSource(1))
+    with pytest.raises(DecodingError, match="fewer rounds"):
+        public.release(np.zeros((3, 2)), curator)
+    assert not curator.answers
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"n_rounds": 0}, "n_rounds"),
+        ({"n_rounds": 13}, "n_rounds"),
+        ({"boxes": np.array([[[0, 2], [1, 1]]]), "n_rounds": 1}, "boxes"),
+        ({"boxes": np.array([[[0, 2], [0, 4]]]), "n_rounds": 1}, "boxes"),
+        ({"n_records": 5}, "n_records"),
+        ({"relation": "replace-one", "n_records": None}, "n_records"),
+        ({"bins": make_bins((64,) * 4)}, "n_bins"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_design(**changes)
+    assert refused.value.field == field

@@ -14,7 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.learning.clustering.methods.contract import Curator
+from sfumato.learning.generative.reference.bins import Bins
 from sfumato.learning.generative.reference.pair_tree import PairTree, PairTreeDesign
+from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
+from sfumato.shared.privacy.selection import PermuteAndFlip
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.generative.reference.neighbours import list_neighbours, make_bins, play
 
@@ -116,3 +120,59 @@ def test_a_chain_is_found_and_its_records_are_drawn() -> None:
     drawn = design.bins.find(tree.draw(30_000, rng))
     real = design.bins.find(records)
     assert np.abs(design.count(drawn) - design.count(real)).max() < 0.02 * len(real)
+
+
+class OneColumn(PairTreeDesign):
+    """Planted mistake: histograms counted as if a record were in one of them."""
+
+    @property
+    def column_noise(self) -> DiscreteLaplace:
+        return self._calibrate(1, self.rounds[0])
+
+
+class StillScore(PairTreeDesign):
+    """Planted mistake: a score that a replaced record moves by 1 only."""
+
+    @property
+    def choice(self) -> PermuteAndFlip:
+        return PermuteAndFlip.calibrate(
+            sensitivity=1, epsilon=self.rounds[1].epsilon, neighbouring=self.relation
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "relation"),
+    [
+        (OneColumn, "replace-one"),
+        (OneColumn, "add-remove-one"),
+        (StillScore, "replace-one"),
+        (OwnMargins, "add-remove-one"),
+    ],
+)
+def test_planted_mistakes_move_more_than_the_noise_hides(
+    kind: type[PairTreeDesign], relation: str
+) -> None:
+    design = make_design(kind, relation=relation)
+    moved = zip(find_moves(design), list_stated(design), strict=True)
+    assert any(most > stated for most, stated in moved)
+
+
+def test_empty_bins_and_constant_columns_do_not_matter() -> None:
+    rng = np.random.default_rng(5)
+    records = np.column_stack([rng.integers(0, 2, 5000), np.zeros(5000), rng.integers(0, 2, 5000)])
+    design = make_design(bins=make_bins((8, 8, 8)), epsilon=Fraction(5))
+    curator = Curator(rounds=design.rounds, relation=design.relation, source=SeededSource(1))
+    drawn = design.bins.find(design.release(records, curator).draw(5000, rng))
+    assert np.mean(drawn[:, 1] == 0) > 0.98
+    assert np.mean(drawn[:, 0] < 2) > 0.98
+
+
+def test_noise_that_hides_all_records_says_so_instead_of_giving_a_tree() -> None:
+    with pytest.raises(DecodingError, match="cannot be told from none"):
+        play(make_design(epsilon=Fraction(1, 1000)), np.zeros((20, 2)), 1)
+
+
+def test_too_many_bins_are_refused() -> None:
+    bins = Bins(lower=np.zeros(3), upper=np.ones(3), n_bins=(4096,) * 3)
+    with pytest.raises(ConfigError, match="n_bins: must be 8192 in all columns"):
+        make_design(bins=bins)

@@ -231,3 +231,13 @@ def test_the_default_is_the_fastest_engine_of_the_machine() -> None:
 def test_an_engine_that_is_not_there_is_refused_with_those_that_are(choice: str) -> None:
     with pytest.raises(ConfigError, match="numpy"):
         choose_engine(choice)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_more_groups_than_records_add_the_same(engine: str) -> None:
+    require_equal(engine, make_statistic(3, 1000, r=1), make_records(20, 3, 0))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_each_engine_can_be_chosen_by_its_name(name: str) -> None:
+    assert choose_engine(name).name == name

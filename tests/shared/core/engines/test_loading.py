@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.shared.core.engines import list_engines
+from sfumato.shared.core.engines import describe_engine, list_engines
+from sfumato.shared.core.engines.numpy_engine import NumpyEngine
 from sfumato.shared.core.engines.source_digest import compute_source_digest
 
 ROOT = Path(__file__).parents[4]
@@ -96,3 +97,16 @@ def test_the_digest_depends_on_names_and_contents_of_c_files_alone(tmp_path: Pat
     (tmp_path / "b.h").write_text("")
     (tmp_path / "a.c").write_text("12")
     assert compute_source_digest(tmp_path) != first
+
+
+def test_a_kernel_that_cannot_be_loaded_is_said_to_be_so(engines: Path) -> None:
+    (engines / "_native.abi3.so").write_bytes(b"no library")
+    engine, _ = load(engines)
+    assert engine.startswith("numpy: the kernel cannot be loaded")
+
+
+def test_the_engine_is_described_with_all_levels_of_the_machine() -> None:
+    said = describe_engine(NumpyEngine())
+    assert said.startswith("numpy")
+    for name in list_engines():
+        assert name.removeprefix("native:") in said

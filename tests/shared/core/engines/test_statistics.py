@@ -188,3 +188,11 @@ def test_records_of_another_shape_or_type_are_refused_and_add_nothing(
             accumulator.add(records)
         assert accumulator.n_records == 0
         assert not accumulator.sums.any()
+
+
+@pytest.mark.parametrize("engine", ENGINES[:1])
+def test_many_dimensions_add_the_same(engine: str) -> None:
+    quantiser = Quantiser.from_bounds(np.full(120, -2.0), np.full(120, 2.0))
+    records = np.random.default_rng(0).normal(size=(500, 120))
+    require_equal(engine, MomentsStatistic(quantiser=quantiser, norm_steps=9000), records)
+    require_equal(engine, HistogramStatistic(quantiser=quantiser, bins_log2=(4,) * 120), records)

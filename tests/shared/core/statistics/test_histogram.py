@@ -13,6 +13,7 @@ from sfumato.shared.core import (
     Quantiser,
     RecordEncoder,
     SketchAccumulator,
+    count_most_records,
 )
 from sfumato.shared.errors import PlanError, PrivacyError
 from tests.system.stranger import columns
@@ -144,3 +145,20 @@ def test_parts_that_do_not_fit_are_refused(
         HistogramStatistic(
             quantiser=quantiser, bins_log2=bits, encoder=ENCODER, dimensions=dimensions
         )
+
+
+def test_edges_part_the_bins() -> None:
+    statistic = make_statistic()
+    for dimension in (0, 1):
+        edges = statistic.compute_edges(dimension)
+        middles = (edges[1:] + edges[:-1]) / 2
+        points = np.zeros((len(middles), 3))
+        points[:, dimension] = middles
+        data = ENCODER.decode(np.insert(points, 2, 0.0, axis=1)[:, [0, 1, 3, 3, 3, 3]])
+        bins = statistic.find_bins(data[:, dimension], dimension)
+        assert bins.tolist() == list(range(len(middles)))
+    assert (edges[0], edges[-1]) == pytest.approx((-39.863, 39.863), abs=1e-3)
+
+
+def test_a_sum_holds_as_many_records_as_64_bits_count() -> None:
+    assert count_most_records(make_statistic()) == 2**63 - 1

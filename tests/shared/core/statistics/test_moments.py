@@ -11,6 +11,7 @@ from sfumato.shared.core import (
     MomentsStatistic,
     Quantiser,
     SketchAccumulator,
+    count_most_records,
 )
 from sfumato.shared.errors import PlanError
 from tests.system.stranger import columns, sketch
@@ -168,3 +169,10 @@ def test_impossible_parameters_are_refused(
 ) -> None:
     with pytest.raises(PlanError, match=field):
         make_statistic(d, norm_steps, weight)
+
+
+def test_a_sum_at_its_limit_of_records_fits_64_bits() -> None:
+    for d, radius in ((1, 1), (2, 2047), (100, 20470)):
+        statistic = make_statistic(d, radius, 7)
+        largest = max(statistic.highest, -statistic.lowest)
+        assert largest * count_most_records(statistic) <= 2**63 - 1

@@ -44,3 +44,13 @@ def test_the_bound_holds_with_probability_beyond_chance() -> None:
 def test_an_absurd_epsilon_leaves_next_to_no_variance(epsilon: int) -> None:
     mechanism = calibrate(Fraction(epsilon), l1=1000)
     assert 0.0 <= mechanism.variance < 1.0 + 1e6 / epsilon**2
+
+
+def test_epsilon_must_be_exact() -> None:
+    with pytest.raises(PrivacyError, match="exact rational"):
+        calibrate(0.1)  # type: ignore[arg-type]
+
+
+def test_noise_too_large_for_the_sums_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="64-bit"):
+        calibrate(Fraction(1, 10**12))
