@@ -162,16 +162,31 @@ class DeviceReport:
                 [each.device for each in self.devices if each.is_unusual],
                 "unusual among their peers",
             ),
-            (
-                [each.device for each in self.devices if each.differs],
-                "different from the rest",
-            ),
         ):
             if names:
-                more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
-                listed = ", ".join(names[:_MOST_TOLD])
-                told.append(f"{len(names)} of {n} devices are {words}: {listed}{more}")
-        return told or [f"none of {n} devices stands out"]
+                told.append(f"{len(names)} of {n} devices are {words}: {_list_names(names)}")
+        return [*told, *self._describe_different()] or [f"none of {n} devices stands out"]
+
+    def _describe_different(self) -> list[str]:
+        n, different = len(self.devices), [each for each in self.devices if each.differs]
+        if not different:
+            return []
+        if 2 * len(different) <= n:
+            names = _list_names([each.device for each in different])
+            return [f"{len(different)} of {n} devices are different from the rest: {names}"]
+        # One that lies moves the sum that all others are compared with.
+        furthest = max(different, key=lambda each: each.size)
+        return [
+            f"{len(different)} of {n} devices are different from the rest, so that no rest is "
+            "alike: devices hold records of several kinds, or a few move the sum that all are "
+            f"compared with. Look first at {furthest.device}, which is furthest from it "
+            f"({furthest.size:.2f} scales)"
+        ]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    return f"{', '.join(names[:_MOST_TOLD])}{more}"
 
 
 def examine_devices(

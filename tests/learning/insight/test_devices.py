@@ -105,6 +105,41 @@ def test_a_device_that_adds_no_noise_is_silent() -> None:
     assert any("too little noise" in line and "quiet" in line for line in report.describe())
 
 
+def test_where_most_differ_no_rest_is_called_alike_and_the_furthest_is_named() -> None:
+    def make(name: str, size: float, *, differs: bool) -> DeviceExamination:
+        return DeviceExamination(
+            device=name,
+            n_sketches=1,
+            n_records=500,
+            share=0.1,
+            p_content=1e-9 if differs else 0.5,
+            p_silence=0.5,
+            z=None,
+            size=size,
+            size_error=0.1,
+            snr=10.0,
+            least_lie=0.1,
+            differs=differs,
+            is_silent=False,
+            is_unusual=False,
+        )
+
+    def describe(*devices: DeviceExamination) -> str:
+        report = DeviceReport(
+            devices=devices, unexamined=(), level=0.05, n_draws=999, assumptions=()
+        )
+        return report.describe()[-1]
+
+    few = [make("a", 0.0, differs=False), make("b", 0.0, differs=False)]
+    odd = make("odd", 2.0, differs=True)
+    assert describe(*few, odd) == "1 of 3 devices are different from the rest: odd"
+    pulled = [make(name, 0.3, differs=True) for name in "cd"]
+    text = describe(*few, *pulled, odd)
+    assert text.startswith("3 of 5 devices are different from the rest, so that no rest is alike")
+    assert text.endswith("Look first at odd, which is furthest from it (2.00 scales)")
+    assert describe(*few) == "none of 2 devices stands out"
+
+
 def test_where_honest_devices_differ_only_the_odd_one_is_unusual() -> None:
     plan, rng = make_plan(40, epsilon=Fraction(50)), np.random.default_rng(4)
     fleet = Fleet(plan, 4)
