@@ -87,6 +87,12 @@ def open_table(rows: Any) -> NDArray[Any]:
         raise TableError(
             "is a sparse matrix, which is not supported", field="X", fix="pass X.toarray()"
         )
+    if isinstance(rows, np.ma.MaskedArray):
+        # What is masked is no value, whatever lies under the mask.
+        is_number = rows.dtype.kind in "fiub"
+        cells = np.array(rows.data, dtype=np.float64 if is_number else object)
+        cells[np.ma.getmaskarray(rows)] = np.nan if is_number else None
+        rows = cells
     if isinstance(rows, list | tuple):
         array = _open_lists(rows)
     elif hasattr(rows, "dtype") or hasattr(rows, "dtypes"):

@@ -6,7 +6,7 @@ last bits, and a device must accept the exact scale that a planner computed else
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 
 _DIGITS = 80
@@ -49,7 +49,7 @@ def bound_gaussian_delta(
 
 
 def _normal_below(x: Decimal) -> Decimal:
-    """Phi(x): within 10^-70 of the exact value; at -40 and below, 0, at 40 and above, 1.
+    """Phi(x), within 10^10 units of the context's last digit: from -40 down 0, from 40 up 1.
 
     ``Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...)``; all terms have one sign.
     """
@@ -58,7 +58,7 @@ def _normal_below(x: Decimal) -> Decimal:
     square = x * x
     term = total = x
     k = 1
-    while abs(term) > abs(total) * Decimal(10) ** -(_DIGITS + 10) and term:
+    while abs(term) > abs(total) * Decimal(10) ** -(getcontext().prec + 10) and term:
         k += 2
         term = term * square / k
         total += term
@@ -74,7 +74,7 @@ def _pi() -> Decimal:
 def _inverse_tangent(n: int) -> Decimal:
     term = total = Decimal(1) / n
     k = 1
-    while abs(term) > Decimal(10) ** -(_DIGITS + 20):
+    while abs(term) > Decimal(10) ** -(getcontext().prec + 20):
         term = -term / (n * n)
         k += 2
         total += term / k

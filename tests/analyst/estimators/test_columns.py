@@ -156,6 +156,20 @@ def test_what_a_cell_holds_never_changes_the_shape_of_a_table(rows: list[list[An
             assert number == cell if same else math.isnan(number)
 
 
+def test_a_masked_cell_has_no_value_whatever_lies_under_its_mask() -> None:
+    values = np.array([[1, 999], [2, 3]])
+    mask = [[False, True], [False, False]]
+    for table in (
+        np.ma.MaskedArray(values, mask),
+        np.ma.MaskedArray(values.astype(np.float32), mask),
+        np.ma.MaskedArray(values.astype(object), mask),
+        np.ma.MaskedArray(values.astype(str), mask),
+    ):
+        np.testing.assert_array_equal(read_rows(table), [[1.0, np.nan], [2.0, 3.0]])
+    kept = np.ma.MaskedArray(values)
+    np.testing.assert_array_equal(read_rows(kept), values)
+
+
 def test_what_a_pilot_and_its_sketch_will_cost_is_known_before() -> None:
     table = make_mixed(30_000)
     levels = {"colour": ["red", "green", "blue"]}

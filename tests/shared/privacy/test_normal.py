@@ -1,9 +1,10 @@
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
 from scipy.stats import norm
 
+from sfumato.shared.privacy import normal
 from sfumato.shared.privacy.normal import _normal_below, bound_gaussian_delta
 
 
@@ -15,7 +16,6 @@ def test_the_normal_tail_agrees_with_another_implementation(x: str) -> None:
 
 
 def _normal_below_with_digits(x: str) -> Decimal:
-    from decimal import localcontext
 
     with localcontext(prec=80):
         return _normal_below(Decimal(x))
@@ -52,3 +52,20 @@ def test_delta_falls_with_noise_and_with_epsilon() -> None:
 
     assert delta(4, 1) > delta(5, 1) > delta(6, 1)
     assert delta(4, 1) > delta(4, 2)
+
+
+@pytest.mark.parametrize("epsilon", [1, 60, 99, 100])
+@pytest.mark.parametrize("ratio", [Fraction(1, 2), Fraction(10), Fraction(20)])
+def test_the_bound_is_above_the_exact_delta_by_what_it_states(
+    epsilon: int, ratio: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bound() -> Decimal:
+        return bound_gaussian_delta(
+            sensitivity_squared=ratio**2, variance=Fraction(1), epsilon=Fraction(epsilon)
+        )
+
+    found = bound()
+    monkeypatch.setattr(normal, "_DIGITS", 400)
+    with localcontext(prec=600):
+        exact = bound() - normal._ROUNDING
+        assert 0 <= found - exact <= Decimal("2e-50")
