@@ -40,6 +40,7 @@ from sfumato.learning.clustering.methods.contract import (
     Task,
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
+from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
@@ -148,6 +149,9 @@ class ClusteringEstimator(
             if found is not None:
                 self.feature_names_in_ = found
             self._answer(plan.task.n_clusters)
+
+    def _describe_condition(self) -> str:
+        return describe_condition(self.release_)
 
     def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
         return compose_rounds(events)
@@ -325,7 +329,14 @@ def describe_release(release: ClusterRelease) -> str:
         f"The release is {describe_level(guarantee)} differentially private: this compares two "
         f"sets of records that differ {changed}. Method {release.method.name}{published}, "
         f"{n_rounds} {'round' if n_rounds == 1 else 'rounds'}."
+        f"{describe_condition(release)}"
     )
+
+
+def describe_condition(release: ClusterRelease) -> str:
+    """Describe what must hold of the records for the guarantee to hold; mostly nothing."""
+    method = release.method
+    return f" {method.condition}." if isinstance(method, KVariatesMethod) else ""
 
 
 def is_published(release: ClusterRelease) -> bool:

@@ -396,8 +396,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return (
             f"The release is {describe_level(self.guarantee_)} differentially private: this "
             f"compares two sets of records that differ {changed}. Rows and columns of the input "
-            f"and all parameters are public.{self._describe_repetition()}"
+            "and all parameters are public."
+            f"{self._describe_repetition()}{self._describe_condition()}"
         )
+
+    def _describe_condition(self) -> str:
+        """Describe what must hold of the records for the guarantee to hold; mostly nothing."""
+        return ""
 
     def _describe_repetition(self) -> str:
         """Describe what more than one release costs; empty for one."""

@@ -57,6 +57,16 @@ class KVariatesMethod:
 
     spread: Fraction = Fraction(0)
 
+    @property
+    def condition(self) -> str:
+        """What must hold of the records for the guarantee to hold, in words."""
+        return (
+            "This holds only if, on these records and on every neighbour of theirs, the mean "
+            "squared distance to the nearest pick is, after each pick, at least "
+            f"{float(self.spread):.3g} of its largest possible value, as `spread` states. Nobody "
+            "has checked that"
+        )
+
     def describe(self) -> dict[str, Any]:
         """See ``Method``."""
         return asdict(self)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
+from sfumato.analyst.estimators import ReferenceKMeans
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared.errors import (
     ConfigError,
@@ -178,3 +179,12 @@ def test_names_of_columns_are_kept() -> None:
     )
     with pytest.raises(RecordError, match="must have 2 columns"):
         found.predict(np.zeros((1, 3)))
+
+
+def test_a_guarantee_with_a_condition_on_the_records_states_it() -> None:
+    found = ReferenceKMeans(
+        3, method="k-variates", spread="1/50", epsilon="8", bounds=(-10, 10), public_seed=1
+    ).fit(make_records(2000))
+    assert "at least 0.02 of its largest possible value, as `spread` states" in found.describe()
+    assert found.describe().endswith("Nobody has checked that.")
+    assert "only if" not in make("grid").fit(make_records(300)).describe()
