@@ -1,5 +1,6 @@
 import json
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 
 import httpx
@@ -7,6 +8,7 @@ import pytest
 
 from sfumato.shared.plan import plan_to_json
 from sfumato.shared.plan.statement import list_public_facts
+from sfumato.shared.wire import PayloadForm
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 from tests.walking import Walk
@@ -136,12 +138,15 @@ def list_keys(document: object) -> set[str]:
     return set().union(*map(list_keys, document)) if isinstance(document, list) else set()
 
 
-async def test_each_public_fact_is_seen_by_those_whom_its_description_names(
+async def test_scopes_see_the_public_facts_that_name_them_and_nobody_sees_a_payload(
     server: Server,
 ) -> None:
-    desk, device = server.desk, Device(1)
-    study = await desk.open(device)
-    await desk.send(study, device)
+    desk, device, plan = server.desk, Device(1), make_plan()
+    study = await desk.open(device, plan=plan)
+    sums = device.release(plan, noise_seed=1)
+    await desk.send(study, device, plan, sums)
+    payload = PayloadForm.of(plan).encode(sums)
+    spelt = (payload, payload.hex().encode(), b64encode(payload), urlsafe_b64encode(payload))
     refusal = {"study": study.hex(), "rule": "policy.max_epsilon", "detail": "4 is allowed"}
     said = {"agent": "0.1", "engine": "avx2", "waiting_sketches": 2, "plan_refusals": [refusal]}
     content = json.dumps(said).encode()
@@ -162,6 +167,7 @@ async def test_each_public_fact_is_seen_by_those_whom_its_description_names(
             if method != "GET" or set(re.findall(r"\{(\w+)\}", call)) - places.keys():
                 continue
             answer = await desk.http.get(call.format(**places), headers=credentials)
+            assert not any(each in answer.content for each in spelt), call
             if "json" in answer.headers["content-type"]:
                 seen[scope] |= list_keys(answer.json())
     facts = list_public_facts(hides_presence=False, by_time=True)
