@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.analyst.planning.fleets import describe_selection
+from sfumato.analyst.planning.phases import round_up
 from sfumato.shared import command
 from tests.analyst.planning.commands import STUDY, advise, advise_json, refuse_advice, words_of
 
@@ -223,3 +224,91 @@ def test_a_method_is_advised_for_records_in_one_place_and_the_sketch_for_many() 
     method = advise_json(STUDY)["method"]
     assert method["name"] == "compressive"
     assert "only sketches add up" in method["reason"]
+
+
+def test_advise_as_json_carries_every_candidate() -> None:
+    advice = advise_json(STUDY | {"--delta": "1e-6", "--epsilon": "1/3"})
+    whole = [c for c in advice["candidates"] if c["frequencies_per_sketch"] == c["n_frequencies"]]
+    assert len(whole) == 15
+    assert advice["recommended"] in advice["candidates"]
+    assert advice["recommended"]["epsilon"] == "1/3"
+    assert advice["recommended"]["delta"] == "1/1000000"
+    assert advice["meets_target"]
+    assert advice["smallest_epsilon"]["relative_sse"]["high"] <= 1.1
+
+
+def test_advice_shows_the_same_records_in_other_numbers_of_sketches() -> None:
+    document = advise_json(FLEET)
+    fleets = {fleet["sketches"]: fleet for fleet in document["fleets"]}
+    assert list(fleets) == [1, 10, 100, 1000, 10**4, 10**5, 10**6]
+    assert fleets[1]["recommended"] == fleets[1]["without_splitting"]
+    assert fleets[1000]["recommended"] == document["recommended"]
+    high = fleets[1000]["without_splitting"]["relative_sse"]["high"]
+    assert high > fleets[1000]["recommended"]["relative_sse"]["high"]
+    # Three devices at two windows each: nothing is split, and one sketch can be decoded.
+    few = advise_json(STUDY)
+    assert few["reason_for_small_sketches"] is few["do_not_run"] is few["better_grid"] is None
+    assert few["shortest_selection"]["statement"].startswith("1 sketch:")
+
+
+def test_several_reports_of_a_device_are_advised_with_what_they_cost() -> None:
+    several = PHONES | {"--records": "5000000", "--windows": "4", "--unit": "device"}
+    assert_says(
+        advise(several),
+        "Here it has to be 4, which costs a device up to 4 times epsilon.",
+        "So 4,000,000 of the 5,000,000 records count.",
+        "About 660,000 reports are needed for a relative SSE of 1.2, 4 from each device.",
+        "most_sketches = 8000000, most_sketches_per_device = 4",
+    )
+    assert advise_json(PHONES | {"--unit": "device"}, "--anyway")["method"] is None
+
+
+def test_where_the_unit_is_a_device_a_sketch_is_said_to_count_as_one_record() -> None:
+    few = FLEET | {"--devices": "20", "--epsilon": "10", "--unit": "device"}
+    assert_says(
+        advise(few, "--anyway"),
+        "Each sketch counts as one record, whatever the number of records in its window",
+        "allow more, or gather more sketches",
+        'put unit = "device", n_frequencies = ',
+    )
+    document = advise_json(few, "--anyway")
+    assert {candidate["unit"] for candidate in document["candidates"]} == {"device"}
+    assert document["phase_reports"] is None
+
+
+def test_phase_reports_are_said_to_surpass_a_delta_or_to_be_shorter_than_a_better_sum(
+    tmp_path: Path,
+) -> None:
+    picture = tmp_path / "quality.png"
+    words = advise(PHONES | {"--delta": "1e-6", "--plot": str(picture)})
+    assert "Phase reports under pure epsilon are better here than discrete-gaussian" in words
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    words = advise(PHONES | {"--records": "20000000"}, "--bytes-are-scarce")
+    assert "because the best sum, for a relative SSE of 1.00 to 1.07, takes " in words
+
+
+def test_a_number_of_devices_is_rounded_up_to_two_digits() -> None:
+    rounded = [round_up(number) for number in (1, 99, 101, 284_101)]
+    assert rounded == [1, 99, 110, 290_000]
+
+
+def test_a_missing_option_and_an_unknown_command_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "--records: is missing. Run `sfumato plan advise --help`" in refuse_advice({})
+    assert command.main(["plan", "advice"]) == 2
+    assert "No such command 'advice'" in capsys.readouterr().err
+    assert command.main(["plan"]) == 2
+    captured = capsys.readouterr()
+    assert "advise" in captured.out + captured.err
+    assert command.main(["plan", "--help"]) == 0
+
+
+def test_advice_on_hiding_presence_says_what_it_asks_for() -> None:
+    hiding = STUDY | {"--neighbouring": "add-remove-one"}
+    assert_says(
+        advise(hiding),
+        "every device sends a sketch for every window",
+        'neighbouring = "add-remove-one" and radius_law = {',
+    )
+    assert advise_json(hiding)["neighbouring"] == "add-remove-one"

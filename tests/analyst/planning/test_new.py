@@ -243,3 +243,40 @@ def test_no_file_is_replaced_by_answers_and_nobody_is_asked_for_nothing(
     assert command.main(["plan", "new", "-o", str(tmp_path / "plan.json")]) == 2
     assert f"{tmp_path / taken}: exists already" in capsys.readouterr().err
     assert (tmp_path / taken).read_text(encoding="utf-8") == "mine"
+
+
+def test_answers_for_few_devices_that_are_the_unit_make_a_plan_of_means(answer: Answer) -> None:
+    made = answer([*ANSWERS[:16], "person", "device", "2", "100", "20", "0"], "--anyway")
+    plan, spec = made.plan, made.spec
+    assert (plan.release.kind, plan.release.unit) == ("local.v1", "device")
+    assert plan.most_records == spec["most_records"] == 200
+    assert not spec.keys() & {"release", "neighbouring", "least_records", "max_records_per_person"}
+
+
+def test_one_device_is_not_asked_whether_devices_differ(answer: Answer) -> None:
+    assert "different kinds" not in answer([*ANSWERS[:17], "1", "200000", "1/2", "0"]).err
+
+
+def test_values_over_powers_of_ten_are_offered_a_log_scale(answer: Answer) -> None:
+    scales = {}
+    for scale in ("log", "linear"):
+        light = ("light", "lux", "", "", "", "logarithm", scale, "")
+        made = answer([*light, "", "4", "", "", "", "1", "1000000", "1", "0"], name=scale)
+        assert "transform: must be linear or log" in made.err
+        (dimension,) = made.plan.dimensions
+        assert (dimension.transform is None) == (scale == "linear")
+        scales[scale] = dimension.scale
+    # A quarter of 0.7 times 4 doublings, and of 0.7 times 12,000 lux.
+    assert scales == {"log": pytest.approx(0.7), "linear": pytest.approx(2100.0)}
+
+
+def test_a_plan_cannot_be_written_where_its_specification_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["plan", "new", "-o", str(tmp_path / "plan.toml")]) == 2
+    assert "--output: is the name of the specification" in capsys.readouterr().err
+
+
+def test_a_plan_that_cannot_be_written_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["plan", "new", str(SPEC), "-o", "/nowhere/plan.json"]) == 2
+    assert "/nowhere/plan.json: cannot be written" in capsys.readouterr().err

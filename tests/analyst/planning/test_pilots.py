@@ -303,7 +303,8 @@ def test_refine_says_which_columns_it_leaves_out_and_plans_for_the_complete_reco
     words = words_of(capsys.readouterr().err)
     assert "sees values up to 1.1e+06 on both sides of zero: load, level, time" in words
     assert "sees values up to 1.1e+12 on both sides of zero: trips" in words
-    assert command.main(["sketch", "x.npy", "--plan", "pilot.toml", "-o", "pilot.sketch"]) == 0
+    made = ["sketch", "x.npy", "--plan", "pilot.toml", "-o", "pilot.sketch"]
+    assert command.main([*made, "--max-unreadable", "1"]) == 0
     capsys.readouterr()
     choice = ["--clusters", "2", "--epsilon", "4", "-o", "main.toml"]
     assert command.main([*REFINE, *choice]) == 0
@@ -434,3 +435,92 @@ def test_bins_follow_the_strength() -> None:
     strong = plan_pilot(outline(n_records=10**6)).plan.statistic
     assert isinstance(strong, HistogramPart)
     assert strong.bins_log2 == (10, 10)
+
+
+def test_a_sensor_that_is_known_to_vary_little_is_counted_around_its_usual_range() -> None:
+    pressure, inside, other = parse_columns(["pressure:hPa,room temperature:K,load:hPa"])
+    assert (pressure.bounds, pressure.transform) == ((-90.0, 1680.0), None)
+    assert inside.transform is None
+    assert other.transform is not None
+    planned = plan_pilot(outline(dimensions=(pressure,)))
+    assert any("sees pressure from -90 to 1680, around" in text for text in planned.describe())
+    (bounded,) = parse_columns(["pressure:hPa:900..1100"])
+    assert bounded.bounds == (900.0, 1100.0)
+
+
+def test_too_few_devices_are_refused_and_told_how_many_would_do(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = ["--devices", "4000"]
+    assert pilot("-o", "p.toml", *fleet, records="4000") == 2
+    words = words_of(capsys.readouterr().err)
+    assert "19,000 devices, or epsilon 4.9" in words
+    assert not Path("p.toml").exists()
+    assert pilot("-o", "p.toml", "--devices", "19000", records="19000") == 0
+
+
+def test_categories_and_rules_for_missing_values_lead_to_a_plan_that_decodes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(folder / "x.csv")
+    columns = f"{COLUMNS},site:levels=north|south|unknown"
+    given = ["--dimensions", columns, "--records", str(N), "--epsilon", "2", "--same-records"]
+    assert command.main(["plan", "pilot", *given, "-o", "pilot.toml"]) == 0
+    text = Path("pilot.toml").read_text(encoding="utf-8")
+    ruled = text.replace('levels = ["north"', 'missing = "unknown"\nlevels = ["north"')
+    Path("pilot.toml").write_text(ruled, encoding="utf-8")
+    made = ["sketch", "x.csv", "--plan"]
+    assert command.main([*made, "pilot.toml", "-o", "pilot.sketch"]) == 0
+    choice = ["--clusters", "2", "--most-clusters", "6", "--epsilon", "2", "-o", "main.toml"]
+    assert command.main([*REFINE, *choice, "--plot", "main.svg"]) == 0
+    assert Path("main.svg").read_bytes().startswith(b"<?xml")
+    words = words_of(capsys.readouterr().err)
+    assert re.search(r"more than 5% of the values are missing in trips \d+%\. Up to", words)
+    # What stands for a missing number is a person's choice; the text's is the pilot's.
+    plan = Path("main.toml")
+    spec = plan.read_text(encoding="utf-8").replace("# missing = ", "missing = ")
+    plan.write_text(spec, encoding="utf-8")
+    _, trips, site = read_plan(plan).dimensions
+    assert (site.levels, site.missing) == (("north", "south", "unknown"), "unknown")
+    assert trips.missing == pytest.approx(40.0, abs=15.0)
+    assert command.main([*made, "main.toml", "-o", "main.sketch"]) == 0
+    capsys.readouterr()
+    decode = ["decode", "file", "main.sketch", "--plan", "main.toml", "-k", "2", "--json"]
+    assert command.main([*decode, "--within", "main.box.toml"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["names"] == ["load", "trips", "site=north", "site=south", "site=unknown"]
+    left, right = sorted(found["centroids"])
+    # A tenth of the trips count as about 40, and a tenth of the sites as unknown.
+    np.testing.assert_allclose([left[:2], right[:2]], [[200, 22], [350, 58]], rtol=0.1)
+    # With fresh noise each site led its cluster by 0.59 to 0.72 in 60 runs.
+    assert min(left[2] - max(left[3:]), right[3] - max(right[2], right[4])) > 0.3
+
+
+def test_no_plan_is_replaced_because_its_sketches_could_not_be_read_any_more(
+    pilot_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choice = [*REFINE, "--clusters", "2", "--epsilon", "1", "-o", "main.toml"]
+    assert command.main(choice) == 0
+    before = Path("main.toml").read_bytes(), Path("pilot.toml").read_bytes()
+    assert command.main(choice) == 2
+    assert "main.toml: cannot be written: File exists. Choose another with -o" in words_of(
+        capsys.readouterr().err
+    )
+    assert pilot("-o", "pilot.toml") == 2
+    assert (Path("main.toml").read_bytes(), Path("pilot.toml").read_bytes()) == before
+
+
+def test_a_hopeless_main_study_is_refused_and_nothing_is_written(
+    pilot_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--clusters", "2", "--epsilon", "1", "--records", "30", "-o", "m.toml"]
+    assert command.main([*REFINE, *options]) == 2
+    assert "Do not run this" in capsys.readouterr().err
+    assert not Path("m.toml").exists()
+
+
+def test_a_pilot_that_may_miss_long_tails_says_how_many_records_would_show_them() -> None:
+    (told,) = (text for text in plan_pilot(outline(n_records=2000)).describe() if "hide" in text)
+    assert "4,000 records would do" in told
+    for clear in (outline(), outline(n_records=2000, dimensions=parse_columns(["x:1:0..9"]))):
+        assert not any("hide" in text for text in plan_pilot(clear).describe())

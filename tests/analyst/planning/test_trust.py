@@ -130,3 +130,36 @@ def test_answers_become_a_draft_for_the_helper(
     shown = words_of(capsys.readouterr().out)
     assert "none yet: this is a draft" in shown
     assert "4 for every window" in shown
+
+
+def test_where_not_even_a_curator_has_an_answer_no_way_is_preferred() -> None:
+    ways = compare(40, 40)
+
+    assert ways.preferred is None
+    assert "Even one curator" in next(iter(ways.describe()))
+
+
+def test_nobody_has_to_trust_anybody_where_each_device_reaches_the_target() -> None:
+    ways = compare(1_000_000, 40)
+
+    assert ways.preferred == "local"
+    assert "reaches the target" in next(iter(ways.describe()))
+
+
+def test_few_sketches_are_better_noised_by_each_device() -> None:
+    """Nine sketches at an epsilon at which neither way reaches the target."""
+    ways = compare(1500, 9)
+    local = ways.candidates["local"]
+
+    assert local is not None
+    assert not local.band.reaches(1.1)
+    assert not local.band.is_hopeless
+    assert ways.preferred == "local"
+    assert "below 20" in next(iter(ways.describe()))
+
+
+def test_small_batches_get_a_least_number_of_reports_that_they_reach() -> None:
+    ways = compare(120, 120)
+
+    assert ways.fleet.choose_least_reports(ways.outline) == 60
+    assert "state least_reports = 60" in " ".join(ways.describe())
