@@ -36,12 +36,11 @@ from sfumato.analyst.estimators.reading import (
     spell_cell,
 )
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
 from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from sfumato.shared.reading.unreadable import MOST_LOST, UnreadableError, find_unreadable
+from sfumato.shared.reading.unreadable import UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Turn, find_ledger, take_turn
 
 STREAM = "main"
@@ -319,18 +318,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         if found is not None:
             text = spell_cell(X, int(np.argmax(is_gone[:, found.column])), found.column)
             raise UnreadableError(found, names, text=text, field="X")
-
-    def _require_few_lost(self, summed: SketchAccumulator) -> None:
-        """Refuse a sum of parts of which too many records added nothing."""
-        if summed.n_unsketchable > max(self.max_unreadable, MOST_LOST) * summed.n_records:
-            share = summed.n_unsketchable / summed.n_records
-            raise TableError(
-                f"must mostly be whole records: {share:.0%} of those that were added have a value "
-                "that cannot be read. Nothing was spent",
-                field="X",
-                fix="begin anew with the right columns; where so many are right, raise "
-                "max_unreadable",
-            )
 
     @contextmanager
     def _take_turn(self, choices: Mapping[str, Any]) -> Iterator[Turn]:

@@ -52,6 +52,7 @@ from sfumato.shared.plan import (
     make_statement,
 )
 from sfumato.shared.privacy import PrivacyEvent
+from sfumato.shared.reading.unreadable import require_few_lost
 from sfumato.shared.wire.bodies.results import PromiseBody
 
 Floats = NDArray[np.float64]
@@ -189,7 +190,9 @@ class ReleasingEstimator(SketchingEstimator):
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""
         held.require_here()
-        self._require_few_lost(summed)
+        require_few_lost(
+            summed.n_unsketchable, summed.n_records, most=self.max_unreadable, field="X"
+        )
         plan, sequence = held.plan, len(held.releases)
         digest = compute_plan_digest(plan)
         design = held.make_event().plan_digest

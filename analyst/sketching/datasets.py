@@ -32,7 +32,7 @@ from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
 from sfumato.shared.reading import Fields
 from sfumato.shared.reading.arrow import ArrowColumns, require_pyarrow
-from sfumato.shared.reading.unreadable import MOST_LOST, MOST_UNREADABLE
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE, require_few_lost
 from sfumato.shared.spending import Account
 
 _WHERE = "data set"
@@ -189,13 +189,9 @@ def release_parts(
 
     def add() -> SketchAccumulator:
         summed = add_parts(parts(), plan, expected=expected).accumulator
-        if summed.n_unsketchable > MOST_LOST * summed.n_records:
-            raise RecordError(
-                f"has {summed.n_unsketchable:,} of {summed.n_records:,} records with a value that "
-                "cannot be read. Nothing was spent",
-                field=_WHERE,
-                fix="name the columns in `columns`, and look at their types",
-            )
+        require_few_lost(
+            summed.n_unsketchable, summed.n_records, most=MOST_UNREADABLE, field=_WHERE
+        )
         return summed
 
     return _release(add, plan, output=output, stream="main", exact=exact, account=account)

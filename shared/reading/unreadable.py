@@ -82,11 +82,11 @@ class Unreadable:
     Parameters
     ----------
     column
-        The number of the worst column.
+        Number of the worst column.
     share
-        Of its values.
+        Unreadable share of its values.
     share_lost
-        Of the records, if they are too many, and no column alone is to blame.
+        Share of the records that add nothing, if these are too many and no column is to blame.
     """
 
     column: int
@@ -130,7 +130,7 @@ def find_unreadable(
 
 
 class UnreadableError(TableError):
-    """Too many values of a table or a file cannot be read; nothing was spent.
+    """More values of a table or a file than allowed cannot be read; nothing was spent.
 
     Parameters
     ----------
@@ -156,6 +156,23 @@ class UnreadableError(TableError):
     def of_file(self, path: Path, text: str | None) -> UnreadableError:
         """Return the error for the file that the table was read from."""
         return UnreadableError(self.found, self.names, text=text, field=str(path))
+
+
+def require_few_lost(n_lost: int, n_records: int, *, most: float, field: str) -> None:
+    """Refuse a sum of parts of which too many records added nothing.
+
+    Raises
+    ------
+    TableError
+        They are more than ``most`` and ``MOST_LOST`` of all.
+    """
+    if n_lost > max(most, MOST_LOST) * n_records:
+        raise TableError(
+            f"must mostly be whole records: {show_share(n_lost / n_records)} of those that were "
+            "added have a value that cannot be read. Nothing was spent",
+            field=field,
+            fix="begin anew with the right columns; where so many are right, raise max_unreadable",
+        )
 
 
 def show_share(share: float) -> str:

@@ -114,14 +114,14 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What releases of the same records cost together.
+    """Joint cost of releases of the same records.
 
     Parameters
     ----------
     n_releases
-        Their number.
+        Number of the releases.
     loss
-        Of one record; None if no bound holds at the delta.
+        Loss of one record; None if no bound holds at the delta.
     """
 
     n_releases: int

@@ -57,8 +57,8 @@ class Account:
     budget_name: str = "budget"
     delta_name: str = "delta"
 
-    def reserve(self, event: PrivacyEvent, holder: bytes) -> Reservation:
-        """Return the reservation of a release; ``holder`` is the same at every attempt."""
+    def make_reservation(self, event: PrivacyEvent, holder: bytes) -> Reservation:
+        """Return what reserves a release; ``holder`` is the same at every attempt."""
         return Reservation(
             sketch_id=hashlib.sha256(b"sfumato release of a turn" + holder).digest(),
             holder=holder,
@@ -212,7 +212,7 @@ class CountedTurn(Turn):
 
     def _name(self, event: PrivacyEvent) -> Reservation:
         self.keep(b"")
-        return self._account.reserve(event, self._kept["holder"])
+        return self._account.make_reservation(event, self._kept["holder"])
 
     def _append(self, **parts: bytes) -> None:
         line = encode_line(self._digest, {key: value.hex() for key, value in parts.items()})

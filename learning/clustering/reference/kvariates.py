@@ -59,7 +59,7 @@ class KVariatesMethod:
 
     @property
     def condition(self) -> str:
-        """What must hold of the records for the guarantee to hold, in words."""
+        """Condition on the records under which the guarantee holds, in words."""
         return (
             "This holds only if, on these records and on every neighbour of theirs, the mean "
             "squared distance to the nearest pick is, after each pick, at least "

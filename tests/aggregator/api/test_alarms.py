@@ -36,7 +36,7 @@ from tests.walking import Walk
 pytestmark = pytest.mark.anyio
 
 ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
-"""For what a statement of its own decides; all else is the same on either database."""
+"""Run on both databases where a statement of their own decides."""
 PLAN = make_plan()
 DAY = 86_400.0
 SECRET = show_secret(b"s" * 32)

@@ -12,7 +12,7 @@ from tests.aggregator.serving import Server
 pytestmark = pytest.mark.anyio
 
 ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=True)
-"""For what a statement of its own decides; all else is the same on either database."""
+"""Run on both databases where a statement of their own decides."""
 PLAN = make_plan()
 
 

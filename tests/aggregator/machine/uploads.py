@@ -1,4 +1,4 @@
-"""What devices do: alone, at once, and in one commit whose process may end in its midst."""
+"""Uploads of devices: alone, at once, and in one commit whose process may end in its midst."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ KINDS: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "networks": (NetworkMixture, NETWORK),
 }
 GAUSSIAN = ("kernel", "moments", "networks")
-"""Those whose rounds compose to less than the sum of their epsilons."""
+"""Kinds whose rounds compose to less than the sum of their epsilons."""
 
 
 def is_of_clusters(name: str) -> bool:

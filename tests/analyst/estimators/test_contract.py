@@ -34,7 +34,7 @@ ABSENT = {
     "moments": ("score",),
     "networks": ("labels_", "loss_", "score", "n_iter_"),
 }
-"""What would tell of the records; those of clusters have none of what k-means has."""
+"""Attributes that would tell of the records; clusters have none that k-means has."""
 OF_CLUSTERS = ("labels_", "inertia_", "n_iter_", "score", "fit_predict", "fit_transform")
 
 
@@ -158,7 +158,7 @@ def test_where_too_many_values_cannot_be_read_nothing_is_spent(name: str, tmp_pa
 def test_parts_of_which_most_records_add_nothing_are_not_released() -> None:
     found = kinds.make("compressive", max_records=100)
     found.partial_fit(np.where(np.arange(100)[:, None] % 3, np.nan, kinds.make_records(100)))
-    with pytest.raises(TableError, match="66% of those that were added"):
+    with pytest.raises(TableError, match=r"66\.0% of those that were added"):
         found.release()
     assert not found.events_
 

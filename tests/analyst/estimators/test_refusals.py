@@ -138,7 +138,7 @@ SKETCHED: list[Case] = [
     ({"levels": {"x0": ["a", "b"]}, "bounds": {"x0": (0, 1), "x1": (0, 1)}}, ConfigError, "bounds"),
     ({"scale": "pooled", "log": ["x0"]}, ConfigError, "scale"),
 ]
-"""What estimators of a sketch refuse with epsilon and without."""
+"""Refusals of estimators of a sketch, with epsilon and without."""
 
 
 def list_cases(name: str) -> list[Case]:

@@ -263,31 +263,6 @@ def write_table(path: Path) -> None:
     path.write_text("load,trips,site\n" + "".join(lines), encoding="utf-8")
 
 
-def test_categories_and_rules_for_missing_values_lead_to_a_plan(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_table(folder / "x.csv")
-    columns = f"{COLUMNS},site:levels=north|south|unknown"
-    given = ["--dimensions", columns, "--records", str(N), "--epsilon", "2", "--same-records"]
-    assert command.main(["plan", "pilot", *given, "-o", "pilot.toml"]) == 0
-    text = Path("pilot.toml").read_text(encoding="utf-8")
-    ruled = text.replace('levels = ["north"', 'missing = "unknown"\nlevels = ["north"')
-    Path("pilot.toml").write_text(ruled, encoding="utf-8")
-    made = ["sketch", "x.csv", "--plan"]
-    assert command.main([*made, "pilot.toml", "-o", "pilot.sketch"]) == 0
-    choice = ["--clusters", "2", "--most-clusters", "6", "--epsilon", "2", "-o", "main.toml"]
-    assert command.main([*REFINE, *choice]) == 0
-    words = words_of(capsys.readouterr().err)
-    assert re.search(r"more than 5% of the values are missing in trips \d+%\. Up to", words)
-    # What stands for a missing number is a person's choice; the text's is the pilot's.
-    plan = Path("main.toml")
-    spec = plan.read_text(encoding="utf-8").replace("# missing = ", "missing = ")
-    plan.write_text(spec, encoding="utf-8")
-    _, trips, site = read_plan(plan).dimensions
-    assert (site.levels, site.missing) == (("north", "south", "unknown"), "unknown")
-    assert trips.missing == pytest.approx(40.0, abs=15.0)
-
-
 def test_refine_says_which_columns_it_leaves_out_and_plans_for_the_complete_records(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

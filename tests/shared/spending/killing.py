@@ -24,6 +24,14 @@ from sfumato.shared.spending.lines import START, decode_line
 
 _WATCHED = ("shared/spending/turns.py", "shared/spending/lines.py", "shared/spending/ledger.py")
 LEDGER = "owner.ledger"
+EVENT = PrivacyEvent(
+    study=b"",
+    stream="main",
+    plan_digest=b"p" * 32,
+    sequence=0,
+    neighbouring="replace-one",
+    epsilon=Fraction(1),
+)
 
 
 def release(folder: Path) -> list[int]:
@@ -33,18 +41,10 @@ def release(folder: Path) -> list[int]:
         records=folder / "records.csv",
         budget=Budget(per_record=Fraction(1)),
     )
-    event = PrivacyEvent(
-        study=b"",
-        stream="main",
-        plan_digest=b"p" * 32,
-        sequence=0,
-        neighbouring="replace-one",
-        epsilon=Fraction(1),
-    )
     with take_turn({"plan": b"p" * 32}, account) as turn:
         design = turn.keep(os.urandom(8))
-        turn.require_affordable(event)
-        turn.reserve(event)
+        turn.require_affordable(EVENT)
+        turn.reserve(EVENT)
         sums = turn.draw(lambda: np.frombuffer(os.urandom(32), dtype="<i8").astype(np.int64))
         (folder / "answer").write_text(json.dumps([design.hex(), *sums.tolist()]))
         turn.show()

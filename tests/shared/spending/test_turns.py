@@ -13,19 +13,11 @@ import numpy as np
 import pytest
 
 from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError
-from sfumato.shared.privacy import Budget, PrivacyEvent
+from sfumato.shared.privacy import Budget
 from sfumato.shared.spending import Account, take_turn
-from tests.shared.spending.killing import LEDGER, count_releases, read_kept, release
+from tests.shared.spending.killing import EVENT, LEDGER, count_releases, read_kept, release
 
 ROOT = Path(__file__).resolve().parents[3]
-EVENT = PrivacyEvent(
-    study=b"",
-    stream="main",
-    plan_digest=b"p" * 32,
-    sequence=0,
-    neighbouring="replace-one",
-    epsilon=Fraction(1),
-)
 
 
 @pytest.fixture
