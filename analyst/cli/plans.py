@@ -24,12 +24,6 @@ from sfumato.analyst.planning.advice import (
     find_epsilon,
     print_advice,
 )
-from sfumato.analyst.planning.catalogue import (
-    describe_ranges,
-    find_ranges,
-    list_ranges,
-    ranges_to_json,
-)
 from sfumato.analyst.planning.doubts import find_doubt, require_hope
 from sfumato.analyst.planning.explanation import (
     describe_plan,
@@ -51,6 +45,7 @@ from sfumato.analyst.planning.phases import REPORTS_TARGET, describe_need, descr
 from sfumato.analyst.planning.questions import ask_for_answers
 from sfumato.analyst.planning.spec import format_spec
 from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet, Ways, compare_ways, sum_outline
+from sfumato.analyst.planning.usual_ranges import describe_ranges, ranges_to_json
 from sfumato.learning.planning.fleets import forecast_fleets
 from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
 from sfumato.learning.planning.phases import find_least_reports
@@ -58,6 +53,7 @@ from sfumato.learning.planning.planner import Advice
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError, PlanError
 from sfumato.shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
+from sfumato.shared.plan.catalogue import find_ranges, list_ranges
 from sfumato.shared.plan.rules import MOST_PARTS
 from sfumato.shared.privacy.limits import find_level_cautions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.analyst.planning.catalogue import find_narrow_range
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, LogTransform
+from sfumato.shared.plan.catalogue import find_narrow_range
 
 OCTAVES = 40
 """Bounds of a number: its resolution times 2^40 on both sides of zero."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.analyst.planning.catalogue import find_narrow_range
 from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.planning.phases import round_up
 from sfumato.analyst.planning.pilot_columns import OCTAVES
@@ -35,6 +34,7 @@ from sfumato.shared.plan import (
     create_plan,
     describe_times,
 )
+from sfumato.shared.plan.catalogue import find_narrow_range
 from sfumato.shared.plan.spec import MOST_SKETCHES
 from sfumato.shared.privacy.circle import LARGEST_EPSILON, LEAST_EPSILON
 

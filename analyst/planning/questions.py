@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from sfumato.analyst.planning.bands import UNIT_WORDS
-from sfumato.analyst.planning.catalogue import ORIGIN, UsualRange, offer_ranges
 from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from sfumato.analyst.planning.spec import Answers
 from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet
@@ -27,6 +26,7 @@ from sfumato.learning.planning.outline import (
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.errors import ConfigError, SketchError
 from sfumato.shared.plan import Dimension, LogTransform, WindowRule
+from sfumato.shared.plan.catalogue import ORIGIN, UsualRange, offer_ranges
 from sfumato.shared.plan.rules import MOST_PARTS
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from sfumato.device_agent.sources.settings import (
     find_zone,
 )
 from sfumato.device_agent.sources.shown_rows import RowKeeper
-from sfumato.device_agent.sources.units import Conversion
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
+from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
 from sfumato.shared.reading.records import NAN
 

@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sfumato.device_agent.sources.units import Conversion, find_conversion
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
 from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name

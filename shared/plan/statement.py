@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+from sfumato.shared.plan.catalogue import find_unit_doubt
 from sfumato.shared.plan.dimensions import Dimension
 from sfumato.shared.plan.model import SketchPlan
 from sfumato.shared.plan.parts import SumRelease
@@ -231,12 +232,18 @@ def _show_time(seconds: int) -> str:
 
 
 def find_cautions(plan: SketchPlan) -> tuple[str, ...]:
-    """Return warnings about a plan: a privacy level or a scale out of the sensible range."""
+    """Return warnings about a plan: its level, a scale out of the sensible range, or a unit."""
     level = find_level_cautions(
         epsilon=plan.release.epsilon, delta=plan.release.delta, n_records=plan.most_records
     )
-    scales = (_find_scale_caution(dimension) for dimension in plan.dimensions)
-    return (*level, *(caution for caution in scales if caution))
+    dimensions = [each for each in plan.dimensions if not each.is_categorical]
+    scales = (_find_scale_caution(dimension) for dimension in dimensions)
+    units = (
+        f"dimensions.{each.name}: {doubt}"
+        for each in dimensions
+        if (doubt := find_unit_doubt(each.unit))
+    )
+    return (*level, *(caution for caution in scales if caution), *units)
 
 
 def list_public_facts(

@@ -81,15 +81,15 @@ def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> No
 
 def test_libraries_where_they_do_not_belong_are_caught(copied_tree: Path) -> None:
     plant(copied_tree / "shared/errors.py", "import typer")
-    plant(copied_tree / "device_agent/sources/units.py", "import sfumato.learning")
-    plant(copied_tree / "device_agent/sources/units.py", "import sfumato.shared.privacy.testing")
+    plant(copied_tree / "device_agent/sources/passed.py", "import sfumato.learning")
+    plant(copied_tree / "device_agent/sources/passed.py", "import sfumato.shared.privacy.testing")
     for part in WITHOUT_SQL:
         plant(copied_tree / f"aggregator/{part}.py", "import sqlalchemy.orm")
     told = assert_broken(
         copied_tree, "no large one", "know the database library", "noise from a seed"
     )
     assert "sfumato.shared.errors -> typer " in told
-    assert "sfumato.device_agent.sources.units -> sfumato.learning " in told
+    assert "sfumato.device_agent.sources.passed -> sfumato.learning " in told
     for part in WITHOUT_SQL:
         assert f"sfumato.aggregator.{name(part)} -> sqlalchemy" in told
 

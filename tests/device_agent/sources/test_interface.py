@@ -39,9 +39,9 @@ def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
 
 
 def test_unit_docstrings_hold() -> None:
-    from sfumato.device_agent.sources import units
+    from sfumato.shared.plan import quantities
 
-    assert doctest.testmod(units).failed == 0
+    assert doctest.testmod(quantities).failed == 0
 
 
 def test_only_configured_sources_are_imported(tmp_path: Path) -> None:

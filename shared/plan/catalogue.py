@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from rich.table import Table
+from sfumato.shared.plan.quantities import list_units
 
 ORIGIN: Final = (
     "Usual ranges are public knowledge of physics and engineering, not read off any data. A "
     "narrower range that you know for sure is better."
 )
 _MOST_OFFERED = 6
+_SYMBOL = re.compile(
+    "[pnuµmcdhkMGT]?(m|g|s|A|K|mol|cd|Hz|N|Pa|bar|J|W|Wh|VA|var|Ah|C|V|F|ohm|Ω|S|Wb|T|H|lm|lx|Bq|Gy"
+    "|Sv|L|l|B|bit|eV|t)"
+)
+"""Symbols of the SI and beside it, with a prefix or none."""
 _NARROW = 0.1
 """Spread over the distance from zero below which bins of a logarithmic scale tell little apart."""
 
@@ -108,10 +113,7 @@ def offer_ranges(name: str, unit: str | None = None) -> tuple[UsualRange, ...]:
         Its unit; None if it is not known yet.
     """
     quantities, _ = _read()
-    alone = _list_parts(name)
-    # Neighbours join too, so that "heart_rate" is a heart rate and "PM2.5" a PM25.
-    joined = {first + second for first, second in pairwise(alone)}
-    parts = joined.union(alone)
+    parts = _list_words(name)
     named = sorted(
         (quantity for quantity in quantities if parts & quantity.words),
         key=lambda quantity: -len(parts & (quantity.words | quantity.hints)),
@@ -131,63 +133,49 @@ def find_narrow_range(name: str, unit: str) -> tuple[float, float] | None:
     They are those of the usual ranges that the name and the unit call for, and as much again on
     either side; None where one of these ranges is wide, or begins near zero, or there is none.
     """
-    exact, parts = _find_unit(unit), set(_list_parts(name))
-    called = [each.ranges for each in _read()[0] if parts & each.words and exact in each.ranges]
-    found = [ranges[exact] for ranges in called]
-    if not found or any(each.spread >= _NARROW * each.lower for each in found):
+    found = _list_called(name, unit)
+    usual = find_usual_bounds(name, unit)
+    if usual is None or any(each.spread >= _NARROW * each.lower for each in found):
         return None
-    lower, upper = min(each.lower for each in found), max(each.upper for each in found)
+    lower, upper = usual
     return lower - (upper - lower), upper + (upper - lower)
 
 
-def ranges_to_json(ranges: Sequence[UsualRange]) -> list[dict[str, Any]]:
-    """Return ranges as JSON values; the transform is as in a plan."""
-    return [
-        {
-            "quantity": usual.quantity,
-            "unit": usual.unit,
-            "lower": usual.lower,
-            "upper": usual.upper,
-            "spread": usual.spread,
-            "transform": (
-                {"kind": "log", "resolution": usual.resolution}
-                if usual.suits_logarithm
-                else "linear"
-            ),
-            "spread_in_octaves": usual.octaves,
-        }
-        for usual in ranges
-    ]
+def find_usual_bounds(name: str, unit: str) -> tuple[float, float] | None:
+    """Find the bounds of all usual ranges that a column's name and unit call for, if any."""
+    found = _list_called(name, unit)
+    if not found:
+        return None
+    return min(each.lower for each in found), max(each.upper for each in found)
 
 
-def describe_ranges(ranges: Sequence[UsualRange]) -> Iterator[Table | str]:
-    """Yield a table of ranges, then where they come from."""
-    table = Table()
-    table.add_column("quantity")
-    table.add_column("unit", no_wrap=True)
-    for heading in ("lower", "upper", "spread", "log: r", "doublings"):
-        table.add_column(heading, justify="right")
-    for usual in ranges:
-        figures = (usual.lower, usual.upper, usual.spread)
-        table.add_row(
-            usual.quantity,
-            usual.unit,
-            *(f"{figure:,.10g}" for figure in figures),
-            *("" if x is None else f"{x:g}" for x in (usual.resolution, usual.octaves)),
-        )
-    yield table
-    yield ORIGIN
-    yield (
-        "The spread is the standard deviation of all values together. Where r is stated, values "
-        "extend over powers of ten, and log2(1 + |x| / r) suits them better; doublings are the "
-        "spread of that."
-    )
+def find_unit_doubt(unit: str) -> str | None:
+    """Return why a unit is doubtful, with the known ones that are spelt alike; None if it is known.
+
+    Examples
+    --------
+    >>> find_unit_doubt("kg/m3"), find_unit_doubt("pmm")
+    (None, "the unit 'pmm' is not known: did you mean rpm or ppm or mm?")
+    """
+    known = _read()[1].keys() | set(list_units())
+
+    def is_known(text: str) -> bool:
+        return text in known or text.lower() in known or bool(_SYMBOL.fullmatch(text))
+
+    # A quotient, product or power of known units is known too.
+    parts = re.split(r"[/*·\s^()-]+", unit)
+    if is_known(unit) or all(is_known(part.rstrip("0123456789")) for part in parts):
+        return None
+    close = sorted(get_close_matches(unit, sorted(known)), key=lambda x: abs(len(x) - len(unit)))
+    alike = dict.fromkeys(map(_find_unit, close))
+    asked = f": did you mean {' or '.join(alike)}?" if alike else ""
+    return f"the unit {unit!r} is not known{asked}"
 
 
 @cache
 def _read() -> tuple[tuple[_Quantity, ...], dict[str, str]]:
     """Read the catalogue: its quantities, and the unit of every spelling."""
-    text = files("sfumato.analyst.planning").joinpath("ranges.json").read_text(encoding="utf-8")
+    text = files("sfumato.shared.plan").joinpath("ranges.json").read_text(encoding="utf-8")
     document = json.loads(text)
     columns = document["columns"]
     quantities = tuple(
@@ -220,6 +208,20 @@ def _find_unit(text: str) -> str:
     _, units = _read()
     bare = text.strip()
     return units.get(bare) or units.get(bare.lower()) or bare
+
+
+def _list_called(name: str, unit: str) -> list[UsualRange]:
+    """List the ranges, in a unit, of all quantities that a name has a word of."""
+    exact, words = _find_unit(unit), _list_words(name)
+    return [
+        each.ranges[exact] for each in _read()[0] if words & each.words and exact in each.ranges
+    ]
+
+
+def _list_words(name: str) -> set[str]:
+    alone = _list_parts(name)
+    # Neighbours join too, so that "heart_rate" is a heart rate and "PM2.5" a PM25.
+    return {first + second for first, second in pairwise(alone)}.union(alone)
 
 
 def _list_parts(name: str) -> list[str]:

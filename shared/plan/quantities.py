@@ -101,13 +101,17 @@ def find_conversion(rule: str, *, field: str) -> Conversion:
     return Conversion(scale=scale / to_scale, offset=(offset - to_offset) / to_scale)
 
 
+def list_units() -> list[str]:
+    """List all units that a conversion may name."""
+    return [unit for units in _QUANTITIES.values() for unit in units]
+
+
 def _find_unit(name: str, field: str) -> tuple[str, tuple[float, float]]:
     for quantity, units in _QUANTITIES.items():
         if name in units:
             return quantity, units[name]
-    known = ", ".join(unit for units in _QUANTITIES.values() for unit in units)
     raise ConfigError(
         f"must name known units, and {name!r} is not known",
         field=field,
-        fix=f"state scale and offset instead, or use one of: {known}",
+        fix=f"state scale and offset instead, or use one of: {', '.join(list_units())}",
     )

@@ -3,8 +3,9 @@ import math
 
 import pytest
 
-from sfumato.analyst.planning.catalogue import list_ranges, offer_ranges
 from sfumato.shared import command
+from sfumato.shared.plan import find_cautions, plan_from_spec
+from sfumato.shared.plan.catalogue import find_unit_doubt, list_ranges, offer_ranges
 
 
 def test_every_usual_range_is_one_that_a_plan_may_have() -> None:
@@ -60,3 +61,33 @@ def test_the_command_lists_ranges_and_says_where_they_come_from(
     assert len(json.loads(capsys.readouterr().out)) == len(list_ranges())
     assert command.main(["plan", "ranges", "unicorns"]) == 2
     assert "WORD: matches none of the usual ranges" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["1", "", "°C", "kg/m3", "kWh/m2", "N m", "m s-2", "%/h"])
+def test_a_unit_that_somebody_knows_is_not_doubted(unit: str) -> None:
+    assert find_unit_doubt(unit) is None
+
+
+def test_every_unit_of_the_catalogue_is_known() -> None:
+    assert not [usual.unit for usual in list_ranges() if find_unit_doubt(usual.unit)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "meant"), [("pmm", "ppm"), ("grad", "rad"), ("celcius", "degC"), ("px", "")]
+)
+def test_a_plan_with_a_unit_that_nobody_knows_is_doubted(unit: str, meant: str) -> None:
+    dimension = {"name": "x", "unit": unit, "lower": 0.0, "upper": 9.0, "scale": 1.0}
+    cautions = find_cautions(
+        plan_from_spec(
+            {
+                "dimensions": [dimension],
+                "n_frequencies": 20,
+                "seed": "s",
+                "epsilon": "1",
+                "window": {"kind": "count", "length": 10},
+                "most_records": 5000,
+            }
+        )
+    )
+    assert [text for text in cautions if text.startswith(f"dimensions.x: the unit {unit!r} is not")]
+    assert meant in cautions[-1]
