@@ -27,7 +27,7 @@ router = APIRouter(
 )
 
 CBOR = "application/cbor"
-# Neither ever changes, but a study may be closed or withdrawn.
+# Neither ever changes, but a study may be closed or withdrawn, or get another search box.
 _CACHING = "public, no-cache"
 
 
@@ -52,10 +52,14 @@ async def get_plan(
         response = Response(encode_plan(plan), media_type=CBOR)
     else:
         body = PlanBody(
-            name=record.name, plan=plan_to_json(plan), plan_digest=digest, state=record.state
+            name=record.name,
+            plan=plan_to_json(plan),
+            plan_digest=digest,
+            state=record.state,
+            search_box={name: [*bounds] for name, bounds in record.search_box.items()},
         )
         response = answer(body)
-    etag = f'"{digest}.{"cbor" if CBOR in accept else record.state}"'
+    etag = f'"{digest}.{"cbor" if CBOR in accept else record.version}"'
     response.headers.update({"Vary": "Accept", "Cache-Control": _CACHING, "ETag": etag})
     return response
 

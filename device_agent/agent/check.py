@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from sfumato.device_agent.agent.device import Clock, Device, open_device
-from sfumato.device_agent.agent.dry_run import DryRun, Sampler, without_lock
-from sfumato.device_agent.agent.dry_run_limits import find_problems
+from sfumato.device_agent.agent.dry_run import DryRun, Sampler, SearchBox, without_lock
+from sfumato.device_agent.agent.dry_run_limits import find_problems, find_questions
 from sfumato.device_agent.agent.enrol import verify_plan
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
@@ -123,9 +123,10 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
                 text="key: a change was begun and is not finished; the next run does that",
                 warns=True,
             )
+        box: SearchBox = {}
         clocks = ServerClock(device.connection).read(clock())
         try:
-            clocks, text = _check_server(device, client, clock)
+            clocks, box, text = _check_server(device, client, clock)
             yield Finding(text=text)
         except SketchError as error:
             yield Finding(error=error)
@@ -134,6 +135,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             device.plan,
             known=load_positions(device.connection),
             now=clocks.latest_believable,
+            box=box,
         )
         unjoined = find_unjoined(settings)
         for stream in settings.streams:
@@ -141,7 +143,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
                 if stream in unjoined:
                     require_joined(settings, stream)
                 yield from _check_relations(device, stream.name)
-                yield from _check_stream(device, stream, clocks)
+                yield from _check_stream(device, stream, clocks, box)
             except SketchError as error:
                 yield Finding(error=error)
 
@@ -182,7 +184,8 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         with ServerClient(
             settings.server, device=b"", sign=lambda _: b"", clock=clock, context=context
         ) as client:
-            plan = verify_plan(client.fetch_plan(settings.study), settings.study)
+            answer = client.fetch_plan(settings.study)
+            plan = verify_plan(answer, settings.study)
         require_plan_allowed(settings, plan)
         for stream in settings.streams:
             event = make_event(plan, stream=stream.name, study=settings.study)
@@ -200,12 +203,17 @@ def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Findin
         # Of a device that was forgotten, and of other studies.
         with closing(open_database(settings.state_dir, settings.study)) as connection:
             known = load_positions(connection)
-    yield from _check_joining(settings, plan, known=known, now=clock())
+    yield from _check_joining(settings, plan, known=known, now=clock(), box=answer.search_box)
     yield Finding(text=f"{settings.state_dir} holds no device yet: run `sfumato-agent init`")
 
 
 def _check_joining(
-    settings: Settings, plan: SketchPlan, *, known: Iterable[KnownPosition], now: float
+    settings: Settings,
+    plan: SketchPlan,
+    *,
+    known: Iterable[KnownPosition],
+    now: float,
+    box: SearchBox,
 ) -> Iterator[Finding]:
     """Look at the streams that have not joined; what speaks against them is an error."""
     folder = key_folder(settings.state_dir, settings.study)
@@ -216,7 +224,7 @@ def _check_joining(
         what = f"stream {stream.name}"
         try:
             run, problems = examine_joining(
-                settings, plan, stream, known=known, digest_key=key, now=now
+                settings, plan, stream, known=known, digest_key=key, now=now, box=box
             )
         except SketchError as error:
             yield Finding(error=error)
@@ -227,6 +235,8 @@ def _check_joining(
             yield Finding(text=f"{what}: looked at its records", run=run, audience="terminal")
         for note in run.notes:
             yield Finding(text=f"{what}: {note}", warns=True)
+        for question in find_questions(run, field=what):
+            yield Finding(text=question, warns=True)
         for problem in problems:
             yield Finding(error=problem)
         if not problems:
@@ -245,7 +255,9 @@ def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
         yield Finding(text=f"plan: {caution}", warns=True)
 
 
-def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[Clocks, str]:
+def _check_server(
+    device: Device, client: ServerClient, clock: Clock
+) -> tuple[Clocks, SearchBox, str]:
     answer = client.fetch_device()
     known = ServerClock(device.connection).read(clock())
     clocks = replace(known, server=answer.server_time)
@@ -261,7 +273,8 @@ def _check_server(device: Device, client: ServerClient, clock: Clock) -> tuple[C
     if not clocks.agree:
         raise ConfigError(describe_difference(clocks).removeprefix("clock: "), field="clock")
     seconds = abs(clocks.device - answer.server_time)
-    return clocks, f"server: {device.settings.server} answers; clocks differ by {seconds:.0f} s"
+    text = f"server: {device.settings.server} answers; clocks differ by {seconds:.0f} s"
+    return clocks, plan.search_box, text
 
 
 def _check_relations(device: Device, stream: str) -> Iterator[Finding]:
@@ -272,9 +285,11 @@ def _check_relations(device: Device, stream: str) -> Iterator[Finding]:
         yield Finding(text=f"stream {stream}: {explained}", warns=True)
 
 
-def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
+def _check_stream(
+    device: Device, stream: StreamSettings, clocks: Clocks, box: SearchBox
+) -> Iterator[Finding]:
     if device.plan.releases_count:
-        yield from _check_slots(device, stream, clocks)
+        yield from _check_slots(device, stream, clocks, box)
         return
     plan = device.plan
     cutter = WindowCutter.of_plan(plan)
@@ -282,7 +297,8 @@ def _check_stream(device: Device, stream: StreamSettings, clocks: Clocks) -> Ite
     if state.suspended:
         raise StoreError(f"is suspended: {state.suspended}", field=f"stream {stream.name}")
     window, n_records, n_sketches = state.window, 0, 0
-    sampler = Sampler(stream, plan, device.settings.check, now=clocks.latest_believable)
+    now = clocks.latest_believable
+    sampler = Sampler(stream, plan, device.settings.check, now=now, box=box)
     with closing(open_stream_source(device, without_lock(stream))) as source:
         guarantee, keeper = source.guarantee, source.keep_rows()
         # A dry run takes nothing away.
@@ -326,15 +342,19 @@ def _describe_values(device: Device, run: DryRun, notes: Iterable[str] = ()) -> 
         yield Finding(text=f"{what}: {note}", warns=True, audience=audience)
     if run.unseen is None:
         yield Finding(text=f"{what}: looked at its records", run=run, audience=audience)
-    for problem in find_problems(run, device.settings.check, field=what):
-        yield Finding(text=str(problem), warns=True, audience=audience)
+    problems = map(str, find_problems(run, device.settings.check, field=what))
+    for text in (*find_questions(run, field=what), *problems):
+        yield Finding(text=text, warns=True, audience=audience)
 
 
-def _check_slots(device: Device, stream: StreamSettings, clocks: Clocks) -> Iterator[Finding]:
+def _check_slots(
+    device: Device, stream: StreamSettings, clocks: Clocks, box: SearchBox
+) -> Iterator[Finding]:
     """Read a source without telling how many records are in it, unless the owner asks."""
     load_stream(device.connection, stream.name).require_not_suspended()
     due, _ = plan_slots(device, stream.name, clocks=clocks)
-    sampler = Sampler(stream, device.plan, device.settings.check, now=clocks.latest_believable)
+    now = clocks.latest_believable
+    sampler = Sampler(stream, device.plan, device.settings.check, now=now, box=box)
     with closing(open_stream_source(device, without_lock(stream))) as source:
         keeper = source.keep_rows()
         for batch in () if source.guarantee.consumes else source.read():

@@ -7,7 +7,7 @@ Nothing is drawn, stored or sent, and no sum is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -22,8 +22,10 @@ from sfumato.device_agent.sources.settings import LocalSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import ShownRow
 from sfumato.device_agent.windows import WindowCutter, WindowState, format_time
 from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.plan.catalogue import find_usual_bounds
 from sfumato.shared.wire import CLOCK_LEEWAY_S
 
+SearchBox = Mapping[str, Sequence[float]]
 CONSUMES = "reading takes its records away, so none was read"
 EMPTY = "it holds no new record now"
 
@@ -44,6 +46,16 @@ class ColumnSample:
         Records whose value cannot be read or is no level, and those out of bounds.
     least, greatest
         Of the numbers that can be read, in the plan's unit; None without any.
+    usual
+        Where numbers are expected: where the study searches, or else what the catalogue says of
+        name and unit; None if neither does, and of a category.
+    is_searched
+        Whether the study says it.
+    n_unusual, n_fine
+        Records whose number lies elsewhere, or is not zero and below the resolution.
+    scale, spread
+        The plan's, and the standard deviation of the numbers within bounds, both on the scale that
+        is sketched; None without any.
     """
 
     dimension: str
@@ -59,6 +71,12 @@ class ColumnSample:
     n_above: int
     least: float | None
     greatest: float | None
+    usual: tuple[float, float] | None = None
+    is_searched: bool = False
+    n_unusual: int = 0
+    n_fine: int = 0
+    scale: float | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,11 +212,20 @@ class Sampler:
     ----------
     now
         The latest time that is believed, seconds since 1970-01-01 UTC.
+    box
+        The study's search box, by dimension.
     """
 
     def __init__(
-        self, stream: StreamSettings, plan: SketchPlan, limits: CheckTable, *, now: float
+        self,
+        stream: StreamSettings,
+        plan: SketchPlan,
+        limits: CheckTable,
+        *,
+        now: float,
+        box: SearchBox | None = None,
     ) -> None:
+        self._box = box or {}
         self._stream = stream
         self._plan = plan
         self._most = limits.records
@@ -241,7 +268,7 @@ class Sampler:
             n_windows=self._count_windows(times),
             times=times,
             columns=tuple(
-                _examine_column(dimension, self._stream, values[:, i])
+                _examine_column(dimension, self._stream, values[:, i], self._box)
                 for i, dimension in enumerate(dimensions)
             ),
             rows=tuple(self._make_row(row) for row in rows),
@@ -349,21 +376,31 @@ def _find_zone_statement(form: str, rows: Sequence[ShownRow]) -> bool | None:
 
 
 def _examine_column(
-    dimension: Dimension, stream: StreamSettings, values: NDArray[np.float64]
+    dimension: Dimension, stream: StreamSettings, values: NDArray[np.float64], box: SearchBox
 ) -> ColumnSample:
     # A number that is no level is as good as none.
     readable = values[~np.isnan(dimension.encoding.transform(values))]
     has_range = len(readable) > 0 and not dimension.is_categorical
     below = dimension.lower is not None and readable < dimension.lower
     above = dimension.upper is not None and readable > dimension.upper
+    within = dimension.encoding.transform(np.clip(readable, *dimension.bounds))
+    resolution = 0.0 if dimension.transform is None else dimension.transform.resolution
+    usual = None if dimension.is_categorical else _find_usual(dimension, box)
+    is_usual = True if usual is None else (readable >= usual[0]) & (readable <= usual[1])
     return ColumnSample(
+        usual=usual,
+        is_searched=dimension.name in box,
+        n_unusual=int(np.count_nonzero(np.logical_not(is_usual))),
+        n_fine=int(np.count_nonzero((readable != 0) & (np.abs(readable) < resolution))),
+        scale=dimension.scale,
+        spread=float(within.std()) if has_range else None,
         dimension=dimension.name,
         field=stream.find_field(dimension.name).name,
         unit=dimension.unit,
         lower=dimension.lower,
         upper=dimension.upper,
         levels=dimension.levels,
-        resolution=None if dimension.transform is None else dimension.transform.resolution,
+        resolution=resolution or None,
         missing=dimension.missing,
         n_unreadable=len(values) - len(readable),
         n_below=int(np.count_nonzero(below)),
@@ -371,6 +408,16 @@ def _examine_column(
         least=float(readable.min()) if has_range else None,
         greatest=float(readable.max()) if has_range else None,
     )
+
+
+def _find_usual(dimension: Dimension, box: SearchBox) -> tuple[float, float] | None:
+    if dimension.name in box:
+        lower, upper = box[dimension.name]
+        return lower, upper
+    found, bounds = find_usual_bounds(dimension.name, dimension.unit), dimension.bounds
+    # A plan that expects other values means something else by the name.
+    is_meant = found is not None and found[0] <= bounds[1] and bounds[0] <= found[1]
+    return found if is_meant else None
 
 
 def _make_cell(dimension: Dimension, text: str, value: float, step: int | None) -> Cell:
@@ -399,6 +446,7 @@ def examine_stream(
     known: Sequence[KnownPosition],
     digest_key: bytes,
     now: float,
+    box: SearchBox | None = None,
 ) -> DryRun:
     """Look at the first records of a stream that were not read yet; nothing is taken away.
 
@@ -406,15 +454,15 @@ def examine_stream(
     ----------
     known, digest_key
         As ``open_source`` takes them.
-    now
-        The latest time that is believed, seconds since 1970-01-01 UTC.
+    now, box
+        As :class:`Sampler` takes them.
 
     Raises
     ------
     RecordError, LedgerError, ConfigError
         The source cannot be opened or read.
     """
-    sampler = Sampler(stream, plan, limits, now=now)
+    sampler = Sampler(stream, plan, limits, now=now, box=box)
     with closing(open_source(without_lock(stream), plan.dimensions, known, digest_key)) as source:
         keeper = source.keep_rows()
         if not source.guarantee.consumes:

@@ -1,14 +1,20 @@
-"""Limits of the dry run: more unusable records than the owner allows keep a stream from joining."""
+"""Limits of the dry run, which keep a stream from joining, and questions, which do not."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from sfumato.device_agent.agent.dry_run import DryRun
+from sfumato.device_agent.agent.dry_run import ColumnSample, DryRun
 from sfumato.device_agent.settings.owner_tables import CheckTable
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading.unreadable import guess_cause, show_share
+
+_FEWEST = 10
+"""Number of values below which one value, or a narrow spread, says nothing."""
+_MOST_UNUSUAL = 0.5
+_LEAST_SPREAD, _MOST_SPREAD = 0.05, 100.0
+"""Of a device's values, over the plan's scale; it may hold one narrow cluster, or all of many."""
 
 
 def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:
@@ -56,6 +62,42 @@ def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[Config
                 )
             )
     return problems
+
+
+def find_questions(run: DryRun, *, field: str) -> list[str]:
+    """Return what its owner should look at: values that may be right, and are seldom.
+
+    They name no value. Bounds may be far wider than what records hold, so that values of another
+    column or unit lie within them.
+    """
+    return [
+        f"{field}.columns.{column.dimension}: is {column.field!r} the right column"
+        f"{'' if column.unit == '1' else f', in {column.unit}'}? {doubt}"
+        for column in run.columns
+        if run.n_records - column.n_unreadable >= _FEWEST and (doubt := _find_doubt(run, column))
+    ]
+
+
+def _find_doubt(run: DryRun, column: ColumnSample) -> str | None:
+    n_numbers = run.n_records - column.n_unreadable
+    unusual = column.n_unusual / n_numbers
+    if column.usual is not None and unusual > _MOST_UNUSUAL:
+        lower, upper = column.usual
+        where = "the study expects records" if column.is_searched else "such values usually lie"
+        return (
+            f"{show_share(unusual)} of its values lie outside {lower:g} to {upper:g} "
+            f"{column.unit}, where {where}"
+        )
+    if column.least is not None and column.least == column.greatest:
+        return "All records that were looked at have one value"
+    if column.n_fine > _MOST_UNUSUAL * n_numbers:
+        return f"Most of its values are finer than the plan's resolution, {column.resolution:g}"
+    if column.scale is None or column.spread is None:
+        return None
+    if not _LEAST_SPREAD <= column.spread / column.scale <= _MOST_SPREAD:
+        side = "less" if column.spread < column.scale else "more"
+        return f"Its values spread far {side} than the plan expects"
+    return None
 
 
 def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:

@@ -169,6 +169,7 @@ def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show
                 known=load_positions(connection),
                 digest_key=load_digest_key(key_folder(settings.state_dir, settings.study)),
                 now=clock(),
+                box=answer.search_box,
             )
             joining = require_fit(runs, lambda run: show(run, plan))
             was_enrolled = identity is not None and _is_known(client)

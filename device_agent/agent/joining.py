@@ -22,6 +22,7 @@ from sfumato.device_agent.agent.dry_run import (
     CONSUMES,
     EMPTY,
     DryRun,
+    SearchBox,
     examine_stream,
 )
 from sfumato.device_agent.agent.dry_run_limits import find_problems
@@ -92,11 +93,14 @@ def examine_unjoined(
     known: Iterable[KnownPosition],
     digest_key: bytes,
     now: float,
+    box: SearchBox | None = None,
 ) -> Iterator[tuple[DryRun, list[ConfigError]]]:
     """Look at every stream that would join now; see :func:`examine_joining`."""
     known = list(known)
     for stream in find_unjoined(settings):
-        yield examine_joining(settings, plan, stream, known=known, digest_key=digest_key, now=now)
+        yield examine_joining(
+            settings, plan, stream, known=known, digest_key=digest_key, now=now, box=box
+        )
 
 
 def examine_joining(
@@ -107,6 +111,7 @@ def examine_joining(
     known: Sequence[KnownPosition],
     digest_key: bytes,
     now: float,
+    box: SearchBox | None = None,
 ) -> tuple[DryRun, list[ConfigError]]:
     """Look at a stream that would join; return what was found, and what speaks against it.
 
@@ -116,7 +121,9 @@ def examine_joining(
         Its source cannot be opened or read.
     """
     where = f"streams[{settings.streams.index(stream)}]"
-    look = partial(examine_stream, stream, plan, settings.check, digest_key=digest_key, now=now)
+    look = partial(
+        examine_stream, stream, plan, settings.check, digest_key=digest_key, now=now, box=box
+    )
     run = look(known=known)
     if run.unseen == EMPTY and known:
         # All were read before, perhaps in another way: they are looked at, and not read again.

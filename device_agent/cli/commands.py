@@ -98,6 +98,7 @@ def _init(options: SimpleNamespace) -> int:
 
 def _show_joining(run: DryRun, plan: SketchPlan) -> None:
     """Show the owner the records of a stream that would join."""
+    from sfumato.device_agent.agent.dry_run_limits import find_questions
     from sfumato.device_agent.agent.joining import describe_unseen
     from sfumato.device_agent.cli.dry_run import show_dry_run
 
@@ -108,6 +109,8 @@ def _show_joining(run: DryRun, plan: SketchPlan) -> None:
         print(show_dry_run(run))
     else:
         print(f"stream {run.stream}: looked at its records; `sfumato-agent check` shows them")
+    for question in find_questions(run, field=f"stream {run.stream}"):
+        print(f"sfumato-agent: warning: {question}", file=sys.stderr)
 
 
 def _read_secret(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.shared.errors import ConfigError
@@ -18,11 +18,15 @@ _STUDY_STATES = ("open", "closed", "withdrawn")
 
 @dataclass(frozen=True, kw_only=True)
 class PlanAnswer:
-    """A study's plan as the server gives it: its bytes, and the digest and name it states."""
+    """A study's plan as the server gives it: its bytes, and the digest and name it states.
+
+    The search box, where the study's records are expected, is for warnings alone.
+    """
 
     plan_bytes: bytes
     plan_digest: str
     name: str
+    search_box: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

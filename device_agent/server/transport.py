@@ -109,7 +109,10 @@ class ServerClient:
         answer = self._request("GET", path, headers={"Accept": "application/json"})
         stated = ANSWERS.read(PlanBody, answer.content)
         return PlanAnswer(
-            plan_bytes=exact.content, plan_digest=stated.plan_digest, name=stated.name
+            plan_bytes=exact.content,
+            plan_digest=stated.plan_digest,
+            name=stated.name,
+            search_box=stated.search_box,
         )
 
     def enrol(

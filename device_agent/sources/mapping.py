@@ -134,12 +134,13 @@ class RecordMapping:
     Raises
     ------
     ConfigError
-        The settings convert a dimension that has levels.
+        The settings convert a dimension that has levels, or read one field into two dimensions.
     """
 
     def __init__(self, stream: StreamSettings, dimensions: Sequence[Dimension]) -> None:
         names = [dimension.name for dimension in dimensions]
         columns = [stream.find_field(name) for name in names]
+        _require_apart(names, columns)
         for dimension, column in zip(dimensions, columns, strict=True):
             _require_unconverted(dimension, column)
         self.fields = Fields(
@@ -201,6 +202,19 @@ class RecordMapping:
             for i in np.flatnonzero(np.isnan(table.timestamps)).tolist():
                 report.add_untimed(places[i], self.fields.time.name)
         return replace(table, values=values)
+
+
+def _require_apart(names: Sequence[str], columns: Sequence[FieldSettings]) -> None:
+    """Refuse one field in two dimensions: the plan means two, and one of them would be wrong."""
+    first: dict[str, str] = {}
+    for name, column in zip(names, columns, strict=True):
+        other = first.setdefault(column.name, name)
+        if other != name:
+            raise ConfigError(
+                f"cannot be read from {column.name!r}, which {other} is read from",
+                field=f"streams.columns.{name}",
+                fix=f"name the field that holds {name}, or correct that of {other}",
+            )
 
 
 def _require_unconverted(dimension: Dimension, column: FieldSettings) -> None:

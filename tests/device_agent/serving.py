@@ -53,6 +53,7 @@ class Server:
         self.study = compute_study_id(name, plan)
         self.plan_bytes = encode_plan(plan)
         self.plan_digest = compute_plan_digest(plan).hex()
+        self.search_box: dict[str, list[float]] = {}
         self.generation = "a" * 32
         self.first_ordinal = 0
         self.clock = clock
@@ -348,6 +349,7 @@ class _Handler(BaseHTTPRequestHandler):
             "plan_digest": server.plan_digest,
             "name": server.name,
             "state": server.state,
+            "search_box": server.search_box,
         }
 
     def _answer(self, respond: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sfumato.device_agent.agent.dry_run import Sampler
-from sfumato.device_agent.agent.dry_run_limits import find_problems
+from sfumato.device_agent.agent.dry_run_limits import find_problems, find_questions
 from sfumato.device_agent.agent.joining import digest_reading
 from sfumato.device_agent.cli.dry_run import show_dry_run
 from sfumato.device_agent.settings.owner_tables import CheckTable
@@ -380,3 +380,100 @@ def test_logarithms_levels_and_public_values_are_shown_as_they_are_sketched(
     # Many may be missing where a public value stands for them; levels that the plan lacks may not.
     problems = find_problems(run, CheckTable(clipped=1.0), field="s")
     assert [problem.field for problem in problems] == ["s.columns.z"]
+
+
+WIDE = (
+    # As a pilot refines them: bounds hold everything, and the scale is that of its clusters.
+    Dimension(name="co2", unit="ppm", lower=-2310.0, upper=3390.0, scale=60.0),
+    Dimension(
+        name="power",
+        unit="W",
+        lower=0.0,
+        upper=3.1e9,
+        scale=0.6,
+        transform=LogTransform(resolution=10.0),
+    ),
+    Dimension(name="humidity", unit="%", lower=-180.0, upper=270.0, scale=4.0),
+)
+BOX = {"co2": [380.0, 900.0], "power": [60.0, 6000.0], "humidity": [15.0, 75.0]}
+
+
+def ask(folder: Path, columns: np.ndarray, box: dict[str, list[float]]) -> list[str]:
+    """Return what is asked about records of these columns: dimension, field, doubt."""
+    stream = make_stream(folder, kind="csv", path="r")
+    sampler = Sampler(stream, make_plan(dimensions=WIDE), CheckTable(), now=BASE, box=box)
+    nan = np.full(len(columns), np.nan)
+    sampler.add(RecordBatch(values=columns, timestamps=nan, position_after=lambda i: NOWHERE))
+    (folder / "r").write_text("co2,power,humidity\n")
+    with closing(open_source(stream, WIDE, [], bytes(32))) as source:
+        run = sampler.finish(source, [])
+    return find_questions(run, field="meter")
+
+
+def make_columns(seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.column_stack(
+        [rng.normal(540, 80, 300), rng.lognormal(6, 1, 300), rng.normal(45, 10, 300)]
+    )
+
+
+@pytest.mark.parametrize("box", [BOX, {}])
+def test_columns_that_are_right_are_not_questioned_within_wide_bounds(
+    box: dict[str, list[float]], tmp_path: Path
+) -> None:
+    assert ask(tmp_path, make_columns(), box) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("swapped", {"co2", "humidity"}),
+        ("kilowatts", {"power"}),
+        ("constant", {"humidity"}),
+        ("thousandths", {"humidity"}),
+    ],
+)
+@pytest.mark.parametrize("box", [BOX, {}])
+def test_another_column_or_unit_is_questioned_though_bounds_hold_its_values(
+    what: str, expected: set[str], box: dict[str, list[float]], tmp_path: Path
+) -> None:
+    columns = make_columns()
+    match what:
+        case "swapped":
+            columns = columns[:, [2, 1, 0]]
+        case "kilowatts":
+            columns[:, 1] /= 1000
+        case "constant":
+            columns[:, 2] = 41.5
+        case "thousandths":
+            columns[:, 2] = 40 + columns[:, 2] / 1000
+    asked = ask(tmp_path, columns, box)
+    assert {text.split(".")[2].split(":")[0] for text in asked} == expected
+    assert not [text for text in asked if re.search(r"41\.5", text)]
+
+
+def test_what_is_questioned_joins_all_the_same_and_changes_nothing_later(agent: Agent) -> None:
+    agent.server.search_box = {"x": [5.0, 9.0]}
+    agent.records.write_text(lines())
+    assert agent.run("check") == 0
+    assert "note  stream meter.columns.x: is 'x' the right column? 100% of its values" in agent.out
+    assert "columns.y: is 'y' the right column? All records that were looked at have" in agent.out
+    agent.init()
+    assert "5 to 9" in agent.err
+    assert agent.run("check") == 0
+    assert "right column" not in agent.out + agent.err
+    assert agent.run("check", "--values") == 0
+    assert "right column" in agent.out
+    assert agent.once()["released"] == N
+
+
+@pytest.mark.parametrize("columns", ['x = "y"', 'x = "time"\ny = "time"'])
+def test_one_field_in_two_dimensions_is_refused_before_a_record_is_read(
+    columns: str, agent: Agent
+) -> None:
+    agent.records.write_text(lines())
+    with agent.config.open("a") as file:
+        file.write(f"[streams.columns]\n{columns}\n")
+    for command in (("check",), ("init", "--token", TOKEN)):
+        assert agent.run(*command) == 2
+        assert "streams.columns.y: cannot be read from" in agent.err

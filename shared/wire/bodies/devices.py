@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 from sfumato.shared.structure import Rule, member
 from sfumato.shared.wire.bodies.declaring import (
+    SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,
     Labels,
+    SearchBox,
     Signature,
     SmallText,
     Time,
@@ -60,6 +62,12 @@ class PlanBody:
     # A device has no use for it, and takes a plan without it: that of an older server, say.
     state: str = member(
         "`open` or `closed`; a closed study takes no devices.", "open", default="open"
+    )
+    search_box: SearchBox = member(
+        "The study's search box: where its records are expected. A device warns its owner where "
+        "most of its own lie elsewhere; nothing that it releases depends on it.",
+        SAMPLE_BOX,
+        default_factory=dict,
     )
 
 

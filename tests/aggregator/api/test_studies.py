@@ -143,13 +143,17 @@ async def test_anyone_reads_the_plan_as_json_or_as_the_hashed_bytes(desk: Desk) 
     plan = make_plan()
     study = await desk.publish(plan)
     url = f"/v1/studies/{study.hex()}/plan"
-    as_json = (await desk.http.get(url)).json()
+    first = await desk.http.get(url)
+    box = {"pressure": [2.0, 3.0]}
+    await desk.change(study, None, search_box=box)
+    as_json = (await desk.http.get(url, headers={"If-None-Match": first.headers["ETag"]})).json()
     assert compute_study_id(as_json["name"], plan) == study
     assert as_json == {
         "name": as_json["name"],
         "plan": plan_to_json(plan),
         "plan_digest": compute_plan_digest(plan).hex(),
         "state": "open",
+        "search_box": box,
     }
     as_bytes = await desk.http.get(url, headers={"Accept": "application/cbor"})
     assert as_bytes.headers["content-type"] == "application/cbor"
