@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.settings.owner_tables import CheckTable
-from sfumato.device_agent.sources import KnownPosition, RecordBatch, RecordSource, open_source
+from sfumato.device_agent.sources import (
+    FileCopy,
+    KnownPosition,
+    RecordBatch,
+    RecordSource,
+    open_source,
+)
 from sfumato.device_agent.sources.settings import LocalSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import ShownRow
 from sfumato.device_agent.windows import WindowCutter, WindowState, format_time
@@ -181,6 +187,8 @@ class DryRun:
         Where the first unusable records are, as (line, field).
     notes
         What the source reported, without any value.
+    copies
+        Files that may repeat the records of others.
     """
 
     stream: str
@@ -194,6 +202,7 @@ class DryRun:
     unreadable: tuple[tuple[int, str], ...]
     untimed: tuple[tuple[int, str], ...]
     notes: tuple[str, ...]
+    copies: tuple[FileCopy, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; times as text."""
@@ -275,6 +284,7 @@ class Sampler:
             unreadable=tuple(report.unusable),
             untimed=tuple(report.untimed),
             notes=(*report.notes, *source.caveats),
+            copies=tuple(source.find_copies()),
         )
 
     def _count_windows(self, times: TimeSample | None) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.device_agent.agent.dry_run import ColumnSample, DryRun
 from sfumato.device_agent.settings.owner_tables import CheckTable
+from sfumato.device_agent.sources import FileCopy
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading.unreadable import guess_cause, show_share
 
@@ -25,9 +26,10 @@ def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[Config
     field
         Path of the stream in the configuration.
     """
+    problems = [_refuse_copies(run.copies, field)] if run.copies else []
     if not run.n_records:
-        return []
-    problems = find_time_problems(run, limits, field=field)
+        return problems
+    problems += find_time_problems(run, limits, field=field)
     for i, column in enumerate(run.columns):
         where = f"{field}.columns.{column.dimension}"
         unreadable = column.n_unreadable / run.n_records
@@ -139,6 +141,23 @@ def find_time_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[C
             )
         )
     return problems
+
+
+def _refuse_copies(copies: Sequence[FileCopy], field: str) -> ConfigError:
+    first, n_more = copies[0], len(copies) - 1
+    more = f", and {n_more} more of the kind" if n_more else ""
+    remedy = (
+        'to leave such files unread, state copies = "refuse"'
+        if all(copy.is_left for copy in copies)
+        else "move copies elsewhere"
+    )
+    return ConfigError(
+        f"must say whether files repeat records: {first.name} may be a copy of {first.original}, "
+        + ("by its name and age" if first.is_left else "because both begin with the same records")
+        + more,
+        field=f"{field}.source.copies",
+        fix=f'{remedy}; if no file repeats records of another, state copies = "new_records"',
+    )
 
 
 def _first_place(places: Sequence[tuple[int, str]]) -> str:

@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sfumato.device_agent.sources.interface import Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.interface import (
+    FileCopy,
+    Guarantee,
+    RecordBatch,
+    RecordSource,
+)
 from sfumato.device_agent.sources.mapping import ReadingReport
 from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import StreamSettings, find_source
 from sfumato.shared.plan import Dimension
 
 __all__ = [
+    "FileCopy",
     "Guarantee",
     "KnownPosition",
     "Position",

@@ -31,7 +31,7 @@ PLACE_KEY = "offset"
 _LOSES = {
     "refuse": "nothing while the file only grows; another file at its path ends the reading",
     "join_successors": "nothing by renaming, but what was compressed, deleted or moved elsewhere "
-    "before it was read; not noticed: a copy of a file that was read, under a rotated name",
+    "before it was read; not noticed: a copy, under a rotated name, of a file that is gone",
     "rewritten": "nothing while each new version begins with all of the one before",
 }
 
@@ -177,8 +177,7 @@ class FileSource(LineFileSource):
                 self.report.note(
                     f"another file is at {path}; the unread rest of the one before is lost"
                 )
-                known = self._files.sources
-                return find_between(path, last.source, since_ns=None, known=known) or path
+                return self._find_between(last.source, None) or path
         return None if at_path is None and self._settings.missing == "wait" else path
 
     def _find_following(self, file: LineFile) -> Path | None:
@@ -194,13 +193,16 @@ class FileSource(LineFileSource):
         if self._path.stat().st_size == 0:
             # Until the new file holds anything its writer may not have left the old one.
             return None
-        between = find_between(
+        return self._find_between(file.source, file.status.st_mtime_ns) or self._path
+
+    def _find_between(self, source: str, since_ns: int | None) -> Path | None:
+        return find_between(
             self._path,
-            file.source,
-            since_ns=file.status.st_mtime_ns,
+            source,
+            since_ns=since_ns,
             known=self._files.sources,
+            may_copy=self._settings.copies == "new_records",
         )
-        return between or self._path
 
     def _open_file(self, path: Path) -> None:
         """Open a file at its known position; a new file begins as ``replaced`` says."""

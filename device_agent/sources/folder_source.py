@@ -1,6 +1,7 @@
 """The files of a folder, each consumed once, known by their identity.
 
-Content decides nothing: a copy of a file is another file.
+Content decides nothing. A file that may be a copy by its name and age is not read, unless the owner
+says that files repeat nothing; what files hold is compared only for the owner's look.
 """
 
 from __future__ import annotations
@@ -8,17 +9,21 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
 from sfumato.device_agent.sources.file_source import PLACE_KEY
-from sfumato.device_agent.sources.interface import Guarantee, RecordBatch
+from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch
+from sfumato.device_agent.sources.known_files import is_older, list_originals
 from sfumato.device_agent.sources.line_file import LineFile, LineFileSettings, LineFileSource
 from sfumato.device_agent.sources.positions import (
     FilePlace,
     Position,
     begin,
     refuse_changed,
+    refuse_copied,
     refuse_replaced,
     resume,
 )
@@ -31,6 +36,9 @@ from sfumato.shared.structure import Rule, Text, declared, member
 _Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, times of writing and change: a file with the same ones has nothing new."""
 _MOST_PLACES = 64
+_COMPARED_BYTES = 1 << 16
+_COPY_KEY = "copy_of"
+"""Key in the place of a file that is left as a copy; reading it removes the key."""
 
 
 @declared
@@ -124,8 +132,8 @@ class FolderSource(LineFileSource):
         """See ``RecordSource``."""
         return Guarantee(
             delivery="exactly once",
-            loses="a file that was deleted before it was read; not noticed: a copy of a file, "
-            "which is another file",
+            loses="a file that was deleted before it was read; not noticed: a copy of a file "
+            "under a name of its own",
         )
 
     @property
@@ -185,7 +193,7 @@ class FolderSource(LineFileSource):
                 if not name.startswith(".") and Path(name).match(self._settings.glob)
             )
             device = folder.stat().st_dev
-        found: list[Path] = []
+        found: dict[str, Path] = {}
         present: dict[str, Path] = {}
         identities: dict[Path, tuple[_Stamp, FileIdentity]] = {}
         for path in (folder / name for name in names):
@@ -198,11 +206,14 @@ class FolderSource(LineFileSource):
             if source not in present:
                 present[source] = path
                 if self._looked.get(source) != stamp:
-                    found.append(path)
+                    found[source] = path
         self._identities, self._paths = identities, present
         self._looked = {s: stamp for s, stamp in self._looked.items() if s in present}
         self._files.drop_gone(present, device=device)
-        return found
+        # Before any is read, which forgets under which name it was known.
+        if self._settings.copies != "new_records":
+            self._note_copies(found.items())
+        return list(found.values())
 
     def _identify(self, path: Path) -> tuple[_Stamp, FileIdentity] | None:
         try:
@@ -238,6 +249,8 @@ class FolderSource(LineFileSource):
             if self._settings.refuses_others and at_path - self._paths.keys():
                 raise refuse_replaced(str(path))
             return begin(self._key)
+        if _COPY_KEY in position.place and self._settings.copies != "new_records":
+            raise refuse_copied(str(path), str(position.place[_COPY_KEY]))
         if source in self._places:
             # What was read in this run needs no second look at all of it.
             place, tail = self._places.pop(source)
@@ -245,6 +258,55 @@ class FolderSource(LineFileSource):
                 raise refuse_changed(str(path))
             return place
         return resume(file, position, self._key, name=str(path))
+
+    def _find_original(self, path: Path, source: str) -> str | None:
+        """Return the name of the file of which another may be a copy, by names and ages."""
+        position = self._files.own.get(source)
+        if position is not None:
+            found = position.place.get(_COPY_KEY)
+            return None if found is None else str(found)
+        for original in list_originals(path):
+            known = self._identities.get(original)
+            sources = [known[1].source] if known else []
+            if self._settings.refuses_others:
+                # No name is used again: what was there before may have been copied, too.
+                sources += [each.source for each in self._files.list_at(str(original))]
+            if any(each != source and not is_older(source, each) for each in sources):
+                return original.name
+        return None
+
+    def _note_copies(self, found: Iterable[tuple[str, Path]]) -> None:
+        """Note new files that may be copies: they are left, whatever becomes of the other ones."""
+        for source, path in found:
+            original = self._find_original(path, source)
+            if original is not None:
+                first = begin(self._key).to_position(source, self._key, path=str(path))
+                self._files.note(replace(first, place={**first.place, _COPY_KEY: original}))
+
+    def find_copies(self) -> list[FileCopy]:
+        """See ``RecordSource``: by names and ages, and by how files begin."""
+        if self._settings.copies == "new_records":
+            return []
+        found: list[FileCopy] = []
+        first: dict[bytes, Path] = {}
+        for source, path in self._paths.items():
+            original, is_left = self._find_original(path, source), True
+            if original is None:
+                with suppress(OSError):
+                    line = self._read_beginning(path)
+                    if line and (other := first.setdefault(line, path)) != path:
+                        original = other.name if _begin_alike(path, other) else None
+                        is_left = False
+            if original is not None and not (is_left and self._settings.copies == "refuse"):
+                found.append(FileCopy(name=str(path), original=original, is_left=is_left))
+        return found
+
+    def _read_beginning(self, path: Path) -> bytes:
+        """Return the first record with all before it; nothing if it has no end."""
+        has_header = self._settings.format == "csv" and not self._settings.header
+        with open_regular(path) as file:
+            lines = file.read(_COMPARED_BYTES).split(b"\n", 1 + has_header)
+        return b"\n".join(lines[:-1]) if len(lines) > 1 + has_header else b""
 
     def _read_current(self) -> RecordBatch | None:
         file = self._current
@@ -285,6 +347,14 @@ class FolderSource(LineFileSource):
         except OSError as error:
             # The release is stored, and the file stays known: it is only in the way.
             self.report.note(f"{path}: {self._settings.released} failed ({error.strerror})")
+
+
+def _begin_alike(one: Path, other: Path) -> bool:
+    """Return whether one of two files begins with all of the other, as far as they are compared."""
+    with open_regular(one) as first, open_regular(other) as second:
+        beginnings = first.read(_COMPARED_BYTES), second.read(_COMPARED_BYTES)
+    n_common = min(map(len, beginnings))
+    return beginnings[0][:n_common] == beginnings[1][:n_common]
 
 
 def _free_name(path: Path) -> Path:

@@ -104,6 +104,23 @@ class Guarantee:
         return f"each record is read {self.delivery}; can be lost: {self.loses}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileCopy:
+    """A file that may repeat the records of another one.
+
+    Parameters
+    ----------
+    name, original
+        Their paths.
+    is_left
+        Whether it is not read; name and age tell this, and no record does.
+    """
+
+    name: str
+    original: str
+    is_left: bool
+
+
 class RecordSource(ABC):
     """Reads the records that were not read before, each once.
 
@@ -190,6 +207,10 @@ class RecordSource(ABC):
         """Yield the new records; ends where the source ends now."""
         while (batch := self.read_batch()) is not None:
             yield batch
+
+    def find_copies(self) -> list[FileCopy]:
+        """Return the files that may repeat records of others; for the owner's look alone."""
+        return []
 
     def keep_rows(self) -> RowKeeper:
         """Keep the first rows that are read from now on, to show them to the owner."""

@@ -8,13 +8,22 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
+from sfumato.device_agent.sources.positions import (
+    KnownPosition,
+    Position,
+    SourceChanges,
+    refuse_copied,
+)
 from sfumato.shared.errors import LedgerError
 from sfumato.shared.file_identity import FileIdentity, birth_of, device_of, identify, inode_of
 
+_COPY = re.compile(
+    r"(?:[ ._-]+(?:\d[\d.T_:-]*|copy|bak|backup|old|orig)|~| ?\(\w*\))+", re.IGNORECASE
+)
+"""What rotation and backups add to a name, at its end or before its suffix."""
 MOST_GONE = 1000
 """Number of files that stay known when they are gone, so that none is read again."""
 
@@ -36,6 +45,11 @@ class KnownFiles:
         self._others = {k.position.source: k.stream for k in files if k.stream != stream}
         self._seen: list[Position] = []
         self._gone: list[str] = []
+
+    @property
+    def own(self) -> Mapping[str, Position]:
+        """Positions of the files that this stream has seen, by source."""
+        return self._own
 
     @property
     def sources(self) -> Set[str]:
@@ -119,6 +133,33 @@ class KnownFiles:
         return changes
 
 
+def list_originals(path: Path) -> list[Path]:
+    """Return the paths of which this one may be that of a copy or of a rotated file.
+
+    Examples
+    --------
+    >>> [str(found) for found in list_originals(Path("f-20261126.csv.1"))]
+    ['f-20261126.csv', 'f.csv']
+    """
+    ended = _strip(path.name)
+    inner = [
+        f"{stem}{Path(name).suffix}"
+        for name in (path.name, *ended)
+        for stem in _strip(Path(name).stem)
+    ]
+    return [path.with_name(name) for name in (*ended, *inner)]
+
+
+def _strip(text: str) -> list[str]:
+    return [text[:i] for i in range(1, len(text)) if _COPY.fullmatch(text, i)]
+
+
+def is_older(one: str, other: str) -> bool:
+    """Return whether a file is known to be older than another: then it is no copy of it."""
+    births = birth_of(one), birth_of(other)
+    return births[0] is not None and births[1] is not None and births[0] < births[1]
+
+
 def find_renamed(path: Path, source: str) -> Path | None:
     """Return the present path of a file that was at a path, in the same folder."""
     for found, identity in _iterate_files(path, {inode_of(source)}):
@@ -134,7 +175,7 @@ def find_present(path: Path, sources: frozenset[str]) -> set[str]:
 
 
 def find_between(
-    path: Path, source: str, *, since_ns: int | None, known: Container[str]
+    path: Path, source: str, *, since_ns: int | None, known: Container[str], may_copy: bool
 ) -> Path | None:
     """Return the first file that followed another at a path and was renamed unread.
 
@@ -145,9 +186,16 @@ def find_between(
     source
         The source of the other file.
     since_ns
-        The time of its last write, for file systems without birth times; None where it is gone.
+        The time of its last write; None where it is gone.
     known
         Sources of the files that were seen.
+    may_copy
+        Whether a file that was made while the other was still written is no copy of it.
+
+    Raises
+    ------
+    LedgerError
+        There is such a file, and it may be one.
     """
     pattern = re.compile(re.escape(path.name) + r"[.-]\d[\d.T_:-]*")
     birth_ns = birth_of(source)
@@ -159,6 +207,8 @@ def find_between(
         written_ns = beside.stat().st_mtime_ns
         if birth_ns is not None and identity.birth_ns is not None:
             if identity.birth_ns >= birth_ns:
+                if since_ns is not None and identity.birth_ns < since_ns and not may_copy:
+                    raise refuse_copied(str(beside), path.name)
                 found.append((identity.birth_ns, written_ns, beside.name))
         elif since_ns is not None and written_ns >= since_ns:
             found.append((written_ns, written_ns, beside.name))

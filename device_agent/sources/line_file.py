@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from sfumato.shared.reading import (
     RecordTable,
     join_tables,
 )
-from sfumato.shared.structure import declared
+from sfumato.shared.structure import declared, member
 
 BATCH_RECORDS = 4096
 _CHUNK_BYTES = 1 << 20
@@ -273,6 +273,13 @@ class LineFile:
 @declared
 class LineFileSettings(LocalSettings, TextSettings):
     """Settings of a source that reads files of lines."""
+
+    copies: Literal["refuse", "new_records"] | None = member(
+        "The meaning of a file that may be a copy of another, by its name and age: `refuse`, or "
+        "`new_records`, where no file repeats records of another, as you declare. Default: "
+        "`refuse`, and a stream does not join where there is one.",
+        default=None,
+    )
 
 
 class LineFileSource(LocalSource):

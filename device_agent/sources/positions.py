@@ -185,6 +185,17 @@ def refuse_changed(name: str) -> LedgerError:
     )
 
 
+def refuse_copied(name: str, original: str) -> LedgerError:
+    """Return the error for a file that its name and age make a copy of another."""
+    return LedgerError(
+        f"may be a copy of {original}: it has such a name, and is not the older one; its records "
+        "may have been counted already, and none was read",
+        field=name,
+        fix='move it elsewhere; or state copies = "new_records" if no file repeats records of '
+        "another one; rotate by renaming, never by copying (copytruncate)",
+    )
+
+
 def refuse_replaced(name: str) -> LedgerError:
     """Return the error for another file at the path of one that was read."""
     return LedgerError(

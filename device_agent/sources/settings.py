@@ -50,7 +50,7 @@ _ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
 
 
 _OPERATIONAL = (
-    *("path", "url", "topic", "lock", "disjoint", "missing", "replaced", "released"),
+    *("path", "url", "topic", "lock", "disjoint", "missing", "replaced", "released", "copies"),
     *("poll_s", "timeout_s", "token_file", "username", "password_file", "ca_file"),
 )
 """Settings that do not decide how a record is read; where it is read from is in the origins."""

@@ -477,3 +477,35 @@ def test_one_field_in_two_dimensions_is_refused_before_a_record_is_read(
     for command in (("check",), ("init", "--token", TOKEN)):
         assert agent.run(*command) == 2
         assert "streams.columns.y: cannot be read from" in agent.err
+
+
+def test_files_that_may_be_copies_keep_a_stream_from_joining_until_its_owner_says_what_they_are(
+    agent: Agent,
+) -> None:
+    folder = agent.folder / "in"
+    folder.mkdir()
+    set_source(agent, 'kind = "csv"\n', 'kind = "folder"\n')
+    set_source(agent, 'path = "records.csv"\n', 'path = "in"\n')
+    for name, n in (("f.csv", 2), ("f-20261126.csv", 1), ("g.csv", 1)):
+        (folder / name).write_text(lines(n=n))
+    for command in (("check",), ("init", "--token", TOKEN)):
+        assert agent.run(*command) == 2
+        assert "streams[0].source.copies: must say whether files repeat records" in agent.err
+        assert "may be a copy of f.csv" in agent.err
+        assert "1 more of the kind" in agent.err
+    # One is named as a copy, and is left; the other has a name of its own.
+    set_source(agent, 'path = "in"\n', 'path = "in"\ncopies = "refuse"\n')
+    assert agent.run("check") == 2
+    assert "g.csv may be a copy of f.csv, because both begin with the same records" in agent.err
+    (folder / "g.csv").unlink()
+    agent.init()
+    assert agent.once()["records_read"] == 2
+    # From now on names and ages alone decide, and nothing that a file holds changes a status.
+    (folder / "h.csv").write_text(lines(n=1))
+    (folder / "f.csv.1").write_text(lines(x="7", n=1))
+    assert agent.run("check") == 0
+    assert "h.csv" not in agent.out
+    assert "f.csv.1: may be a copy of f.csv" in agent.out
+    assert agent.run("check", "--values") == 0
+    assert "h.csv may be a copy of f.csv" in agent.out
+    assert agent.once()["records_read"] == 1

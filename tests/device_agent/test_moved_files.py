@@ -125,7 +125,7 @@ def test_where_presence_is_secret_the_ledger_notes_every_file_whether_it_held_a_
             agent = make_agent(server)
             agent.state = tmp_path / name / "state"
             agent.write_config(state_dir=str(agent.state))
-            write_config(agent, of_folder(tmp_path / name / "in"))
+            write_config(agent, of_folder(tmp_path / name / "in") + 'copies = "new_records"\n')
             for file, text in (("a", lines), ("b", LINES)):
                 (tmp_path / name / "in" / file).write_text(text)
             agent.init()

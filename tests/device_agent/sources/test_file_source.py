@@ -1,6 +1,8 @@
 import itertools
 import math
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,25 @@ def test_several_rotations_between_two_looks_are_read_in_order(
         os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + number))
     assert (reader.once() if stopped else reader.poll(tail)) == [3, 4, 5]
     assert reader.once() == []
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_copy_under_a_rotated_name_that_was_made_while_the_file_grew_ends_the_reading(
+    stopped: bool, reader: Reader, tail: RecordSource, path: Path
+) -> None:
+    assert reader.poll(tail) == [1, 2]
+    shutil.copy(path, path.with_name("records.csv-20261126"))
+    time.sleep(0.02)
+    append(path, lines(3))
+    path.rename(path.with_name("records.csv.1"))
+    path.write_text(HEADER + lines(4))
+    source = reader.open() if stopped else tail
+    batch = source.read_batch()
+    assert batch is not None
+    assert batch.values.tolist() == [[3]]
+    with pytest.raises(LedgerError, match=r"records\.csv-20261126: may be a copy of records\.csv"):
+        source.read_batch()
+    source.close()
 
 
 def test_the_old_file_stays_open_until_the_new_one_holds_something(

@@ -22,8 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def make_reader(folder: Path, **options: Any) -> Reader:
-    return Reader(make_stream(folder.parent, kind="folder", path="in", glob="*.csv", **options))
+def make_reader(folder: Path, *, glob: str = "*.csv", **options: Any) -> Reader:
+    return Reader(make_stream(folder.parent, kind="folder", path="in", glob=glob, **options))
 
 
 def put(folder: Path, name: str, *numbers: int, end: str = "\n") -> Path:
@@ -269,3 +269,137 @@ def test_positions_are_plain_values(folder: Path) -> None:
     (known,) = reader.known.values()
     assert isinstance(known.position, Position)
     assert all(isinstance(value, int | str) for value in known.position.place.values())
+
+
+COPIES = [
+    *("a.csv.1", "a-20261126.csv", "a.csv-20261126", "a_2026-11-26T00:00.csv", "a.1.csv"),
+    *("a copy.csv", "a - Copy.csv", "a (1).csv", "a.csv.bak", "a.csv~", "a-20261126.csv.2"),
+]
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("content", ["1,0\n2,0\n", "8,0\n", "no record", ""])
+def test_what_is_named_as_a_copy_and_not_older_is_left_alone_whatever_it_holds(
+    name: str, content: str, folder: Path
+) -> None:
+    reader = make_reader(folder, glob="*")
+    put(folder, "a.csv", 1, 2)
+    assert reader.once() == [1, 2]
+    (folder / name).write_text(HEADER + content)
+    assert reader.once() == []
+    assert f"{name}: may be a copy of a.csv" in str(reader.messages)
+    (folder / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["b.csv", "a2.csv", "a-north.csv", "ab.csv.1", "1.csv", "a.1.txt"])
+def test_other_names_are_those_of_other_files(name: str, folder: Path) -> None:
+    reader = make_reader(folder, glob="*")
+    put(folder, "a.csv", 1, 2)
+    put(folder, name, 3)
+    assert sorted(reader.once()) == [1, 2, 3]
+
+
+def test_a_file_that_is_rotated_by_copying_and_cutting_gives_no_record_twice(folder: Path) -> None:
+    reader = make_reader(folder, glob="*")
+    first = put(folder, "a.csv", 1, 2)
+    assert reader.once() == [1, 2]
+    for number in range(3):
+        shutil.copy(first, folder / f"a.csv-2026010{number}")
+        put(folder, "a.csv", 3 + number)
+        assert reader.once() == []
+        assert "a.csv: cannot be read on" in str(reader.messages)
+    # The owner says that no file repeats a record of another.
+    shutil.copy(first, folder / "a.csv.7")
+    trusting = make_reader(folder, glob="*.7", copies="new_records")
+    assert trusting.once() == [5]
+
+
+class Numbers:
+    """A writer of numbers that never come twice, and what else may happen to its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.n_written, self.n_copies = folder, 0, 0
+
+    def write(self) -> None:
+        self.n_written += 1
+        path = self.folder / "a.csv"
+        text = "" if path.exists() else HEADER
+        with path.open("a") as file:
+            file.write(f"{text}{self.n_written},0\n")
+
+    def name(self) -> Path:
+        self.n_copies += 1
+        forms = ("a.csv.{}", "a-2026{}.csv", "a.csv-{}", "a ({}).csv", "a.csv.{}.bak")
+        return self.folder / forms[self.n_copies % len(forms)].format(self.n_copies)
+
+    def copy(self) -> None:
+        if (self.folder / "a.csv").exists():
+            shutil.copy(self.folder / "a.csv", self.name())
+
+    def cut(self) -> None:
+        if (self.folder / "a.csv").exists():
+            self.copy()
+            (self.folder / "a.csv").write_text(HEADER)
+
+    def rename(self) -> None:
+        if (self.folder / "a.csv").exists():
+            (self.folder / "a.csv").rename(self.name())
+
+
+@given(
+    steps=st.lists(
+        st.sampled_from(["write", "write", "copy", "cut", "rename", "once", "poll"]), max_size=25
+    ),
+    replaced=st.sampled_from(["refuse", "join_successors"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_copied_cut_and_renamed_no_number_comes_twice(
+    steps: list[str], replaced: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("copies") / "in"
+    folder.mkdir()
+    writer, found = Numbers(folder), list[float]()
+    reader = make_reader(folder, glob="*", replaced=replaced)
+    # A copy is told by a file that was looked at under its name; and where names are used again,
+    # as long as it has it.
+    writer.write()
+    source = reader.open()
+    found += reader.poll(source)
+    for step in steps:
+        if step == "poll":
+            found += reader.poll(source)
+        elif step == "once":
+            found += reader.once()
+            source = reader.open()
+        else:
+            getattr(writer, step)()
+            if step == "rename" or replaced == "join_successors":
+                found += reader.poll(source)
+            if step == "rename":
+                writer.write()
+                found += reader.poll(source)
+    found += reader.poll(source)
+    source.close()
+    assert max(Counter(found).values()) == 1
+
+
+def test_files_that_begin_alike_are_shown_to_the_owner_and_change_nothing_by_themselves(
+    folder: Path,
+) -> None:
+    reader = make_reader(folder)
+    put(folder, "a.csv", 1, 2)
+    put(folder, "grown.csv", 1, 2, 3)
+    put(folder, "other.csv", 1, 7)  # the first record alone is the same
+    put(folder, "header.csv", 9)
+    (folder / "empty.csv").write_text(HEADER)
+    (folder / "bare.csv").write_text(HEADER)
+    (folder / "a-1.csv").write_text(HEADER)
+    source = reader.open()
+    found = {(Path(c.name).name, c.original, c.is_left) for c in source.find_copies()}
+    assert found == {("grown.csv", "a.csv", False), ("a-1.csv", "a.csv", True)}
+    assert sorted(reader.poll(source)) == [1, 1, 1, 2, 2, 3, 7, 9]
+    source.close()
+    for copies, n_left in (("refuse", 1), ("new_records", 0)):
+        source = make_reader(folder, copies=copies).open()
+        assert len(source.find_copies()) == n_left
+        source.close()

@@ -39,9 +39,11 @@ def test_an_encoding_in_which_each_line_stands_by_itself_is_taken(
 
 
 def test_unit_docstrings_hold() -> None:
-    from sfumato.shared.plan import quantities
+    from sfumato.device_agent.sources import known_files
+    from sfumato.shared.plan import catalogue, quantities
 
-    assert doctest.testmod(quantities).failed == 0
+    for module in (known_files, catalogue, quantities):
+        assert doctest.testmod(module).failed == 0
 
 
 def test_only_configured_sources_are_imported(tmp_path: Path) -> None:
