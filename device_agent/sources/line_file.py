@@ -266,7 +266,7 @@ class LineFile:
 
     def _reread_header(self) -> None:
         """Read the header of a file that was read before."""
-        data = os.pread(self._file.fileno(), MAX_LINE_BYTES + 1, 0)
+        data = os.pread(self._file.fileno(), len(BOM) + MAX_LINE_BYTES, 0)
         self._lines.parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)
 
 

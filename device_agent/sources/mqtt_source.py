@@ -113,7 +113,10 @@ class MqttSource(RecordSource):
     @property
     def guarantee(self) -> Guarantee:
         """See ``RecordSource``."""
-        loses = "what was received since the last checkpoint, at a crash"
+        loses = (
+            "what was received since the last checkpoint, at a crash; so let the broker refuse "
+            "messages that memory cannot hold"
+        )
         if self._settings.id is None:
             loses += "; after a lost connection, messages that may be repetitions"
         return Guarantee(delivery="at most once", loses=loses, consumes=True)

@@ -14,6 +14,11 @@ from sfumato.shared.reading import RecordTable, WatchedFile, open_rows
 BATCH_RECORDS = 1 << 14
 _CHUNK_BYTES = 1 << 20
 _PLACE_KEY = "row"
+_LOSES = {
+    "npy": "nothing; the file must not change",
+    # Its pages are decoded as a whole, each with all values in it.
+    "parquet": "nothing; the file must not change, and memory must hold a page of each column",
+}
 
 
 class RowSource(LocalSource):
@@ -50,7 +55,7 @@ class RowSource(LocalSource):
     @property
     def guarantee(self) -> Guarantee:
         """See ``RecordSource``."""
-        return Guarantee(delivery="exactly once", loses="nothing; the file must not change")
+        return Guarantee(delivery="exactly once", loses=_LOSES[self._settings.kind])
 
     @property
     def ended(self) -> bool:
