@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 from sfumato.shared.plan.quantities import list_units
@@ -166,6 +165,8 @@ def find_unit_doubt(unit: str) -> str | None:
     parts = re.split(r"[/*·\s^()-]+", unit)
     if is_known(unit) or all(is_known(part.rstrip("0123456789")) for part in parts):
         return None
+    from difflib import get_close_matches  # noqa: PLC0415  # seldom needed
+
     close = sorted(get_close_matches(unit, sorted(known)), key=lambda x: abs(len(x) - len(unit)))
     alike = dict.fromkeys(map(_find_unit, close))
     asked = f": did you mean {' or '.join(alike)}?" if alike else ""
@@ -175,7 +176,7 @@ def find_unit_doubt(unit: str) -> str | None:
 @cache
 def _read() -> tuple[tuple[_Quantity, ...], dict[str, str]]:
     """Read the catalogue: its quantities, and the unit of every spelling."""
-    text = files("sfumato.shared.plan").joinpath("ranges.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("ranges.json").read_text(encoding="utf-8")
     document = json.loads(text)
     columns = document["columns"]
     quantities = tuple(
