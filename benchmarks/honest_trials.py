@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sfumato.learning.decoding
+from benchmarks.datasets import Dataset
 from benchmarks.design import choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
 from sfumato.learning.decoding.descending import descend_from
 from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.problem import Box
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.solution import Solution
 
@@ -27,6 +29,26 @@ LEVELS = (None, 100_000, 20_000, 5_000)
 """n epsilon under K-norm noise; None is no noise."""
 UNUSABLE = "do not use"
 _PHANTOM_DEVIATIONS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarRecords:
+    """Records that a pilot has not seen, because a sensor failed after it.
+
+    Parameters
+    ----------
+    place
+        ``edge``: one column at a bound of the plan; ``corner``: all are; ``value``: one has a
+        single far value.
+    share
+        Their share of all records.
+    wider
+        Width of the plan's bounds over that of the search box, where the pilot saw records.
+    """
+
+    place: str
+    share: float
+    wider: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +63,10 @@ class Situation:
         n times epsilon, None without noise.
     scale, bounds, clusters
         The stated value over the honest one.
+    n_sketches
+        The sketches in which the records come.
+    far
+        Records outside the search box; None for none, and no search box.
     """
 
     name: str
@@ -48,6 +74,8 @@ class Situation:
     scale: float = 1.0
     bounds: float = 1.0
     clusters: float = 1.0
+    n_sketches: int = 1
+    far: FarRecords | None = None
 
     @property
     def is_honest(self) -> bool:
@@ -74,6 +102,27 @@ def list_situations(index: int) -> tuple[Situation, ...]:
     )
     # Two different ones; 27 families and 8 wrong choices share no factor, so all pairs occur.
     return (*honest, wrong[index % 8], wrong[(index + 1 + index // 8 % 7) % 8])
+
+
+def list_far_situations(index: int) -> tuple[Situation, ...]:
+    """List the situation of a numbered shape with far records: all kinds in turn."""
+    far = FarRecords(
+        place=("edge", "corner", "value")[index % 3],
+        share=(0.02, 0.04, 0.08)[index // 3 % 3],
+        wider=(3.0, 10.0, 100.0)[index // 9 % 3],
+    )
+    n_sketches = (1, 80)[index % 2]
+    # As much as one curator has, or a fleet: below it no answer with 80 sketches is usable.
+    epsilon = ((1, 5, 20) if n_sketches == 1 else (8, 20, 40))[index % 35 % 3]
+    return (
+        Situation(
+            name=f"{far.share:.0%} at {far.place}, bounds x {far.wider:g}, L = {n_sketches}, "
+            f"eps {epsilon}",
+            n_epsilon=epsilon * N_RECORDS,
+            n_sketches=n_sketches,
+            far=far,
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +212,14 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
         name=f"{shape.dataset.name} k={k}",
         n_clusters=k,
     )
+    spread = find_reference(dataset).spread
+    search_box = None
+    if situation.far is not None:
+        search_box = Box(
+            lower=np.full(dataset.n_dimensions, dataset.lower),
+            upper=np.full(dataset.n_dimensions, dataset.upper),
+        )
+        dataset = move_far(dataset, situation.far, np.random.default_rng(seed))
     reference = find_reference(dataset)
     n = len(dataset.records)
     noise = None
@@ -173,20 +230,22 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
         lower=situation.bounds * dataset.lower,
         upper=situation.bounds * dataset.upper,
     )
-    design = choose_design(boxed, noise)
+    design = choose_design(boxed, noise, n_sketches=situation.n_sketches)
     posed = Sketcher().pose(
         boxed,
         Study(
             n_frequencies=design.n_frequencies,
-            scale=reference.spread * shape.guess * situation.scale,
+            scale=spread * shape.guess * situation.scale,
             noise=noise,
             law=design.law,
+            n_sketches=situation.n_sketches,
         ),
         seed,
     )
-    solution = MixtureDecoder().solve(posed.problem, rng=np.random.default_rng(seed))
+    problem = replace(posed.problem, search_box=search_box)
+    solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(seed))
     truth = describe_clusters(dataset.records, np.array(reference.centroids))
-    ideal = descend_from(posed.problem, truth)
+    ideal = descend_from(problem, truth)
     if solution.evidence is None or solution.verdict is None:
         raise AssertionError("the mixture decoder judges its answers")
     return HonestTrial(
@@ -202,6 +261,26 @@ def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
         word=solution.verdict.word,
         low=solution.verdict.low,
         high=solution.verdict.high,
+    )
+
+
+def move_far(dataset: Dataset, far: FarRecords, rng: np.random.Generator) -> Dataset:
+    """Widen the bounds, and move some records beyond the former ones."""
+    records, bound = dataset.records.copy(), far.wider * dataset.upper
+    n, d = records.shape
+    chosen = rng.permutation(n)[: round(far.share * n)]
+    column, side = int(rng.integers(d)), float(rng.choice([-1.0, 1.0]))
+    if far.place == "corner":
+        records[chosen] = bound * side
+    else:
+        at = bound if far.place == "edge" else rng.uniform(dataset.upper, bound)
+        records[chosen, column] = side * at
+    return replace(
+        dataset,
+        name=f"{dataset.name} {far}",
+        records=records,
+        lower=-bound,
+        upper=bound,
     )
 
 

@@ -1,11 +1,14 @@
 """Honesty of answers: quality, verdicts and bands on data that no decoder was tuned to.
 
 Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; ``--keep
-FILE`` resumes an interrupted run, ``--page FILE`` also writes the tables as Markdown, and ``--fit``
-computes the coefficients of ``learning/decoding/judging.py`` anew. The shapes are those of
-:mod:`benchmarks.shapes`: families of synthetic records, and real ones from wheels. Half of them fit
-the band and half judge it. The judging half draws its parameters, records, frequencies and noise
-from a digest of the decoder's own source, so that nobody who changes the decoder has seen them.
+FILE`` resumes an interrupted run, ``--page FILE`` also writes the tables as Markdown, ``--fit``
+computes the coefficients of ``learning/decoding/judging.py`` anew, and ``--far`` decodes records of
+which some lie far outside the search box: none of these answers may be called sound and be bad.
+
+The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones from
+wheels. Half of them fit the band and half judge it. The judging half draws its parameters, records,
+frequencies and noise from a digest of the decoder's own source, so that nobody who changes the
+decoder has seen them.
 
 Every shape is decoded in four situations: two noise levels with honest guesses of scale and bounds,
 and two with something wrong. Worst rows come first. Relative SSE compares with k-means on the raw
@@ -31,7 +34,9 @@ from numpy.typing import NDArray
 
 from benchmarks.honest_trials import (
     HonestTrial,
+    Situation,
     digest_decoder,
+    list_far_situations,
     list_shapes,
     list_situations,
     run_shape,
@@ -47,6 +52,7 @@ T = TypeVar("T")
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
 N_SHAPES = 60
+N_FAR = 200
 _QUICK_SHAPES = 3
 _N_WORST = 12
 BASELINE = "kmeans++ n_init=10 on the records"
@@ -69,14 +75,20 @@ def measure(quick: bool) -> Iterator[Row]:
 
 
 def collect(
-    text: str, n_shapes: int, *, n_processes: int = 1, kept: Path | None = None
+    text: str,
+    n_shapes: int,
+    *,
+    n_processes: int = 1,
+    kept: Path | None = None,
+    far: bool = False,
 ) -> list[HonestTrial]:
     """Decode the shapes that a text determines, except those whose wheels cannot be fetched.
 
     Decodes kept in the file by an earlier run are not repeated.
     """
     tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
-    return collect_tasks(tasks, _run_task, n_processes=n_processes, kept=kept)
+    run_task = partial(_run_task, list_of=list_far_situations if far else list_situations)
+    return collect_tasks(tasks, run_task, n_processes=n_processes, kept=kept)
 
 
 def collect_tasks(
@@ -105,10 +117,10 @@ Task = tuple[int, str, str]
 """Number, family and text of a shape."""
 
 
-def _run_task(task: Task) -> list[HonestTrial]:
+def _run_task(task: Task, *, list_of: Callable[[int], tuple[Situation, ...]]) -> list[HonestTrial]:
     i, family, own = task
     try:
-        return list(run_shape(family, own, list_situations(i)))
+        return list(run_shape(family, own, list_of(i)))
     except PackageUnavailableError as error:
         print(f"left out: {family}: {error}", file=sys.stderr)
         return []
@@ -141,6 +153,19 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
         own = [trial for trial in trials if trial.family == family]
         yield _row(f"family {family}", "coverage", _compute_coverage(own), len(own))
     yield from _summarise_sizes(trials)
+
+
+def describe_far(trials: Sequence[HonestTrial]) -> Iterator[Row]:
+    """Yield the false answers, the worst first, and how many answers were found and called what."""
+    false = [t for t in trials if t.ratio > _BAD and t.word == "sound"]
+    yield from list_answers(NAME, [t for t in trials if t.ratio > _BAD], prefix="missed")
+    yield _row("far records", f"sound_above_{_BAD}", len(false), len(trials))
+    for word in WORDS:
+        own = [trial.ratio for trial in trials if trial.word == word]
+        yield _row("far records", word.replace(" ", "_"), len(own), len(trials))
+        if own:
+            share = float(np.mean(np.array(own) <= _BAD))
+            yield _row(f"far records, {word}", f"at_most_{_BAD}", share, len(own))
 
 
 def list_answers(
@@ -270,18 +295,21 @@ def main() -> int:
     """Run the benchmark, or fit the band."""
     parser = create_parser(NAME, __doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit the band and print it")
+    parser.add_argument("--far", action="store_true", help="records far outside the search box")
     parser.add_argument("--shapes", type=read_count, help=f"shapes, {N_SHAPES} if not given")
     parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
     parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
     parser.add_argument("--page", type=read_page, help="write a page of Markdown here too")
     options = parser.parse_args()
-    n_shapes = options.shapes or (_QUICK_SHAPES if options.quick else N_SHAPES)
+    usual = N_FAR if options.far else N_SHAPES
+    n_shapes = options.shapes or (_QUICK_SHAPES if options.quick else usual)
     run = partial(collect, n_processes=options.processes, kept=options.keep)
     if options.fit:
         for name, coefficients in fit(run(_FITTED_FROM, n_shapes)).items():
             print(f"{name}: Final = {coefficients}")
         return 0
-    rows = list(describe(run(digest_decoder(), n_shapes)))
+    trials = run(digest_decoder(), n_shapes, far=options.far)
+    rows = list((describe_far if options.far else describe)(trials))
     print_rows(rows, as_json=options.json)
     if options.page is not None:
         options.page.write_text(write_page(rows), encoding="utf-8")

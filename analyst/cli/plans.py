@@ -44,7 +44,14 @@ from sfumato.analyst.planning.methods import advise_method
 from sfumato.analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
 from sfumato.analyst.planning.questions import ask_for_answers
 from sfumato.analyst.planning.spec import format_spec
-from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet, Ways, compare_ways, sum_outline
+from sfumato.analyst.planning.trust import (
+    FEW_SKETCHES,
+    Fleet,
+    Ways,
+    choose_parts,
+    compare_ways,
+    sum_outline,
+)
 from sfumato.analyst.planning.usual_ranges import describe_ranges, ranges_to_json
 from sfumato.learning.planning.fleets import forecast_fleets
 from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
@@ -147,7 +154,8 @@ def _advise(
         _count(
             "--parts",
             "With --release sum: batches among which the devices of a slot and label set are "
-            "divided, so that a broken one spoils only its part; default: 1.",
+            "divided, so that one that lies is found, and a broken one spoils only its part; "
+            "default: 5 for fleets that can bear the noise of each, otherwise 1.",
         ),
     ] = None,
     label_sets: Annotated[
@@ -177,8 +185,15 @@ def _advise(
         unit=unit,
         by_time=windows_by == "time",
     )
-    fleet = _choose_fleet(outline, release, windows, parts, label_sets)
+    n_groups = windows * (label_sets or 1)
+    _require_parts(release, parts, label_sets)
+    if parts is None and release == "sum":
+        parts = choose_parts(
+            outline, n_groups, epsilon=budget[0], delta=budget[1], target_sse=target_sse
+        )
+    fleet = Fleet(n_groups=n_groups, parts=parts or 1)
     if release == "sum":
+        fleet.require_reports(outline)
         outline = sum_outline(outline, fleet)
     outline, advice = advise_study(
         outline,
@@ -227,10 +242,8 @@ def _advise(
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _choose_fleet(
-    outline: StudyOutline, release: str, windows: int, parts: int | None, label_sets: int | None
-) -> Fleet:
-    """Return the batches of a secure sum, wanted or not."""
+def _require_parts(release: str, parts: int | None, label_sets: int | None) -> None:
+    """Refuse parts without a secure sum, and too many."""
     for name, value in (("--parts", parts), ("--label-sets", label_sets)):
         if value is not None and release != "sum":
             raise ConfigError("needs --release sum", field=name, fix="add it, or leave this out")
@@ -240,10 +253,6 @@ def _choose_fleet(
             field="--parts",
             fix="use 1 for devices of your own, or 16 for phones",
         )
-    fleet = Fleet(n_groups=windows * (label_sets or 1), parts=parts or 1)
-    if release == "sum":
-        fleet.require_reports(outline)
-    return fleet
 
 
 def _compare_ways(

@@ -15,7 +15,7 @@ import typer
 from sfumato.analyst.planning.bands import UNIT_WORDS
 from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from sfumato.analyst.planning.spec import Answers
-from sfumato.analyst.planning.trust import FEW_SKETCHES, Fleet
+from sfumato.analyst.planning.trust import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
 from sfumato.learning.planning.outline import (
     POSSIBLE_CLUSTERS,
     UNITS,
@@ -230,10 +230,10 @@ def _ask_for_fleet(window: WindowRule, n_devices: int, n_windows: int) -> Fleet 
     if not is_summed:
         return None
     parts = _ask(
-        "  batches of a window: 1 for devices of your own, 16 for phones, so that a broken one "
-        "spoils only its batch",
+        "  parts of a window's batch: 1 hides which devices lie, 5 or more show it, and each costs "
+        "a noise",
         lambda text: _parse_parts(text, n_devices),
-        "1",
+        str(PARTS if n_devices >= PARTS * LEAST_REPORTS else 1),
     )
     return Fleet(n_groups=n_windows, parts=parts)
 

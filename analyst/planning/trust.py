@@ -23,6 +23,9 @@ FEW_SKETCHES: Final = 20
 """Sketches of a slot and label set below which a secure sum wins little."""
 LEAST_REPORTS: Final = 100
 """Reports that a batch needs by default."""
+PARTS: Final = 5
+"""Parts by default: enough to find the one in which a device lies, and to answer without it."""
+_DEARER: Final = 1.1
 _TRUST: Final = {
     "local": "nobody",
     "sum": "that two servers do not work together; encryption",
@@ -238,6 +241,43 @@ def sum_outline(outline: StudyOutline, fleet: Fleet) -> StudyOutline:
         Windows are by count, or a smallest selection is stated.
     """
     return replace(outline, n_noises=fleet.n_noises)
+
+
+def choose_parts(
+    outline: StudyOutline,
+    n_groups: int,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    target_sse: float,
+) -> int:
+    """Choose the parts of a batch where nobody states them: several, unless they cost too much.
+
+    With one part a single device may decide a cluster, and nobody can tell. Each part has a noise
+    of its own, so that many are for large fleets.
+
+    Parameters
+    ----------
+    outline
+        The study.
+    n_groups
+        Slots times label sets that are decoded together.
+    epsilon, delta, target_sse
+        As :func:`sfumato.learning.planning.planner.advise` takes them.
+    """
+    if outline.n_sketches < n_groups * PARTS * LEAST_REPORTS:
+        return 1
+    one, several = (
+        advise(
+            sum_outline(outline, Fleet(n_groups=n_groups, parts=parts)),
+            epsilon=epsilon,
+            delta=delta,
+            target_sse=target_sse,
+        ).recommended.band
+        for parts in (1, PARTS)
+    )
+    is_affordable = several.reaches(target_sse) or several.high <= _DEARER * one.high
+    return PARTS if is_affordable else 1
 
 
 def compare_ways(

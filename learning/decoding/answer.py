@@ -37,6 +37,7 @@ def assemble_pooled_solution(
     responses: Responses,
     plan_unit: Vector,
     solver: str,
+    rng: np.random.Generator,
 ) -> Solution:
     """Convert centroids, shares, spreads and a density to data units, and judge the answer.
 
@@ -60,6 +61,8 @@ def assemble_pooled_solution(
         The plan's scale, data units.
     solver : str
         Name and version.
+    rng : numpy.random.Generator
+        Source of simulated noise.
     """
     best, m = candidates[0], problem.n_frequencies
     fitted = best.fitted.atoms
@@ -80,7 +83,13 @@ def assemble_pooled_solution(
     )
     agreement = compute_agreement(problem, found)
     evidence = gather_evidence(
-        problem, target, candidates, clusters, agreement=agreement, plan_unit=plan_unit
+        problem,
+        target,
+        candidates,
+        clusters,
+        agreement=agreement,
+        plan_unit=plan_unit,
+        rng=rng,
     )
     verdict = judge(problem, evidence)
     moves, changes = measure_spreads(clusters, responses)

@@ -32,6 +32,17 @@ class Evidence:
         the second m counts features of much noise as less than one.
     spread_over_scale : float
         Median standard deviation inside a cluster over the plan's scale.
+    far_share : float
+        Smallest share of a cluster like those found that would have been seen far from all others
+        in one column, or at a corner of the plan's box.
+    hidden_share : float
+        Largest share of such a cluster, wherever it is, that the misfit leaves room for.
+    slow_deviations : float
+        Distance of the misfit of the slow frequencies above what noise leaves, in standard
+        deviations: far clusters cause it, and the shape of near ones does not.
+    reach : float
+        Squared distance from the nearest centroid to the farthest bound of a column, over the SSE
+        of one record: a missed share s adds up to s times this to the relative SSE.
     edge_share : float
         Share of the fitted density that lies beyond the box.
     kurtosis : float
@@ -57,6 +68,10 @@ class Evidence:
     snr_per_parameter: float
     features_per_parameter: float
     spread_over_scale: float
+    far_share: float
+    hidden_share: float
+    slow_deviations: float
+    reach: float
     edge_share: float
     kurtosis: float
     tail_axis: int

@@ -13,6 +13,7 @@ from sfumato.learning.decoding.gaussians import Target
 from sfumato.learning.decoding.ladder import Candidate, compute_chance_cost, compute_white_variance
 from sfumato.learning.decoding.pooling import Clusters
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.unseen import measure_unseen
 
 __all__ = ["gather_evidence", "measure_kurtosis"]
 
@@ -37,6 +38,7 @@ def gather_evidence(
     *,
     agreement: float,
     plan_unit: Vector,
+    rng: np.random.Generator,
 ) -> Evidence:
     """Gather the evidence for an answer.
 
@@ -52,6 +54,8 @@ def gather_evidence(
         Agreement of the round fits.
     plan_unit : float64 (d,)
         The plan's scale, data units.
+    rng
+        Source of simulated noise.
     """
     best = candidates[0]
     m = target.n_frequencies
@@ -73,6 +77,7 @@ def gather_evidence(
         snr_per_parameter=snr * (m / n_centroid_parameters),
         features_per_parameter=target.n_informative / n_centroid_parameters,
         spread_over_scale=float(np.median(lengths[full])) if np.any(full) else 0.0,
+        **vars(measure_unseen(target, best, clusters, rng)),
         edge_share=clusters.edge_share,
         kurtosis=kurtosis,
         tail_axis=tail_axis,

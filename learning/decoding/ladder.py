@@ -38,6 +38,7 @@ __all__ = [
     "climb",
     "compute_chance_cost",
     "compute_white_variance",
+    "descend",
     "draw_errors",
     "leaves_only_noise",
 ]
@@ -205,9 +206,9 @@ def _reach(
                 break
             monitor.check()
             place = find_far_place(target, best.fitted)
-            if place.gain <= compute_chance_cost(target, best.fitted):
+            if place.gain <= compute_chance_cost(target, best.fitted, n_places=place.n_places):
                 break
-            more = _descend(target, best.fitted.atoms.join(place.atom), kind, rng, monitor)
+            more = descend(target, best.fitted.atoms.join(place.atom), kind, rng, monitor)
             work += _estimate_work(target, more.n_parameters)
             if more.press >= best.press:
                 break
@@ -232,10 +233,10 @@ def _shape(
     """Yield the fit with a variance for each dimension, and with full covariances."""
     if target.n_dimensions == 1 or not _is_allowed(target, len(atoms), "axes"):
         return
-    along = _descend(target, atoms, "axes", rng, monitor)
+    along = descend(target, atoms, "axes", rng, monitor)
     yield along
     if _is_allowed(target, len(along.fitted.atoms), "full"):
-        yield _descend(target, along.fitted.atoms, "full", rng, monitor)
+        yield descend(target, along.fitted.atoms, "full", rng, monitor)
 
 
 def _enlarge(
@@ -249,7 +250,7 @@ def _enlarge(
     more: list[Candidate] = []
     lowest = min(found, key=lambda candidate: candidate.press).fitted.atoms
     if _is_allowed(target, 2 * len(lowest), "axes"):
-        more.append(_descend(target, _pair(lowest), "axes", rng, monitor))
+        more.append(descend(target, _pair(lowest), "axes", rng, monitor))
     sizes = [max(n_clusters + 1, math.ceil(share * n_clusters)) for share in _GROWN]
     plans = [n for _ in range(_N_GROWN) for n in sizes if _is_allowed(target, n, "axes")]
     work, children = 0.0, rng.spawn(len(plans))
@@ -288,7 +289,7 @@ def _estimate_work(target: Target, n_parameters: int) -> float:
     return 30.0 * 2.0 * target.n_frequencies * float(n_parameters) ** 2
 
 
-def _descend(
+def descend(
     target: Target, atoms: Ellipsoids, kind: Kind, rng: np.random.Generator, monitor: Monitor
 ) -> Candidate:
     """Refine, drop insignificant atoms, and refine again."""
@@ -319,10 +320,14 @@ def _drop_insignificant(target: Target, fitted: Shaped) -> Shaped:
     return fitted
 
 
-def compute_chance_cost(target: Target, fitted: Shaped) -> float:
-    """Compute the |r|^2 that an atom made up by noise or by the model's misfit explains."""
+def compute_chance_cost(target: Target, fitted: Shaped, *, n_places: int = 1) -> float:
+    """Compute the |r|^2 that an atom made up by noise or by the model's misfit explains.
+
+    The best of n places explains log n noise variances by chance; at least thousands are tried.
+    """
     noise = max(compute_white_variance(target), fitted.misfit / target.n_frequencies)
-    return noise * (_OF_PLACES + _OF_PARAMETER * (2 * target.n_dimensions + 1))
+    of_places = max(_OF_PLACES, math.log(n_places))
+    return noise * (of_places + _OF_PARAMETER * (2 * target.n_dimensions + 1))
 
 
 def _judge(target: Target, fitted: Shaped, *, kind: Kind, rng: np.random.Generator) -> Candidate:

@@ -127,7 +127,7 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        for_fits, for_ladder, for_members, for_pool, for_bars = rng.spawn(5)
+        for_fits, for_ladder, for_members, for_pool, for_bars, for_doubts = rng.spawn(6)
         target = prepare_target(problem)
         fits = fit_clusters(
             target,
@@ -160,6 +160,7 @@ class MixtureDecoder:
             responses=responses,
             plan_unit=stated.unit,
             solver=self.name,
+            rng=for_doubts,
         )
         monitor.reach(1.0)
         return solution

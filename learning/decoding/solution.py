@@ -19,7 +19,7 @@ from sfumato.learning.decoding.diagnosis import (
 from sfumato.learning.decoding.evidence import Evidence
 from sfumato.learning.decoding.judging import judge_without_evidence
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
-from sfumato.learning.decoding.verdict import Verdict
+from sfumato.learning.decoding.verdict import Influence, Verdict
 
 __all__ = ["Fit", "Solution", "assemble_solution"]
 
@@ -74,6 +74,8 @@ class Solution:
         Error bars of centroids and weights; None from a solver of point masses.
     caution : Caution, optional
         Expected SSE and stability around the number of clusters, if the solver chose it.
+    influence : Influence, optional
+        What the answer owes to a single device or part; None where their sums are not known.
     """
 
     centroids: Vector
@@ -95,6 +97,7 @@ class Solution:
     posterior: Posterior | None = None
     bars: Bars | None = None
     caution: Caution | None = None
+    influence: Influence | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ __all__ = [
     "ROUGH",
     "SOUND",
     "UNUSABLE",
+    "Influence",
     "Verdict",
     "choose_word",
     "predict_end",
@@ -24,6 +25,10 @@ DOUBTFUL: Final = 2.5
 UNUSABLE: Final = "do not use"
 FARTHEST: Final = 100.0
 """A high end beyond this says nothing."""
+# A cluster that loses more than half without a device was the device's own; less than half a
+# percent of the records is within the chance of the comparison.
+_MOST_LOST: Final = 0.5
+_LEAST_LOST: Final = 0.005
 
 
 def choose_word(high: float) -> str:
@@ -36,6 +41,64 @@ def predict_end(coefficients: tuple[float, ...], features: tuple[float, ...]) ->
     """Predict an end of a band: ``1 + exp(sum_i c_i f_i) - 0.003``, at least 1."""
     exponent = sum(c * f for c, f in zip(coefficients, features, strict=True))
     return 1.0 + max(0.0, math.exp(min(exponent, 20.0)) - OFFSET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Influence:
+    """What an answer owes to the single device, or part of a secure sum, that it owes most.
+
+    Parameters
+    ----------
+    source : str
+        ``device`` or ``part``.
+    n_sources : int
+        How many there are.
+    ratio : float
+        SSE of the answer's centroids without it, over that of k-means from them; at least 1.
+    cluster : int
+        The cluster that loses most of its share without it, from 0 on.
+    share, share_without : float
+        Share of the records in that cluster, with it and without.
+    """
+
+    source: str
+    n_sources: int
+    ratio: float
+    cluster: int
+    share: float
+    share_without: float
+
+    @property
+    def decides_cluster(self) -> bool:
+        """Whether the cluster is mostly its own."""
+        lost = self.share - self.share_without
+        return lost > max(_LEAST_LOST, _MOST_LOST * self.share)
+
+    @property
+    def matters(self) -> bool:
+        """Whether it decides a cluster, or without it the answer is no longer sound."""
+        return self.decides_cluster or self.ratio > SOUND
+
+    def is_worse_than(self, other: "Influence") -> bool:
+        """Return whether this influence is the graver one."""
+        own, others = (
+            (each.decides_cluster, each.ratio, each.share - each.share_without)
+            for each in (self, other)
+        )
+        return own > others
+
+    def describe(self) -> str:
+        """Describe it in words."""
+        if self.decides_cluster:
+            return (
+                f"one {self.source} of {self.n_sources:,} decides cluster {self.cluster + 1}: "
+                f"{self.share:.1%} of the records lie in it, and {self.share_without:.1%} without "
+                f"that {self.source}"
+            )
+        return (
+            f"without one {self.source} of {self.n_sources:,} other centroids would be better: "
+            f"these have {self.ratio:.2f} times their SSE"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

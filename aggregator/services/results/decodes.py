@@ -16,6 +16,7 @@ from sfumato.aggregator.records import PageKey, Selection, SnapshotRecord, Study
 from sfumato.aggregator.services.plans import require_known, require_study
 from sfumato.aggregator.services.results.answers import build_problem, describe_solution
 from sfumato.aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
+from sfumato.aggregator.services.results.sources import Sources, load_sources
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
 from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
@@ -49,6 +50,7 @@ class DecodeWork:
     snapshot: SnapshotRecord
     problem: Any
     solver: Solver
+    sources: Sources | None = None
 
     def solve(
         self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
@@ -74,7 +76,11 @@ class DecodeWork:
                 field="n_clusters",
                 fix="try fewer clusters or more replicates",
             )
-        return solution
+        if self.sources is None:
+            return solution
+        return self.sources.doubt(
+            self.plan, solution, whole=self.snapshot.totals, seed=self.decode.seed
+        )
 
     def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:
         """Return the solution as a document."""
@@ -332,8 +338,15 @@ class DecodeService(Service):
                 fix="request the decode again",
             )
         problem = build_problem(plan, snapshot, decode.n_clusters, decode.search_box)
+        async with self._store.begin() as transaction:
+            sources = await load_sources(transaction, study, plan, snapshot)
         return DecodeWork(
-            decode=decode, plan=plan, snapshot=snapshot, problem=problem, solver=solver
+            decode=decode,
+            plan=plan,
+            snapshot=snapshot,
+            problem=problem,
+            solver=solver,
+            sources=sources,
         )
 
 

@@ -9,13 +9,14 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
-from sfumato.aggregator.records import PageKey, Selection
+from sfumato.aggregator.records import PageKey, Selection, SketchTotals
 from sfumato.aggregator.storage.models import Batch, Device, Sketch, Study
 from sfumato.aggregator.storage.statements.merging import MergeRows
 from sfumato.aggregator.storage.statements.rows import select_records, to_record
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.merging import sum_up
+from sfumato.aggregator.storage.sums.summing import PayloadSum
 from sfumato.shared.errors import HelperError, StoreError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
@@ -119,6 +120,21 @@ class BatchRows(MergeRows):
         ]
         counted = [row.batch_id for row in found if row.standing == "counted"]
         return counted, sum(row.standing in (None, "flagged") for row in found)
+
+    async def sum_batches(
+        self, batch_ids: Sequence[bytes], *, layout: Layout
+    ) -> Sequence[tuple[BatchRecord, SketchTotals]]:
+        """Return those of some batches that are counted, each with its total."""
+        found: list[tuple[BatchRecord, SketchTotals]] = []
+        for part in _cut(batch_ids):
+            statement = select_records(Batch, BatchRecord).where(
+                Batch.batch_id.in_(part), Batch.standing == "counted"
+            )
+            for batch in await self._list(statement, BatchRecord):
+                running = PayloadSum(layout)
+                running.add([to_batch_entry(batch).row])
+                found.append((batch, running.total().to_totals()))
+        return found
 
     async def find_uncounted(self, batch_ids: Sequence[bytes]) -> Sequence[bytes]:
         """Return those of some batches whose totals are not in the sums now."""

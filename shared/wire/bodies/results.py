@@ -308,6 +308,19 @@ class EvidenceBody:
     spread_over_scale: float = member(
         "Median standard deviation inside a cluster, over the plan's scale.", 0.3
     )
+    far_share: float = member(
+        "Smallest share of a cluster that would have been seen far from all others in one column, "
+        "or at a corner of the plan's bounds.",
+        0.004,
+    )
+    hidden_share: float = member(
+        "Largest share of a cluster, wherever it is, that the misfit leaves room for.", 0.006
+    )
+    slow_deviations: float = member(
+        "Distance of the misfit of the slow frequencies above the noise, in standard deviations; "
+        "far clusters cause it.",
+        0.3,
+    )
     edge_share: float = member("Share of the fitted density beyond the box.", 0.0)
     kurtosis: float = member(
         "Largest fourth moment of the fitted density along an axis, over its squared variance; 0 "
@@ -322,6 +335,20 @@ class EvidenceBody:
     resolutions: list[float] = member(
         "Least weight at which each centroid could be told from noise.", [0.02, 0.02]
     )
+
+
+@body
+class InfluenceBody:
+    """What an answer owes to the single device, or part of a secure sum, that it owes most."""
+
+    source: Literal["device", "part"] = member("What it is.", "device")
+    n_sources: int = member("How many of them there are.", 20)
+    ratio: float = member(
+        "SSE of the centroids without it, over that of the best ones near them.", 1.01
+    )
+    cluster: int = member("The cluster that loses most of its share without it, from 0 on.", 1)
+    share: float = member("Share of the records in that cluster.", 0.3)
+    share_without: float = member("The same without it.", 0.29)
 
 
 @body
@@ -415,6 +442,11 @@ class ResultBody:
         "Expected range of this result's relative SSE, derived from its evidence.", default=None
     )
     evidence: EvidenceBody | None = member("Evidence behind the verdict.", default=None)
+    influence: InfluenceBody | None = member(
+        "What it owes to the single device, or part of a secure sum, that it owes most; null where "
+        "their sums are not known, or they are few.",
+        default=None,
+    )
     resolved: list[bool] | None = member(
         "Whether each centroid can be told from noise.", [True, True], default=None
     )

@@ -61,6 +61,22 @@ async def solve(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
     return dict(shown["result"])
 
 
+async def check_decode(server: Server, study: bytes, liar: Device) -> None:
+    """Check that an analyst reads that one device decides a cluster, and not which."""
+    url = f"/v1/studies/{study.hex()}/decodes"
+    asked = (await server.desk.post(url, {"n_clusters": 4})).json()
+    worker = Worker(server.services.jobs, lease_s=60.0, poll_s=0.01)
+    assert await worker.run_once(asyncio.Event())
+    shown = await server.desk.read(f"/v1/decodes/{asked['decode_id']}")
+    found, verdict = shown["result"]["influence"], shown["result"]["verdict"]
+    assert (found["source"], found["n_sources"]) == ("device", 6)
+    assert found["share"] == pytest.approx(1 / 6, abs=0.02)
+    assert found["share_without"] < 0.01
+    assert verdict["word"] in ("doubtful", "do not use")
+    assert f"one device of 6 decides cluster {found['cluster'] + 1}" in verdict["sentence"]
+    assert liar.device_id.hex() not in str(shown)
+
+
 def compare(first: dict[str, Any], second: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return the body of a comparison."""
     return {"kind": "comparison", "first": first, "second": second, "n_clusters": 3, **more}
@@ -403,6 +419,7 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
     # The others differ from a rest that has the liar in it, and by less.
     assert all(device["size"] < worst["size"] for device in result["devices"][1:])
     assert result["n_dropped"] == 0
+    await check_decode(server, study, liar)
     # The history shows an analyst that it was asked for, and no word of it.
     (entry,) = (await desk.read(url))["items"]
     assert (entry["kind"], entry["words"]) == ("devices", None)

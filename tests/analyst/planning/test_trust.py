@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from sfumato.analyst.planning.explanation import predict_plan
-from sfumato.analyst.planning.trust import Fleet, Ways, compare_ways, sum_outline
+from sfumato.analyst.planning.trust import (
+    PARTS,
+    Fleet,
+    Ways,
+    choose_parts,
+    compare_ways,
+    sum_outline,
+)
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import advise
 from sfumato.shared import command
@@ -94,12 +101,27 @@ def test_the_command_shows_all_ways(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert document["recommended"]["release"] == "sum.v1"
     assert document["ways"]["preferred"] == "sum"
-    assert [way["draws"] for way in document["ways"]["ways"]] == [10_000, 2, 1]
+    assert [way["draws"] for way in document["ways"]["ways"]] == [10_000, 10, 1]
 
     assert command.main([*ADVISE, *sizes, "--release", "sum", "--parts", "65"]) == 2
     assert "--parts: must be at most 64" in capsys.readouterr().err
     assert command.main([*ADVISE, *sizes, "--parts", "2"]) == 2
     assert "--parts: needs --release sum" in capsys.readouterr().err
+
+
+def test_a_fleet_that_can_bear_it_has_parts_by_default() -> None:
+    def choose(n_devices: int, *, epsilon: int = 1) -> int:
+        outline = StudyOutline(
+            n_records=n_devices, n_sketches=n_devices, n_dimensions=3, n_clusters=5
+        )
+        return choose_parts(
+            outline, 1, epsilon=Fraction(epsilon), delta=Fraction(0), target_sse=1.1
+        )
+
+    assert choose(20_000, epsilon=4) == PARTS
+    assert choose(499, epsilon=4) == 1
+    # Five noises would make a usable answer useless.
+    assert choose(500, epsilon=4) == 1
 
 
 def test_answers_become_a_draft_for_the_helper(

@@ -9,9 +9,10 @@ from hypothesis import given, strategies as st
 from sfumato.learning.decoding.ellipsoids import Ellipsoids
 from sfumato.learning.decoding.evidence import Evidence
 from sfumato.learning.decoding.gathering import measure_kurtosis
-from sfumato.learning.decoding.judging import FEATURES, compute_features, judge
+from sfumato.learning.decoding.judging import FEATURES, compute_features, judge, judge_influence
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.decoding.verdict import Influence
 
 from .conftest import MakeProblem
 
@@ -24,6 +25,10 @@ GOOD = Evidence(
     snr_per_parameter=1e4,
     features_per_parameter=5.0,
     spread_over_scale=1.0,
+    far_share=0.001,
+    hidden_share=0.001,
+    slow_deviations=0.0,
+    reach=100.0,
     edge_share=0.0,
     kurtosis=3.0,
     tail_axis=0,
@@ -42,7 +47,10 @@ def test_good_evidence_is_sound_and_its_band_narrow(make_problem: MakeProblem) -
     verdict = judge(problem, GOOD)
     assert verdict.word == "sound"
     assert 1.0 <= verdict.low <= verdict.high < 1.1
-    assert verdict.sentence.endswith("clusters below 0.1% of the records go unseen")
+    assert verdict.sentence.endswith(
+        "clusters below 0.1% of the records go unseen, and below 0.1% where they are far from all "
+        "others"
+    )
 
 
 @given(share=shares, factor=factors)
@@ -60,6 +68,8 @@ def test_worse_evidence_never_gives_a_better_word_or_a_lower_band(
         replace(base, spread_over_scale=factor),
         replace(base, agreement=1.0 / factor),
         replace(base, stabilities=np.full(5, share)),
+        replace(base, far_share=share),
+        replace(base, hidden_share=share, slow_deviations=factor),
     ):
         after = judge(problem, worse)
         assert WORDS.index(after.word) >= WORDS.index(before.word)
@@ -75,6 +85,7 @@ def test_worse_evidence_never_gives_a_better_word_or_a_lower_band(
         ({"spread_over_scale": 9.0}, "wider than the plan's scale, 9 times"),
         ({"snr_per_parameter": 5.0}, "noise is too strong for 5 clusters"),
         ({"features_per_parameter": 1.5}, "too few equations for 5 clusters"),
+        ({"hidden_share": 0.03, "slow_deviations": 5.0}, "3.0% of the records may lie far from"),
         ({"kurtosis": 40.0, "tail_axis": 1}, "far away hold much of the variance along axis 2"),
     ],
 )
@@ -160,6 +171,42 @@ def test_long_tails_leave_no_upper_end_but_far_clusters_and_levels_do_not_count(
     centred = draws - draws.mean()
     assert kurtosis == pytest.approx(np.mean(centred**4) / np.mean(centred**2) ** 2, rel=0.05)
     assert find(20.0, is_level=np.array([True, False]))[0] < 4.0
+
+
+@given(share=st.floats(0.0, 0.05), reach=st.floats(0.0, 1e4))
+def test_sound_is_only_what_no_far_cluster_could_contradict(
+    make_problem: MakeProblem, share: float, reach: float
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    verdict = judge(problem, replace(GOOD, far_share=share, reach=reach))
+    is_harmless = share <= 0.015 or share * reach <= 0.2
+    assert (verdict.word == "sound") == is_harmless
+    if not is_harmless:
+        assert f"far cluster below {share:.1%}" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "words"),
+    [
+        ({}, "sound", "nearly the same centroids"),
+        ({"share_without": 0.14}, "sound", "nearly the same centroids"),
+        ({"share_without": 0.001}, "doubtful", "one device of 20 decides cluster 3: 20.0% of the"),
+        ({"ratio": 1.5}, "doubtful", "without one device of 20 other centroids would be better"),
+        ({"share": 0.004, "share_without": 0.0}, "sound", "nearly the same centroids"),
+    ],
+)
+def test_an_answer_that_one_device_decides_is_doubtful_at_best(
+    make_problem: MakeProblem, change: dict[str, Any], word: str, words: str
+) -> None:
+    problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
+    usual = Influence(
+        source="device", n_sources=20, ratio=1.01, cluster=2, share=0.2, share_without=0.19
+    )
+    verdict = judge_influence(judge(problem, GOOD), replace(usual, **change))
+    assert verdict.word == word
+    assert words in verdict.sentence
+    unusable = judge(problem, replace(GOOD, held_out=1000.0))
+    assert judge_influence(unusable, replace(usual, **change)).word == "do not use"
 
 
 def test_there_is_a_feature_for_every_coefficient() -> None:

@@ -1,5 +1,7 @@
 """A cluster that is far from all others in one column is found from what a mixture leaves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,9 +37,12 @@ def draw_mixture(rare: float) -> Ellipsoids:
     )
 
 
-def pose(rng: np.random.Generator, mixture: Ellipsoids, noise_variance: float) -> Target:
-    """Sketch a mixture with noise."""
+def pose(
+    rng: np.random.Generator, mixture: Ellipsoids, noise_variance: float, wide: float = 1.0
+) -> Target:
+    """Sketch a mixture with noise, in a box that is wider than its records need."""
     target = draw_target(rng, n_dimensions=N_DIMENSIONS, n_frequencies=N_FREQUENCIES)
+    target = replace(target, lower=wide * target.lower, upper=wide * target.upper)
     sketch = mixture.weights @ compute_rows(target, mixture)
     noise = np.sqrt(noise_variance / 2.0) * rng.normal(size=2 * N_FREQUENCIES)
     return Target(
@@ -70,3 +75,23 @@ def test_noise_alone_shows_no_place() -> None:
         place = find_far_place(target, common)
         assert place.gain <= compute_chance_cost(target, common)
         assert np.all((place.atom.centres >= target.lower) & (place.atom.centres <= target.upper))
+
+
+@pytest.mark.parametrize("wide", [10.0, 1_000.0, 1e7])
+@pytest.mark.parametrize("place", ["edge", "corner", "value"])
+def test_a_far_cluster_is_found_over_the_whole_box_of_the_plan(wide: float, place: str) -> None:
+    rng = np.random.default_rng(3)
+    mixture = draw_mixture(rare=0.04)
+    mixture.centres[3] = COMMON if place != "corner" else 10.0 * wide
+    mixture.centres[3, 4] = 10.0 * wide if place != "value" else 4.7 * wide
+    target = pose(rng, mixture, noise_variance=1e-3, wide=wide)
+    common = evaluate_shaped(target, mixture.take(np.arange(3)))
+    place_found = find_far_place(target, common)
+    chance = compute_chance_cost(target, common, n_places=place_found.n_places)
+    # A box of 10^8 units has more places than are looked at: the ends of columns are, and it says
+    # that not all was.
+    is_whole = wide < 1e6
+    assert place_found.is_of_all == is_whole
+    assert (place_found.gain > chance) == (is_whole or place != "value")
+    if place_found.gain > chance:
+        np.testing.assert_allclose(place_found.atom.centres[0], mixture.centres[3], atol=1.5)

@@ -86,6 +86,29 @@ def test_clusters_outside_the_search_box_are_found_and_reported(make_problem: Ma
     assert not any("search box" in text for text in solve(problem).warnings)
 
 
+def test_a_sensor_that_failed_after_the_pilot_is_found_outside_the_search_box(
+    make_problem: MakeProblem,
+) -> None:
+    seed = 2
+    problem, means = pose(make_problem, seed, TOO_WIDE * HALF_WIDTH)
+    rng = np.random.default_rng(seed)
+    records = np.repeat(means, 300, axis=0) + rng.normal(size=(300 * K, D))
+    records[rng.permutation(len(records))[:36], 1] = -170.0
+    problem = make_problem(
+        records,
+        n_clusters=K + 1,
+        n_frequencies=100,
+        half_width=TOO_WIDE * HALF_WIDTH,
+        noise_variance=1e-3,
+        seed=seed,
+    )
+    problem = replace(problem, search_box=search_within(problem, HALF_WIDTH))
+    solution = solve(problem, seed)
+    assert np.min(np.abs(solution.centroids[:, 1] + 170.0)) < 1.0
+    assert solution.verdict is not None
+    assert solution.verdict.word in ("sound", "rough")
+
+
 def test_the_ends_of_a_level_are_no_edge_because_all_records_lie_there(
     make_problem: MakeProblem,
 ) -> None:

@@ -153,8 +153,15 @@ function describeEvidence(evidence) {
     ["Held-out misfit", `${rounded(evidence.held_out)} times what noise would cause`],
     ["Members of the pool", `differ by ${share(evidence.disagreement)} of the SSE on average, at most ${share(evidence.worst_disagreement)}`],
     ["Spread within a cluster", `${rounded(evidence.spread_over_scale)} times the plan's scale`],
+    ["Far from all clusters", `below ${share(Math.max(evidence.far_share, evidence.hidden_share))} of the records would go unseen`],
     ["Outside the plan's bounds", share(evidence.edge_share)],
   ];
+}
+
+function describeInfluence(found) {
+  if (!found) return [];
+  const cluster = `cluster ${found.cluster + 1} has ${share(found.share)} of the records with it, ${share(found.share_without)} without`;
+  return [[`The ${found.source} that matters most, of ${whole(found.n_sources)}`, `without it these centroids have ${rounded(found.ratio)} times the SSE of better ones; ${cluster}`]];
 }
 
 function showDetails(decode, result) {
@@ -163,6 +170,7 @@ function showDetails(decode, result) {
     ...(box ? [["Searched within", box]] : []),
     ["Decoder", `${decode.decoder}, version ${decode.decoder_version}, seed ${decode.seed}, ${duration(Math.max(1, Math.round(result.seconds)))}`],
     ...describeEvidence(result.evidence),
+    ...describeInfluence(result.influence),
     ["Tries", result.agreement === null ? whole(result.n_replicates) : `${whole(result.n_replicates)}; ${share(result.agreement)} of them agree with the best`],
     ["Unexplained", `${rounded(result.residual)}; noise alone explains ${rounded(result.noise_floor)} of it`],
     ["Privacy", result.privacy.statement],
