@@ -214,6 +214,8 @@ class DeviceRecord:
         When an operator revoked it: its sketches stay, and no more are accepted.
     heartbeat, heartbeat_at
         The latest heartbeat, and when it arrived by the server's clock.
+    replaces, begins
+        The device whose place it took, and the first slot that is taken of it.
     """
 
     device_id: bytes
@@ -229,6 +231,8 @@ class DeviceRecord:
     revoked: float | None = None
     heartbeat: Mapping[str, Any] | None = None
     heartbeat_at: float | None = None
+    replaces: bytes | None = None
+    begins: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,7 @@ async def enrol(body: EnrolmentRequest, services: ServicesDep, response: Respons
         public_key=bytes.fromhex(body.public_key),
         labels=body.labels,
         proof=bytes.fromhex(body.proof),
+        replaces=bytes.fromhex(body.replaces) if body.replaces else None,
     )
     response.status_code = 201 if is_new else 200
     return make_body(EnrolmentBody, device)
@@ -221,6 +222,7 @@ def _to_body(summary: DeviceSummary) -> DeviceBody:
         DeviceBody,
         device,
         state=_state_of(device),
+        may_repeat=[each.hex() for each in summary.may_repeat],
         streams=[_to_stream(record) for record in summary.streams],
         heartbeat=_heartbeat_of(device),
     )

@@ -139,6 +139,8 @@ class Device(Base):
     heartbeat: Mapped[dict[str, Any] | None]
     heartbeat_at: Mapped[float | None]
     n_plan_refusals: Mapped[int] = mapped_column(default=0)
+    replaces: Mapped[bytes | None]
+    begins: Mapped[int] = mapped_column(default=0)
 
 
 class RetiredKey(Base):

@@ -72,7 +72,8 @@ def _describe(device: DeviceBody) -> tuple[str, ...]:
     beat = device.heartbeat
     waiting, agent = ("", "") if beat is None else (str(beat.waiting_sketches), beat.agent)
     seen, n_sketches = show_time(device.last_seen), str(device.n_sketches)
-    return device.state, seen, n_sketches, waiting, agent, device.device_id
+    state = f"{device.state}, may repeat others" if device.may_repeat else device.state
+    return state, seen, n_sketches, waiting, agent, device.device_id
 
 
 def _describe_all(device: DeviceDetailsBody) -> Iterator[tuple[str, str]]:
@@ -80,6 +81,13 @@ def _describe_all(device: DeviceDetailsBody) -> Iterator[tuple[str, str]]:
     yield "state", device.state
     if device.reason:
         yield "because", device.reason
+    if device.replaces:
+        yield "replaces", device.replaces
+    for other in device.may_repeat:
+        yield (
+            "warning",
+            f"may hold the same records as {other}, which was silent before it enrolled",
+        )
     yield "study", device.study_id
     yield "enrolled", show_time(device.enrolled)
     yield "last seen", show_time(device.last_seen)

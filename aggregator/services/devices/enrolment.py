@@ -51,6 +51,7 @@ class _Enrolment:
     study_id: bytes
     public_key: bytes
     labels: Mapping[str, str]
+    replaces: bytes | None
 
 
 class EnrolmentService(Service):
@@ -151,8 +152,14 @@ class EnrolmentService(Service):
         public_key: bytes,
         labels: Mapping[str, str],
         proof: bytes,
+        replaces: bytes | None = None,
     ) -> tuple[DeviceRecord, bool]:
         """Enrol a device; the same key with the same labels gets the same answer again.
+
+        Parameters
+        ----------
+        replaces
+            A silent device that is revoked, and whose slots are not taken again.
 
         Returns
         -------
@@ -173,7 +180,13 @@ class EnrolmentService(Service):
             verify_proof(proof_input, public_key=public_key, proof=proof)
             await self._find_token(transaction, token, study_id)
         return await self._batches.submit(
-            _Enrolment(token=token, study_id=study_id, public_key=public_key, labels=labels)
+            _Enrolment(
+                token=token,
+                study_id=study_id,
+                public_key=public_key,
+                labels=labels,
+                replaces=replaces,
+            )
         )
 
     async def _enrol_batch(
@@ -209,8 +222,7 @@ class EnrolmentService(Service):
         known = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
         present = await transaction.get_device(device_id_of(wanted.public_key))
         if present is None:
-            added = await self._add(transaction, study, known, wanted.public_key, wanted.labels)
-            return added, True
+            return await self._add(transaction, study, known, wanted), True
         _require_same(present, wanted.study_id, wanted.labels)
         return present, False
 
@@ -230,8 +242,7 @@ class EnrolmentService(Service):
         transaction: Transaction,
         study: StudyRecord,
         token: TokenRecord,
-        public_key: bytes,
-        labels: Mapping[str, str],
+        wanted: _Enrolment,
     ) -> DeviceRecord:
         if study.state != "open":
             raise StudyClosedError(
@@ -241,6 +252,7 @@ class EnrolmentService(Service):
             )
         now = self._clock.now()
         plan = await self._plans.get(study)
+        public_key, labels = wanted.public_key, wanted.labels
         _require_declared(plan, labels)
         _require_complete(plan, labels, token.labels or {})
         if not await transaction.use_token(token.token_hash, now=now):
@@ -255,6 +267,8 @@ class EnrolmentService(Service):
             public_key=public_key,
             labels=dict(labels),
             enrolled=now,
+            replaces=wanted.replaces,
+            begins=await _end_replaced(transaction, plan, token, wanted, now=now),
         )
         if await transaction.add_device(device):
             return device
@@ -262,6 +276,47 @@ class EnrolmentService(Service):
         raise StoreError(
             "is being enrolled by another request", field="public_key", fix="send the same again"
         )
+
+
+async def _end_replaced(
+    transaction: Transaction,
+    plan: SketchPlan,
+    token: TokenRecord,
+    wanted: _Enrolment,
+    *,
+    now: float,
+) -> int:
+    """Revoke the device that another replaces, and return the first slot that it has not sent.
+
+    Who has a token could end any device, so only one that was silent since the token was created.
+    """
+    if wanted.replaces is None:
+        return 0
+    old = await transaction.get_device(wanted.replaces, lock=True)
+    if old is None or old.study_id != wanted.study_id or dict(old.labels) != dict(wanted.labels):
+        raise ConfigError(
+            "must be a device of this study with the same labels",
+            field="replaces",
+            fix="see `sfumato device list`",
+        )
+    if plan.releases_count:
+        raise ConfigError(
+            "cannot be used where the plan hides presence: each device sends every slot",
+            field="replaces",
+            fix="enrol without it, and let the operator exclude the old device",
+        )
+    if max(old.enrolled, old.last_seen or 0.0) >= token.created:
+        raise ConfigError(
+            "must be a device that was silent since the token was created",
+            field="replaces",
+            fix="stop it, and then ask the operator for another token",
+        )
+    if await transaction.revoke_device(old.device_id, now=now):
+        about = {"reason": "replaced", "by": device_id_of(wanted.public_key).hex()}
+        actor = f"token {token.token_hash.hex()}"
+        await write_entry(transaction, now, actor, "device.revoke", old.device_id.hex(), **about)
+    slots = [stream.last_slot for stream in await transaction.list_streams(old.device_id)]
+    return max([old.begins, *(slot + 1 for slot in slots if slot is not None)])
 
 
 def _require_same(present: DeviceRecord, study_id: bytes, labels: Mapping[str, str]) -> None:

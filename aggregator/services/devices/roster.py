@@ -23,10 +23,11 @@ from sfumato.shared.errors import NotFoundError
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSummary:
-    """A device, and the progress of its streams."""
+    """A device, the progress of its streams, and the devices whose records it may repeat."""
 
     device: DeviceRecord
     streams: Sequence[StreamRecord]
+    may_repeat: Sequence[bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +54,15 @@ class RosterService(Service):
             if study_id is not None:
                 await require_study(transaction, study_id)
             devices = await transaction.list_devices(study_id, after=after, limit=limit)
-            streams = await transaction.list_streams_of([d.device_id for d in devices])
+            ids = [device.device_id for device in devices]
+            streams = await transaction.list_streams_of(ids)
+            repeated = await transaction.find_repeated(ids)
         return [
-            DeviceSummary(device=device, streams=streams.get(device.device_id, ()))
+            DeviceSummary(
+                device=device,
+                streams=streams.get(device.device_id, ()),
+                may_repeat=repeated.get(device.device_id, ()),
+            )
             for device in devices
         ]
 
@@ -162,5 +169,6 @@ async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDet
     return DeviceDetails(
         device=device,
         streams=await transaction.list_streams(device.device_id),
+        may_repeat=(await transaction.find_repeated([device.device_id])).get(device.device_id, ()),
         retired_keys=await transaction.list_retired_keys(device.device_id),
     )

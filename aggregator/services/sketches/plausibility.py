@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.aggregator.records import SketchRecord
+from sfumato.aggregator.records import DeviceRecord, SketchRecord
 from sfumato.learning.estimate.histogram import BinNoise
 from sfumato.shared.errors import ImplausibleSketchError, TooEarlyError, WindowExpiredError
 from sfumato.shared.plan import SketchPlan
@@ -173,6 +173,23 @@ def require_disjoint(
         _require_order(below.last_slot, first, is_full=below.n_records == most_records)
     if above is not None and above.first_slot is not None:
         _require_order(last, above.first_slot, is_full=header.n_records == most_records)
+
+
+def require_not_replaced(header: SketchHeader, device: DeviceRecord) -> None:
+    """Check that no slot is one that the device's predecessor may have sent.
+
+    Raises
+    ------
+    ImplausibleSketchError
+        A slot lies before the first that is taken of this device.
+    """
+    if header.slots is not None and header.slots[0] < device.begins:
+        raise ImplausibleSketchError(
+            f"must be {device.begins} or later: the device that this one replaces has sent those "
+            "before",
+            field="slots",
+            fix="leave out records of slots before `begins`, as `GET /v1/devices/me` states it",
+        )
 
 
 def require_in_time(header: SketchHeader, plan: SketchPlan, *, now: float) -> None:

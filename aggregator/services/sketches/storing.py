@@ -16,6 +16,7 @@ from sfumato.aggregator.services.sketches.plausibility import (
     require_begun,
     require_disjoint,
     require_in_time,
+    require_not_replaced,
 )
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import (
@@ -163,6 +164,7 @@ class UploadWriter(Service):
         plan = await self._plans.get(study)
         await _require_share(transaction, device, plan, is_first=neighbours == (None, None))
         require_disjoint(message.header, *neighbours, plan)
+        require_not_replaced(message.header, device)
         require_in_time(message.header, plan, now=now)
         # Last: the device sends again after this refusal, and not after those before.
         require_begun(message.header, plan, now=now)

@@ -12,7 +12,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.orm import aliased
 
 from sfumato.aggregator.records import (
     MOST_RANGES,
@@ -136,6 +149,40 @@ class DeviceRows(Rows):
         is_in_use = update(Device).where(Device.device_id == device_id, Device.revoked.is_(None))
         return await self._change(is_in_use.values(revoked=now)) > 0
 
+    async def find_repeated(self, device_ids: Sequence[bytes]) -> Mapping[bytes, list[bytes]]:
+        """Return the earlier devices whose slots a device fills again, by id of the later one.
+
+        Only where every earlier device of its labels had fallen silent before it enrolled: live
+        devices of the same labels share slots as a rule.
+        """
+        earlier, live = aliased(Device), aliased(Device)
+        is_live = func.coalesce(live.last_seen, live.enrolled) >= Device.enrolled
+        statement = (
+            select(Device.device_id, earlier.device_id)
+            .join(earlier, _is_before(earlier))
+            .where(Device.device_id.in_(device_ids))
+            .where(~exists().where(_is_before(live), is_live))
+            .order_by(earlier.enrolled, earlier.device_id)
+        )
+        pairs = (await self._connection.execute(statement)).all()
+        spans = await self._connection.execute(
+            select(Sketch.device_id, func.min(Sketch.first_slot), func.max(Sketch.last_slot))
+            .where(Sketch.device_id.in_({each for pair in pairs for each in pair}))
+            .group_by(Sketch.device_id)
+        )
+        slots = {
+            device: (first, last)
+            for device, first, last in spans
+            if first is not None and last is not None
+        }
+        found: dict[bytes, list[bytes]] = {}
+        for later, other in pairs:
+            if later in slots and other in slots:
+                (first, last), (start, stop) = slots[later], slots[other]
+                if first <= stop and start <= last:
+                    found.setdefault(later, []).append(other)
+        return found
+
     async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
         """Return the streams of a device by name."""
         return (await self.list_streams_of([device_id])).get(device_id, [])
@@ -222,6 +269,15 @@ class DeviceRows(Rows):
                     f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
                     f"since {moment}"
                 )
+
+
+def _is_before(other: type[Device]) -> ColumnElement[bool]:
+    """Return whether another device of the same study and labels enrolled before a device."""
+    return and_(
+        other.study_id == Device.study_id,
+        cast(other.labels, Text) == cast(Device.labels, Text),
+        other.enrolled < Device.enrolled,
+    )
 
 
 def _count_rules(heartbeats: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:

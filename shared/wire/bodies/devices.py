@@ -41,6 +41,12 @@ class EnrolmentRequest:
         "Labels by which analysts select sketches.", {"site": "north"}, default_factory=dict
     )
     proof: Signature = member("The key's signature over token, study, key and labels.", "3c" * 64)
+    replaces: Hex | None = member(
+        "A silent device with the same labels, whose place this one takes. That device is revoked, "
+        "and slots that it has sent are not taken again.",
+        None,
+        default=None,
+    )
 
 
 @body
@@ -128,6 +134,12 @@ class DeviceStatusBody:
         12,
     )
     streams: list[StreamBody] = member("The device's streams.")
+    begins: Count = member(
+        "The first slot that the server takes of this device: it may replace another, which has "
+        "sent those before.",
+        0,
+        default=0,
+    )
     server_time: Seconds = member("The server's time, in seconds since 1970.", 1772366400.0)
     generation: Generation = member(
         "Identity of the database's present life; it changes when a backup is restored.", "0c" * 16

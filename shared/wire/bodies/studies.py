@@ -256,6 +256,12 @@ class DeviceBody:
     enrolled: Time = member("When the device enrolled.", SAMPLE_TIME)
     last_seen: Time | None = member("When the device last sent anything.", SAMPLE_TIME)
     n_sketches: int = member("Number of its stored sketches.", 3)
+    replaces: Hex | None = member("The device whose place this one took.", None, default=None)
+    may_repeat: list[Hex] = member(
+        "Earlier devices that may have released the same records: their labels are the same, their "
+        "slots overlap, and all of that kind had fallen silent before this device enrolled.",
+        default_factory=list,
+    )
     streams: list[StreamBody] = member("The device's streams.")
     heartbeat: HeartbeatBody | None = member("The last heartbeat; null if there was none.")
 

@@ -1,5 +1,6 @@
 import json
 
+import httpx
 import pytest
 
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, describe_gaps, make_plan
@@ -92,3 +93,71 @@ async def test_a_device_that_is_none_is_not_found(desk: Desk) -> None:
     assert_problem(await desk.http.get(url, headers=desk.analyst), "not-found", 404, "device")
     answer = await desk.operate("POST", f"{url}/revoke", {"reason": "x"})
     assert_problem(answer, "not-found", 404, "device")
+
+
+async def test_a_device_is_doubted_where_all_of_its_labels_fell_silent_and_it_fills_their_slots(
+    server: Server,
+) -> None:
+    desk, plan = server.desk, make_plan()
+    study = await desk.publish(plan)
+    old, new, elsewhere = Device(1), Device(2), Device(3, {"site": "south"})
+    for device, slots in ((old, (0, 1)), (elsewhere, (0,)), (new, (2, 1))):
+        server.clock.seconds += 3600
+        await desk.enrol(study, device)
+        for sequence, slot in enumerate(slots):
+            place = (SLOT + slot, SLOT + slot)
+            if device is new and not sequence:
+                # Behind what the old one has sent: a place that was taken over.
+                await desk.send(study, device, plan, stream="later", slots=place)
+                assert (await desk.read(f"/v1/devices/{new.device_id.hex()}"))["may_repeat"] == []
+            else:
+                await desk.send(study, device, plan, sequence=sequence, slots=place)
+    listed = (await desk.read(f"/v1/studies/{study.hex()}/devices"))["items"]
+    assert [each["may_repeat"] for each in listed] == [[], [], [old.device_id.hex()]]
+    # One of the same labels that lives on explains shared slots.
+    other = Device(4)
+    server.clock.seconds += 1
+    await desk.enrol(study, other)
+    await desk.send(study, other, plan, slots=(SLOT, SLOT))
+    found = await desk.read(f"/v1/devices/{other.device_id.hex()}")
+    assert found["may_repeat"] == [old.device_id.hex()]
+    server.clock.seconds += 1
+    await desk.send(study, new, plan, sequence=2, slots=(SLOT + 3, SLOT + 3))
+    assert (await desk.read(f"/v1/devices/{other.device_id.hex()}"))["may_repeat"] == []
+
+
+async def test_a_device_that_replaces_another_ends_it_and_sends_no_slot_of_its_own(
+    server: Server,
+) -> None:
+    desk, plan = server.desk, make_plan()
+    old, new, far = Device(1), Device(2), Device(3, {"site": "south"})
+    study = await desk.open(old, far, plan=plan)
+    before = await desk.make_token(study)
+    server.clock.seconds += 1
+    await desk.send(study, old, plan, sequence=4, slots=(SLOT + 4, SLOT + 4))
+    server.clock.seconds += 1
+
+    async def enrol(token: str, replaced: Device) -> httpx.Response:
+        body = new.enrolment(token, study) | {"replaces": replaced.device_id.hex()}
+        return await desk.http.post("/v1/enrolments", json=body)
+
+    token = await desk.make_token(study)
+    # It was alive when that token was made, so who has it may want to end a neighbour.
+    assert_problem(await enrol(before, old), "request-invalid", 422, "replaces")
+    assert_problem(await enrol(token, far), "request-invalid", 422, "replaces")
+    assert_problem(await enrol(token, Device(9)), "request-invalid", 422, "replaces")
+    assert [(await enrol(token, old)).status_code for _ in range(2)] == [201, 200]
+    replaced = await desk.read(f"/v1/devices/{old.device_id.hex()}")
+    assert replaced["state"] == "revoked"
+    path = "/v1/devices/me"
+    status = await desk.http.get(path, headers=new.sign("GET", path, now=server.clock.seconds))
+    assert status.json()["begins"] == SLOT + 5
+    answer = await desk.put(study, *new.message(study, plan, slots=(SLOT + 4, SLOT + 5)))
+    assert_problem(answer, "implausible-sketch", 422, "slots")
+    answer = await desk.put(study, *old.message(study, plan, sequence=5, slots=(SLOT + 5,) * 2))
+    assert_problem(answer, "access-denied", 401, "device")
+    await desk.send(study, new, plan, slots=(SLOT + 5, SLOT + 5))
+    shown = await desk.read(f"/v1/devices/{new.device_id.hex()}")
+    assert (shown["replaces"], shown["may_repeat"]) == (old.device_id.hex(), [])
+    (entry,) = await desk.read_audit("device.revoke")
+    assert entry["details"] == {"reason": "replaced", "by": new.device_id.hex()}

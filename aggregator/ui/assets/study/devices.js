@@ -53,7 +53,7 @@ function render(plan) {
     const heads = ["Device", "State", "Last seen", "Streams", "Sketches", "Waiting", "Agent"];
     const rows = devices.map((device) => [
       showName(device),
-      pill(device.state),
+      [pill(device.state), device.may_repeat.length > 0 && [" ", pill("late", "may repeat records"), h("small", {}, " of ", device.may_repeat.map(identity))]],
       when(device.last_seen),
       device.streams.length ? h("ul", { class: "streams" }, device.streams.map((stream) => showStream(stream, newest, plan.window))) : "none yet",
       whole(device.n_sketches),
