@@ -55,6 +55,7 @@ server = "{url}"
 study = "{study}"
 [budget]
 per_record = "1000000000"
+ledger = "owner.ledger"
 [[streams]]
 name = "points"
 [streams.source]

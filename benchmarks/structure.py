@@ -49,6 +49,7 @@ study = "{study}"
 
 [budget]
 per_record = "20"
+ledger = "{state}.ledger"
 
 [[streams]]
 name = "points"

@@ -25,7 +25,7 @@ SYSTEM = """
     /bin /lib /lib64 /sbin /etc/debian_version /etc/group /etc/ld.so.conf /etc/ld.so.conf.d
     /etc/localtime /etc/nsswitch.conf /etc/os-release /etc/passwd /run/sfumato
     /usr/lib/locale/C.* /usr/lib/os-release /usr/lib/ssl /usr/share/ca-certificates
-    /usr/share/zoneinfo /var/lib/sfumato /var/lib/sfumato-journal
+    /usr/share/zoneinfo /var/lib/sfumato /var/lib/sfumato-journal /var/lib/sfumato-ledger
 """
 """Files, links and whole folders of the system, where it has them. The Dockerfile copies the
 certificates: while an image is built, another machine's may lie over them."""

@@ -4,7 +4,8 @@
 #   /opt/sfumato                    the program, in its own environment
 #   /usr/bin/sfumato-agent          its command
 #   /etc/sfumato/agent.toml         its configuration; an existing one is not changed
-#   /var/lib/sfumato                key, ledger and outbox, of the system user sfumato
+#   /var/lib/sfumato/state          key and outbox, of the system user sfumato
+#   /var/lib/sfumato/owner.ledger   what all its devices have released; never remove it with the state
 #   /etc/systemd/system             its unit; neither enabled nor started
 #
 # A second run upgrades the program and changes neither configuration nor state.
@@ -172,7 +173,8 @@ write_config() {
         refuse "--code: there is no configuration yet. Run this again with a complete code, or without --code"
         exit 2
     fi
-    sed -i 's|^state_dir = "state" |state_dir = "/var/lib/sfumato/state"|' "$config.part"
+    sed -i -e 's|^state_dir = "state" |state_dir = "/var/lib/sfumato/state"|' \
+        -e 's|^# ledger = |ledger = |' "$config.part"
     chmod 0640 "$config.part"
     mv "$config.part" "$config"
 }

@@ -16,9 +16,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sfumato.shared.spending.places import LEDGER_VARIABLE, ROOTS_LEDGER
+from sfumato.shared.spending.places import ROOTS_LEDGER
 from tests.bare_names import refuse_bare_names
 from tests.certificates import Authority
+from tests.ledgers import use_new_ledger
 
 refuse_bare_names()
 
@@ -43,8 +44,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 _folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")
 os.environ["SSL_CERT_FILE"] = str(Authority(Path(_folder.name)).path)
 
-# What tests release is counted nowhere else. Processes that they start inherit it.
-os.environ[LEDGER_VARIABLE] = str(Path(_folder.name) / ROOTS_LEDGER.name)
+use_new_ledger()
 _has_default_ledger = ROOTS_LEDGER.exists()
 
 # Where a test states no other, its requests have the client's own limit of five seconds, which a
@@ -72,6 +72,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if ROOTS_LEDGER.exists() and not _has_default_ledger:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         sys.stderr.write(f"error: a test has made {ROOTS_LEDGER}\n")
+
+
+@pytest.fixture(autouse=True)
+def own_ledger() -> None:
+    use_new_ledger()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ SSL_CERT_FILE=$shared/authority/ca.pem
 export SSL_CERT_FILE
 
 data=${DATA:-$here/data}/$(echo "$STATION" | tr '[:upper:]' '[:lower:]').csv
-sed -e "s|@STUDY@|$study|" -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" "$here/agent.toml" > "$config"
+sed -e "s|@STUDY@|$study|" -e "s|@STATION@|$STATION|" -e "s|@DATA@|$data|" \
+    -e "s|@LEDGER@|${SFUMATO_LEDGER:-/var/lib/sfumato-ledger/owner.ledger}|" "$here/agent.toml" > "$config"
 
 # Enrolling again with the same token is harmless. 75 says that the server does not answer yet; any
 # other refusal, such as one of the records, needs a person.

@@ -43,6 +43,7 @@ study = "{study}"
 
 [budget]
 per_record = "1000000000"
+ledger = "{folder}/owner.ledger"
 
 [policy]
 {policy}

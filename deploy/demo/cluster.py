@@ -147,6 +147,7 @@ def enrol_device(
     config.write_text(
         _CONFIG.format(
             state_dir=home / "state",
+            ledger=folder / "owner.ledger",
             server=aggregator.url,
             study=study_id,
             airport=airport,
@@ -211,6 +212,7 @@ airport = "{airport}"
 
 [budget]
 per_record = "{per_record}"
+ledger = "{ledger}"
 
 [[streams]]
 name = "weather"

@@ -363,10 +363,15 @@ def make_config(code: Path) -> str:
     """Return the configuration that the package brings, as the code of the commit has it."""
     program = "import sfumato.device_agent.cli.sample as sample; print(sample.SAMPLE, end='')"
     text = run([sys.executable, "-B", "-c", program], folder=code, PYTHONPATH=str(code)).stdout
-    old, new = 'state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'
-    if old not in text:
-        raise BuildError("device_agent/cli/sample.py: has no state_dir to replace; change deb.py")
-    return text.replace(old, new)
+    for old, new in (
+        ('state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'),
+        # Explicit, because commands and the service must count in one file.
+        ("# ledger = ", "ledger = "),
+    ):
+        if old not in text:
+            raise BuildError(f"device_agent/cli/sample.py: has no {old!r}; change deb.py")
+        text = text.replace(old, new)
+    return text
 
 
 def write_copyright(program: Path) -> bytes:

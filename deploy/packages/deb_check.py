@@ -345,6 +345,7 @@ server = "{server}"
 study = "{study}"
 [budget]
 per_record = "1"
+ledger = "/{STATE}/owner.ledger"
 [[streams]]
 name = "meter"
 [streams.source]

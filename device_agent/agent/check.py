@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import errno
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -23,7 +24,12 @@ from sfumato.device_agent.agent.joining import (
     find_unjoined,
     require_joined,
 )
-from sfumato.device_agent.agent.owners_ledger import require_in_shared_budget
+from sfumato.device_agent.agent.owners_ledger import (
+    describe_ledger,
+    locate_ledger,
+    require_in_shared_budget,
+    sum_up_streams,
+)
 from sfumato.device_agent.agent.policy import (
     describe_budget,
     describe_policy,
@@ -117,7 +123,7 @@ def check_device(settings: Settings, *, clock: Clock) -> Iterator[Finding]:
             return
         release = device.plan.release
         yield Finding(text=f"plan: epsilon {release.epsilon} a window, {release.neighbouring}")
-        yield from _describe_limits(settings, device.plan)
+        yield from _describe_limits(settings, device.plan, device.connection)
         if device.next_key is not None:
             yield Finding(
                 text="key: a change was begun and is not finished; the next run does that",
@@ -243,9 +249,14 @@ def _check_joining(
             yield Finding(text=f"{what}: may join")
 
 
-def _describe_limits(settings: Settings, plan: SketchPlan) -> Iterator[Finding]:
+def _describe_limits(
+    settings: Settings, plan: SketchPlan, connection: sqlite3.Connection | None = None
+) -> Iterator[Finding]:
     yield Finding(text=describe_policy(settings))
     yield Finding(text=describe_budget(settings.limits))
+    spent = sum_up_streams(settings, connection, plan)
+    for text in describe_ledger(locate_ledger(settings), spent):
+        yield Finding(text=text)
     if plan.sum_release is not None:
         yield Finding(text=f"helper: {describe_helper(plan.sum_release)}")
         yield Finding(text=f"plan: {describe_trust(plan)}")
@@ -292,7 +303,7 @@ def _check_stream(
         yield from _check_slots(device, stream, clocks, box)
         return
     plan = device.plan
-    cutter = WindowCutter.of_plan(plan)
+    cutter = WindowCutter.of_plan(plan, begins=device.identity.begins)
     state = load_stream(device.connection, stream.name)
     if state.suspended:
         raise StoreError(f"is suspended: {state.suspended}", field=f"stream {stream.name}")

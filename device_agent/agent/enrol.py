@@ -17,7 +17,7 @@ from sfumato.device_agent.agent.exchange.clocks import ServerClock
 from sfumato.device_agent.agent.exchange.comparing import require_no_copy
 from sfumato.device_agent.agent.exchange.pulling import pin_at_enrolment
 from sfumato.device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
-from sfumato.device_agent.agent.owners_ledger import require_in_shared_budget
+from sfumato.device_agent.agent.owners_ledger import SharedBudget, require_in_shared_budget
 from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from sfumato.device_agent.server.messages import DeviceAnswer, PlanAnswer
 from sfumato.device_agent.server.transport import ServerClient
@@ -73,7 +73,12 @@ class EnrolReport:
 
 
 def enrol_device(
-    settings: Settings, *, token: str | None, clock: Clock, show: Show = lambda run, plan: None
+    settings: Settings,
+    *,
+    token: str | None,
+    clock: Clock,
+    show: Show = lambda run, plan: None,
+    replaces: bytes | None = None,
 ) -> EnrolReport:
     """Enrol this device in its study, and let its streams join.
 
@@ -90,6 +95,8 @@ def enrol_device(
         Of the enrolment; None for a device that has enrolled.
     show
         Shows the owner what was found in a stream that would join.
+    replaces
+        A device that was lost: the server ends it, and this one leaves out records of its slots.
 
     Raises
     ------
@@ -107,7 +114,7 @@ def enrol_device(
     before = set() if made else set(folder.iterdir())
     check_folder(folder, create=True)
     with holding(folder), _removing_what_is_refused(settings, before, made):
-        return _enrol_in(settings, token=token, clock=clock, show=show)
+        return _enrol_in(settings, token=token, clock=clock, show=show, replaces=replaces)
 
 
 class _MaybeKnownError(TransportError):
@@ -148,7 +155,9 @@ def _holds_device(settings: Settings) -> bool:
         return False
 
 
-def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show) -> EnrolReport:
+def _enrol_in(
+    settings: Settings, *, token: str | None, clock: Clock, show: Show, replaces: bytes | None
+) -> EnrolReport:
     with closing(create_database(settings.state_dir, settings.study)) as connection:
         key, identity = _load(connection, settings)
         if identity is None and token is None:
@@ -176,7 +185,7 @@ def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show
             if not was_enrolled:
                 if token is None:
                     raise _describe_missing_code()
-                known = _enrol(client, settings, key, token)
+                known = _enrol(client, settings, key, token, replaces)
             else:
                 known = client.fetch_device()
             # Now its owner decides to trust this server.
@@ -190,8 +199,11 @@ def _enrol_in(settings: Settings, *, token: str | None, clock: Clock, show: Show
                 ordinal=known.ordinal,
                 generation=known.generation,
                 keys=KeyState(present=key.public_bytes),
+                begins=known.begins,
             )
             save_identity(connection, identity)
+        # Noted now, so that a check changes nothing.
+        SharedBudget(settings, identity, connection)
         note_joined(settings, joining)
         ServerClock(connection).note(known.server_time, clock())
         # The key was here before, and what it had released is not in this ledger.
@@ -275,9 +287,11 @@ def _is_known(client: ServerClient) -> bool:
     return True
 
 
-def _enrol(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> DeviceAnswer:
+def _enrol(
+    client: ServerClient, settings: Settings, key: DeviceKey, token: str, replaces: bytes | None
+) -> DeviceAnswer:
     try:
-        _offer(client, settings, key, token)
+        _offer(client, settings, key, token, replaces)
     except TransportError as error:
         raise _keep(error, settings.state_dir) from error
     try:
@@ -293,7 +307,9 @@ def _keep(error: SketchError, folder: Path) -> _MaybeKnownError:
     )
 
 
-def _offer(client: ServerClient, settings: Settings, key: DeviceKey, token: str) -> None:
+def _offer(
+    client: ServerClient, settings: Settings, key: DeviceKey, token: str, replaces: bytes | None
+) -> None:
     proof_input = encode_proof_input(
         token=token, study=settings.study, public_key=key.public_bytes, labels=settings.labels
     )
@@ -303,6 +319,7 @@ def _offer(client: ServerClient, settings: Settings, key: DeviceKey, token: str)
         public_key=key.public_bytes,
         labels=settings.labels,
         proof=key.sign(proof_input),
+        replaces=replaces,
     )
     if stated != key.key_id.hex():
         raise TransportError(

@@ -1,13 +1,14 @@
-"""The owner's ledger in a file of its own, if the owner has named one (``[budget] ledger``)."""
+"""The owner's ledger, which outlives state folders, so that a rebuilt device goes on paying."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.identity import (
@@ -17,17 +18,40 @@ from sfumato.device_agent.store.identity import (
     save_ledger_id,
 )
 from sfumato.device_agent.store.ledger import list_origins, list_sketch_ids, load_entries
-from sfumato.shared.errors import LedgerError, SketchError
-from sfumato.shared.privacy import Origin, PrivacyEvent
-from sfumato.shared.spending import OwnersLedger, Reservation
+from sfumato.shared.errors import ConfigError, LedgerError, SketchError
+from sfumato.shared.plan import SketchPlan, make_event
+from sfumato.shared.privacy import Origin, PrivacyEvent, Reader
+from sfumato.shared.spending import OwnersLedger, Reservation, Spent, find_ledger
+from sfumato.shared.spending.places import LEDGER_VARIABLE
 from sfumato.shared.wire import compute_sketch_id
 
 _NOBODY = bytes(16)
 """Holder of no entry: a state that does not exist yet."""
+_OF_A_COPY = " of another copy"
+"""Ends the name of a stream whose releases another copy of the state has made."""
+
+
+def locate_ledger(settings: Settings) -> Path:
+    """Return the owner's ledger: the one in the settings, or of this user.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be there, or would be lost together with the state folder.
+    """
+    path = settings.budget.ledger or find_ledger()
+    if path.resolve().is_relative_to(settings.state_dir.resolve()):
+        raise ConfigError(
+            f"must lie outside the state folder {settings.state_dir}, and is {path}: lost with it, "
+            "it would let the same records be released again",
+            field="budget.ledger" if settings.budget.ledger else LEDGER_VARIABLE,
+            fix="name a file in another folder of this user by [budget] ledger",
+        )
+    return path
 
 
 class SharedBudget:
-    """Reservations of a device in the owner's ledger; without a ledger it does nothing.
+    """Reservations of a device in the owner's ledger.
 
     Opening it confirms what the state has released since, as after a crash.
 
@@ -42,43 +66,38 @@ class SharedBudget:
     def __init__(
         self, settings: Settings, identity: Identity, connection: sqlite3.Connection
     ) -> None:
-        self._ledger: OwnersLedger | None = None
         self._identity = identity
         self._connection = connection
         self._unconfirmed: list[Reservation] = []
-        if settings.budget.ledger is None:
-            return
         self._holder = load_holder(connection)
-        known = load_ledger_id(connection, settings.budget.ledger)
-        self._ledger = OwnersLedger(settings.budget.ledger, known=known)
+        path = locate_ledger(settings)
+        known = load_ledger_id(connection, path)
+        self._ledger = OwnersLedger(path, known=known)
         if known is None:
-            save_ledger_id(connection, settings.budget.ledger, self._ledger.identity)
+            save_ledger_id(connection, path, self._ledger.identity)
         self._confirm_all(self._ledger, connection)
 
     def require_affordable(
         self, settings: Settings, event: PrivacyEvent, origins: Iterable[Origin]
     ) -> None:
         """Check a release against the budget; raises ``BudgetExceededError``, ``LedgerError``."""
-        if self._ledger is not None:
-            self._ledger.require_affordable(self._name(event, origins), settings.limits)
+        self._ledger.require_affordable(self._name(event, origins), settings.limits)
 
     def reserve(
         self, settings: Settings, event: PrivacyEvent, origins: Iterable[Origin], *, now: float
     ) -> None:
         """Reserve a release before its noise is drawn; raises as :meth:`require_affordable`."""
-        if self._ledger is not None:
-            self.require_confirmed()
-            self._ledger.reserve(self._name(event, origins), settings.limits, now=now)
+        self.require_confirmed()
+        self._ledger.reserve(self._name(event, origins), settings.limits, now=now)
 
     def confirm(self, event: PrivacyEvent, origins: Iterable[Origin], *, now: float) -> None:
         """Confirm a stored release; if that fails now, it is done before the next step.
 
         It raises nothing: the release has happened, and its reader must go on behind it.
         """
-        if self._ledger is not None:
-            self._unconfirmed.append(self._name(event, origins))
-            with suppress(SketchError):
-                self.require_confirmed(now=now)
+        self._unconfirmed.append(self._name(event, origins))
+        with suppress(SketchError):
+            self.require_confirmed(now=now)
 
     def require_confirmed(self, *, now: float | None = None) -> None:
         """Confirm pending releases: nothing is released or sent before.
@@ -88,7 +107,7 @@ class SharedBudget:
         ConfigError, StoreError
             The ledger still cannot be written.
         """
-        if self._ledger is not None and self._unconfirmed:
+        if self._unconfirmed:
             self._ledger.confirm(self._unconfirmed, now=time.time() if now is None else now)
             self._unconfirmed.clear()
 
@@ -105,24 +124,32 @@ class SharedBudget:
         )
 
     def _confirm_all(self, ledger: OwnersLedger, connection: sqlite3.Connection) -> None:
-        study = self._identity.study
         # Asked first: an agent at work may release and confirm between the two.
-        confirmed = ledger.find_confirmed(self._holder, study)
-        events = [entry.event for entry in load_entries(connection)]
-        known = {(event.stream, event.sequence) for event in events if event.study == study}
-        unknown = [event for event in confirmed if (event.stream, event.sequence) not in known]
+        confirmed = ledger.find_confirmed(self._holder)
+        events = [one for entry in load_entries(connection) for one in _expand(entry.event)]
+        known = {(one.reader, one.sequence) for one in events}
+        unknown = [
+            (stream, sequence)
+            for (study, stream), sequence in confirmed
+            if study == self._identity.study
+            and not stream.endswith(_OF_A_COPY)
+            and ((study, stream), sequence) not in known
+        ]
         if unknown:
-            first = unknown[0]
+            stream, sequence = unknown[0]
             raise LedgerError(
                 f"{len(unknown)} release(s) are in the ledger and not in this state, the first is "
-                f"sketch {first.sequence} of stream {first.stream!r}: the state was restored from "
-                "a backup, or copied; nothing was released",
-                field=str(ledger.path),
+                f"sketch {sequence} of stream {stream!r}: the state was restored from a backup, or "
+                "copied; nothing was released",
+                field=f"ledger {ledger.path}",
                 fix="use the state_dir that released them, or start anew in another one: what was "
                 "released stays counted",
             )
+        counted = set(confirmed)
+        missing = [one for one in events if (one.reader, one.sequence) not in counted]
+        if not missing:
+            return
         sketch_ids = list_sketch_ids(connection)
-        origins = {event.reader: tuple(list_origins(connection, event.reader)) for event in events}
         ledger.confirm(
             [
                 Reservation(
@@ -130,10 +157,9 @@ class SharedBudget:
                     or _name_event(self._holder, one),
                     holder=self._holder,
                     event=one,
-                    origins=origins[event.reader],
+                    origins=tuple(list_origins(connection, _find_reader(one))),
                 )
-                for event in events
-                for one in _expand(event)
+                for one in missing
             ],
             now=time.time(),
         )
@@ -156,8 +182,8 @@ def require_in_shared_budget(
     ConfigError, StoreError
         The file cannot be used.
     """
-    path = settings.budget.ledger
-    if path is None or (connection is None and not path.exists()):
+    path = locate_ledger(settings)
+    if connection is None and not path.exists():
         return
     holder, known = _NOBODY, None
     if connection is not None:
@@ -173,11 +199,47 @@ def require_in_shared_budget(
     ledger.require_affordable(reservation, settings.limits)
 
 
+def sum_up_streams(
+    settings: Settings, connection: sqlite3.Connection | None, plan: SketchPlan
+) -> dict[str, Spent]:
+    """Return what all programs of this user have released of the records of each stream.
+
+    Without a connection the state does not exist yet, and no ledger is made.
+    """
+    path = locate_ledger(settings)
+    if not path.exists():
+        return {}
+    ledger, found = OwnersLedger(path), {}
+    holder = _NOBODY if connection is None else load_holder(connection)
+    for stream in settings.streams:
+        event = make_event(plan, stream=stream.name, study=settings.study)
+        read = stream.find_origins(plan)
+        if connection is not None:
+            read.update(list_origins(connection, event.reader))
+        reservation = Reservation(
+            sketch_id=b"", holder=holder, event=event, origins=tuple(sorted(read))
+        )
+        found[stream.name] = ledger.sum_up(reservation, settings.limits)
+    return found
+
+
+def describe_ledger(path: Path, streams: Mapping[str, Spent]) -> Iterator[str]:
+    """Describe the owner's ledger, and what it counts of the records of each stream."""
+    yield f"ledger: {path} counts the releases of all programs of this user of this machine"
+    for name, spent in streams.items():
+        loss = spent.describe_loss() if spent.n_releases else ""
+        yield f"ledger: {spent.n_releases} release(s) of the records of stream {name}{loss}"
+
+
 def _expand(event: PrivacyEvent) -> Iterator[PrivacyEvent]:
     """Yield each release of an event; those of another copy of the state have another name."""
-    stream = f"{event.stream} of another copy" if event.copy else event.stream
+    stream = event.stream + _OF_A_COPY if event.copy else event.stream
     for i in range(event.count):
         yield replace(event, stream=stream, sequence=event.sequence - i, count=1)
+
+
+def _find_reader(one: PrivacyEvent) -> Reader:
+    return one.study, one.stream.removesuffix(_OF_A_COPY)
 
 
 def _name_event(holder: bytes, event: PrivacyEvent) -> bytes:

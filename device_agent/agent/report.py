@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from sfumato.device_agent.agent.joining import find_unjoined
+from sfumato.device_agent.agent.owners_ledger import locate_ledger, sum_up_streams
 from sfumato.device_agent.agent.policy import describe_spent
 from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted
 from sfumato.device_agent.settings.agent_settings import Settings
@@ -54,6 +56,7 @@ from sfumato.shared.privacy.accounting import (
     sum_losses,
 )
 from sfumato.shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
+from sfumato.shared.spending import Spent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +166,10 @@ class BudgetReport:
     streams: tuple[StreamBudget, ...]
     entries: tuple[LedgerEntry, ...]
     limits: Budget
+    ledger: Path
+    """The owner's ledger."""
+    counted: Mapping[str, Spent]
+    """By configured stream, what the ledger counts of its records, whoever released them."""
     plans: Mapping[bytes, SketchPlan] = field(default_factory=dict)
     """By digest, those that this folder's devices are enrolled for."""
 
@@ -179,6 +186,16 @@ class BudgetReport:
                 "lifetime": _show_limit(self.limits.lifetime),
                 "delta": str(self.limits.delta),
                 "defaults": sorted(self.limits.defaults),
+            },
+            "ledger": {
+                "path": str(self.ledger),
+                "streams": {
+                    name: {
+                        "n_releases": spent.n_releases,
+                        "epsilon": None if spent.loss is None else str(spent.loss.epsilon),
+                    }
+                    for name, spent in self.counted.items()
+                },
             },
             "streams": [stream.to_json() for stream in self.streams],
             "events": [
@@ -249,11 +266,14 @@ def report_budget(settings: Settings) -> BudgetReport:
         readers |= {(settings.study, name) for name in list_streams(connection)}
         near = {r: find_near(connection, r, origins.get(r, ())) for r in readers}
         plans = [decode_plan(data) for data in list_plans(connection)]
+        counted = {} if plan is None else sum_up_streams(settings, connection, plan)
     streams = [_report_stream(events, r, near[r], settings.limits, plan) for r in sorted(readers)]
     return BudgetReport(
         streams=tuple(streams),
         entries=entries,
         limits=settings.limits,
+        ledger=locate_ledger(settings),
+        counted=counted,
         plans={compute_plan_digest(each): each for each in plans},
     )
 

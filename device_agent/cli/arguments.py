@@ -50,8 +50,9 @@ are kept, and the change is finished by the same command, by `once` or by `run`.
 FORGET_WARNING = """\
 Sketches that were not sent are lost, and what they cost stays spent. What was spent and how far
 sources were read is kept, so that enrolling again in this folder goes on from there. With
---also-the-ledger that is lost too: a device that enrols again then releases the same records again,
-and the promise made for them holds no longer, whatever its budget says."""
+--also-the-ledger that is lost too: a device that enrols again releases the same records again. The
+owner's ledger, a file of its own, still counts the releases before, and refuses those above the
+budget; where that file is gone as well, the promise made for the records holds no longer."""
 
 
 class UsageError(Exception):
@@ -181,6 +182,13 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
     secret.add_argument(
         "--token",
         help="the enrolment token, or a code; - reads it from standard input",
+    )
+    init.add_argument(
+        "--replaces",
+        type=_identity,
+        metavar="DEVICE",
+        help="the id of a lost device, 64 hexadecimal digits: the server ends it, and this one "
+        "leaves out records of the slots that it has sent",
     )
     init.add_argument(
         "--print-config",
@@ -415,6 +423,13 @@ def _add_relay(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="store_true",
         help="with --once or --status: print JSON and nothing else",
     )
+
+
+def _identity(text: str) -> bytes:
+    found = bytes.fromhex(text)
+    if len(found) != 32:
+        raise ValueError
+    return found
 
 
 def _seconds(text: str) -> float:

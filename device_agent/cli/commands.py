@@ -75,7 +75,13 @@ def _init(options: SimpleNamespace) -> int:
         written = find_absent(options.config, ("server", "study"))
         settings, token = load_settings_with_code(options.config, code), code.token
     try:
-        report = enrol_device(settings, token=token, clock=time.time, show=_show_joining)
+        report = enrol_device(
+            settings,
+            token=token,
+            clock=time.time,
+            show=_show_joining,
+            replaces=options.replaces,
+        )
     except SketchError:
         if written:
             print(

@@ -16,6 +16,7 @@ state_dir = "state"                       # key, ledger and outbox; relative to 
 
 [budget]                                  # the most you allow
 per_record = "1"                          # epsilon, exact and in quotes; "1" if not written
+# ledger = "/var/lib/sfumato/owner.ledger" # outside state_dir; counts what you release
 # lifetime = "30"                         # for someone who is in every window; without it, no limit
 # delta = "1/1000000"                     # at which limits are judged; this if not written
 

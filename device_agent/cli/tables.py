@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from sfumato.device_agent.agent.owners_ledger import describe_ledger
 from sfumato.device_agent.agent.policy import describe_budget
 from sfumato.device_agent.windows import format_time
 
@@ -190,6 +191,7 @@ def show_budget(report: BudgetReport) -> str:
             *(f"note: {text}" for text in explained),
             "",
             describe_budget(report.limits),
+            *describe_ledger(report.ledger, report.counted),
             "",
             *_table(
                 (
@@ -252,10 +254,10 @@ def describe_forgetting(report: ForgetReport, *, is_ledger_kept: bool) -> str:
             "and what was spent, is not known"
         )
     entries = f"the ledger's {report.n_entries} release(s)"
-    kept = "are kept, and how far sources were read" if is_ledger_kept else "are erased too"
+    kept = "are kept, and how far sources were read" if is_ledger_kept else "are erased here too"
     lines = [
         f"forgotten: key, open windows and sketches are erased; {report.n_unsent} of these were "
-        f"never sent; {entries} {kept}"
+        f"never sent; {entries} {kept}. The owner's ledger, in a file of its own, counts them on"
     ]
     if report.device is not None:
         lines.append(

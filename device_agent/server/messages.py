@@ -50,6 +50,8 @@ class DeviceAnswer:
         Seconds since 1970-01-01 UTC.
     generation
         Which life of its database answers.
+    begins
+        The first slot that it takes of this device.
     """
 
     device_id: str
@@ -60,6 +62,7 @@ class DeviceAnswer:
     generation: str
     missing: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     unnamed: frozenset[str] = frozenset()
+    begins: int = 0
 
     def holds(self, stream: str, sequence: int) -> bool | None:
         """Return whether the server holds a sketch; None where the answer does not say."""
@@ -153,6 +156,7 @@ def read_device(data: bytes, *, device: bytes) -> DeviceAnswer:
         last_sequences={stream.stream: stream.last_sequence for stream in status.streams},
         server_time=status.server_time,
         generation=status.generation,
+        begins=status.begins,
         missing={stream: ranges for stream, ranges in missing.items() if ranges},
         unnamed=frozenset(s.stream for s in status.streams if _lacks_more(s, missing[s.stream])),
     )

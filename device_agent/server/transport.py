@@ -123,6 +123,7 @@ class ServerClient:
         public_key: bytes,
         labels: Mapping[str, str],
         proof: bytes,
+        replaces: bytes | None = None,
     ) -> str:
         """Enrol and return the device's identity as the server states it, hexadecimal."""
         body = EnrolmentRequest(
@@ -131,6 +132,7 @@ class ServerClient:
             public_key=public_key.hex(),
             labels=dict(labels),
             proof=proof.hex(),
+            replaces=None if replaces is None else replaces.hex(),
         )
         answer = self._request("POST", "/v1/enrolments", json=asdict(body))
         return ANSWERS.read(EnrolmentBody, answer.content).device_id

@@ -54,7 +54,11 @@ class BudgetTable:
         default=None,
     )
     ledger: Path | None = member(
-        "A file through which agents with states of their own share the budget.", default=None
+        "The owner's ledger: a file outside every state folder, in which all programs of this user "
+        "of the operating system count what they release. Default: the file that "
+        "`SFUMATO_LEDGER` names; otherwise root's `/var/lib/sfumato/owner.ledger`, and any other "
+        "user's `$XDG_DATA_HOME/sfumato/owner.ledger`.",
+        default=None,
     )
 
 

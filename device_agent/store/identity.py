@@ -101,6 +101,8 @@ class Identity:
         Generation of the server's database; it changes when a backup is restored.
     keys
         The device's keys; its identity stays that of the first.
+    begins
+        The first slot that it releases: a device that it replaces has released those before.
     """
 
     study: bytes
@@ -110,6 +112,7 @@ class Identity:
     ordinal: int
     generation: str
     keys: KeyState
+    begins: int = 0
 
 
 def load_identity(connection: sqlite3.Connection) -> Identity | None:
@@ -128,6 +131,7 @@ def load_identity(connection: sqlite3.Connection) -> Identity | None:
         ordinal=int(meta["ordinal"]),
         generation=meta["generation"],
         keys=KeyState.from_text(meta["keys"]),
+        begins=int(meta["begins"]),
     )
 
 
@@ -194,6 +198,7 @@ def save_identity(connection: sqlite3.Connection, identity: Identity) -> None:
         "ordinal": str(identity.ordinal),
         "generation": identity.generation,
         "keys": identity.keys.to_text(),
+        "begins": str(identity.begins),
     }
     with transaction(connection):
         note_later(connection)

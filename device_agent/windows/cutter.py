@@ -80,6 +80,9 @@ class WindowCutter:
     is_bounded
         Whether records outside the rule's times are left out, and those that are late after its
         last slot was closed.
+    begins
+        The first slot; records before it are left out, and those without a readable time: they may
+        be of a device that this one replaces.
     """
 
     rule: WindowRule
@@ -87,9 +90,10 @@ class WindowCutter:
     most_records: int
     leaves_out: bool = False
     is_bounded: bool = False
+    begins: int = 0
 
     @classmethod
-    def of_plan(cls, plan: SketchPlan) -> WindowCutter:
+    def of_plan(cls, plan: SketchPlan, *, begins: int = 0) -> WindowCutter:
         """Return the cutter of a plan."""
         return cls(
             rule=plan.window,
@@ -97,12 +101,21 @@ class WindowCutter:
             most_records=plan.most_records,
             leaves_out=plan.protects_devices,
             is_bounded=plan.is_bounded,
+            begins=begins,
         )
 
     @property
     def by_time(self) -> bool:
         """True if slots decide; otherwise counts alone do."""
         return self.rule.kind == "time"
+
+    def find_inside(self, timestamps: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """Return which records may join a window by their times; None where all may."""
+        inside = self.rule.find_inside(timestamps) if self.is_bounded else None
+        if not self.begins:
+            return inside
+        is_own: NDArray[np.bool_] = timestamps >= self.rule.slot_bounds(self.begins)[0]
+        return is_own if inside is None else inside & is_own
 
     def cut(
         self, state: WindowState, timestamps: NDArray[np.float64], *, now: float
@@ -120,7 +133,8 @@ class WindowCutter:
         """
         # Records `start .. taken - 1` joined the open window since the last cut.
         start = taken = 0
-        inside = self.rule.find_inside(timestamps).tolist() if self.is_bounded else None
+        found = self.find_inside(timestamps)
+        inside = None if found is None else found.tolist()
         for i, slot in enumerate(self._slots(timestamps, now)):
             if inside is not None and (not inside[i] or self._has_ended(state)):
                 continue

@@ -9,15 +9,22 @@ own state does not know, that state was restored from a backup, and nothing is r
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from sfumato.shared.errors import ConfigError, DiskError, LedgerError, StoreError
+from sfumato.shared.errors import (
+    BudgetExceededError,
+    ConfigError,
+    DiskError,
+    LedgerError,
+    StoreError,
+)
 from sfumato.shared.privacy import (
     Budget,
     Origin,
@@ -63,6 +70,7 @@ _TABLES = (
         UNIQUE (holder, study, stream, kind, name, part, times)
     )
     """,
+    "CREATE INDEX entries_by_reader ON entries (holder, study, stream, sequence)",
     "CREATE TABLE identity (id BLOB NOT NULL)",
     "CREATE TRIGGER entries_stay BEFORE DELETE ON entries"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
@@ -75,6 +83,8 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
 )
 
+LEDGER_SETTINGS = "[budget] ledger, --ledger or SFUMATO_LEDGER"
+_NAME_ANOTHER = f"name a file in a folder of this user by {LEDGER_SETTINGS}"
 
 _PASSING = (
     sqlite3.SQLITE_FULL,
@@ -134,11 +144,14 @@ class Spent:
         ending = "th"
         if self.n_releases % 100 not in (11, 12, 13):
             ending = {1: "st", 2: "nd", 3: "rd"}.get(self.n_releases % 10, ending)
-        text = f"the {self.n_releases}{ending} release of these records"
+        return f"the {self.n_releases}{ending} release of these records{self.describe_loss()}"
+
+    def describe_loss(self) -> str:
+        """Return what all of them have cost, in words that follow their number."""
         if self.loss is None:
-            return f"{text}; no bound on their loss together holds"
+            return "; no bound on their loss together holds"
         at = f", delta {float(self.loss.delta):.3g}" if self.loss.delta else ""
-        return f"{text}: together epsilon {float(self.loss.epsilon):.6g}{at}"
+        return f": together epsilon {float(self.loss.epsilon):.6g}{at}"
 
 
 class OwnersLedger:
@@ -159,13 +172,14 @@ class OwnersLedger:
     LedgerError
         The known ledger is not there.
     ConfigError
-        The file cannot be created or opened, others may read it, or it is not a ledger.
+        The file cannot be created or written, others may read it, or it is not a ledger.
     StoreError
         The file is damaged, or the disk is full; nothing was changed.
     """
 
     def __init__(self, path: Path, *, known: bytes | None = None) -> None:
         self.path = path
+        self._field = f"ledger {path}"
         if known is not None and not path.exists():
             raise self._lost("is missing")
         with self._open() as connection:
@@ -178,9 +192,9 @@ class OwnersLedger:
     def _lost(self, rule: str) -> LedgerError:
         return LedgerError(
             rule,
-            field=str(self.path),
+            field=self._field,
             fix="mount its disk, or put the file back. If it is gone for good, name another file "
-            "in budget.ledger: what this state has released is counted there",
+            f"by {LEDGER_SETTINGS}: what this state has released is counted there",
         )
 
     def require_affordable(self, reservation: Reservation, budget: Budget) -> None:
@@ -230,28 +244,21 @@ class OwnersLedger:
                 _insert_origins(connection, reservation)
             connection.execute("COMMIT")
 
-    def find_confirmed(self, holder: bytes, study: bytes) -> list[PrivacyEvent]:
-        """Return the confirmed releases from one state to one study, one event each."""
+    def find_confirmed(self, holder: bytes) -> list[tuple[Reader, int]]:
+        """Return study, stream and number of every confirmed release from one state."""
         with self._open() as connection:
             rows = connection.execute(
-                "SELECT * FROM entries WHERE holder = ? AND study = ? AND is_confirmed"
-                " AND stream NOT LIKE '% of another copy' ORDER BY stream, sequence",
-                (holder, study),
+                "SELECT study, stream, sequence FROM entries WHERE holder = ? AND is_confirmed"
+                " ORDER BY study, stream, sequence",
+                (holder,),
             )
-            return [_to_event(row) for row in rows]
+            return [((row["study"], row["stream"]), row["sequence"]) for row in rows]
 
     def sum_up(self, reservation: Reservation, budget: Budget) -> Spent:
         """Return what all releases that may hold the records of one have cost, it included."""
         events, index = self.load()
-        readers = {
-            reservation.reader,
-            *index.find_near(reservation.reader, reservation.origins),
-        }
-        found = [event for event in events if event.reader in readers]
-        selected = select_per_record(found, readers)
-        has_delta = any(event.delta for event in selected)
-        loss = compose(selected, delta=budget.delta if has_delta else Fraction(0))
-        return Spent(n_releases=sum(event.count for event in found), loss=loss)
+        near = index.find_near(reservation.reader, reservation.origins)
+        return _sum_up(events, {reservation.reader, *near}, budget)
 
     def load(self) -> tuple[list[PrivacyEvent], OriginIndex]:
         """Return every release, with readers that distinguish states, and their shared origins."""
@@ -271,13 +278,13 @@ class OwnersLedger:
             raise LedgerError(
                 f"{where} was released before, by a state that this one does not know: it was "
                 "restored from a backup, or copied; nothing was released",
-                field=str(self.path),
+                field=self._field,
                 fix="use the state_dir that released it, or enrol a new device",
             )
         if _cost(_to_event(row)) != _cost(event):
             raise LedgerError(
                 f"{where} was reserved at another cost",
-                field=str(self.path),
+                field=self._field,
                 fix="put back the plan that it was reserved under",
             )
         return False
@@ -289,23 +296,39 @@ class OwnersLedger:
         near = index.find_near(reservation.reader, reservation.origins)
         study, stream = reservation.reader
         new = replace(reservation.event, study=study, stream=stream)
-        require_within_budget(events, new, budget, readers=near)
+        try:
+            require_within_budget(events, new, budget, readers=near)
+        except BudgetExceededError as error:
+            error.rule = error.rule.replace(stream, reservation.event.stream)
+            own = f" of {reservation.holder.hex()}"
+            others = {reader for reader in near if not reader[1].endswith(own)}
+            if (spent := _sum_up(events, others, budget)).n_releases:
+                error.rule += (
+                    f". {spent.n_releases} of the releases are of an earlier state folder or "
+                    f"another program{spent.describe_loss()}; they are counted in {self.path}"
+                )
+                error.fix = f"{error.fix}, or declare sources disjoint that share no record"
+            raise
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            # Created here, because SQLite would leave its mode to the umask.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            # SQLite would leave the mode to the umask. A file that exists is not opened here:
+            # closing it would release the locks of other threads of this process.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             mode = os.stat(self.path).st_mode
+            # The journal lies beside it.
+            for path in (self.path, self.path.parent):
+                if not os.access(path, os.R_OK | os.W_OK):
+                    raise PermissionError(errno.EACCES, f"{path} is read-only")
         except OSError as error:
             raise ConfigError(
-                f"cannot be opened ({error.strerror})",
-                field=str(self.path),
-                fix="name a file in a folder of this user",
+                f"cannot be opened ({error.strerror})", field=self._field, fix=_NAME_ANOTHER
             ) from error
         if mode & 0o077:
             raise ConfigError(
-                "must be closed to others", field=str(self.path), fix=f"run `chmod 600 {self.path}`"
+                "must be closed to others", field=self._field, fix=f"run `chmod 600 {self.path}`"
             )
         try:
             connection = sqlite3.connect(self.path, isolation_level=None)
@@ -320,12 +343,13 @@ class OwnersLedger:
             if getattr(error, "sqlite_errorcode", -1) & 0xFF in _PASSING:
                 raise DiskError(
                     f"cannot be written now ({error})",
-                    field=str(self.path),
-                    fix="free space on its disk; nothing is lost, and the program then continues",
+                    field=self._field,
+                    fix="free space on its disk, or end what locks it; nothing is lost. "
+                    f"On a disk without locks, {_NAME_ANOTHER}",
                 ) from error
             raise StoreError(
                 f"cannot be read or written ({error})",
-                field=str(self.path),
+                field=self._field,
                 fix="put a damaged ledger back from a copy, never from an older one",
             ) from error
 
@@ -340,8 +364,8 @@ class OwnersLedger:
         if (application, version) != (0, 0) or not is_empty:
             raise ConfigError(
                 "is not an owner's ledger of this version",
-                field=str(self.path),
-                fix="name another file, or update this software",
+                field=self._field,
+                fix=f"{_NAME_ANOTHER}, or update this software",
             )
         connection.execute("BEGIN IMMEDIATE")
         # Another program may have created the tables meanwhile.
@@ -352,6 +376,14 @@ class OwnersLedger:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
+
+
+def _sum_up(events: Iterable[PrivacyEvent], readers: set[Reader], budget: Budget) -> Spent:
+    found = [event for event in events if event.reader in readers]
+    selected = select_per_record(found, readers)
+    has_delta = any(event.delta for event in selected)
+    loss = compose(selected, delta=budget.delta if has_delta else Fraction(0))
+    return Spent(n_releases=sum(event.count for event in found), loss=loss)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

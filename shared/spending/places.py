@@ -38,14 +38,15 @@ def find_ledger() -> Path:
     if stated:
         return Path(stated)
     path = ROOTS_LEDGER
-    if os.geteuid():
-        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
-        path = Path(data) / "sfumato" / path.name
     try:
+        if os.geteuid():
+            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+            path = Path(data) / "sfumato" / path.name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+    # A user may have no home.
+    except (OSError, RuntimeError) as error:
         raise ConfigError(
-            f"cannot have the owner's ledger in {path.parent} ({error.strerror})",
+            f"is missing, and the owner's ledger cannot be in {path.parent} ({error})",
             field=LEDGER_VARIABLE,
             fix="name a file in a folder of this user, which counts what is released",
         ) from error

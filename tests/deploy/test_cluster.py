@@ -90,6 +90,7 @@ def test_operator_and_station_bring_the_first_sketches_in_over_https(
         "STATIONS": "EWR JFK",
         "STATION": "JFK",
         "CONFIG": str(tmp_path / "agent.toml"),
+        "SFUMATO_LEDGER": str(tmp_path / "owner.ledger"),
         "SSL_CERT_FILE": str(shared / "authority/ca.pem"),
         "SFUMATO_DATABASE_URL": str(tmp_path / "server.sqlite"),
         "SFUMATO_URL": url,

@@ -26,10 +26,12 @@ from deploy.packages.deb import (
 )
 from deploy.packages.steps import ROOT, BuildError
 from deploy.packages.wheels import TARGETS
+from sfumato.device_agent.agent.owners_ledger import locate_ledger
 from sfumato.device_agent.settings.agent_settings import load_settings
 from sfumato.device_agent.settings.relay_settings import load_relay_settings
 from sfumato.shared import __version__
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.spending.places import ROOTS_LEDGER
 
 AMD64 = next(target for target in TARGETS if target.machine == "x86_64")
 BOOKWORM = DEBIANS["bookworm"]
@@ -80,11 +82,15 @@ def test_tests_and_headers_are_left_out_and_what_runs_stays(tmp_path: Path) -> N
     assert files == set(kept)
 
 
-def test_the_configuration_of_the_package_names_the_folder_of_its_state(tmp_path: Path) -> None:
+def test_the_configuration_of_the_package_names_the_folder_of_its_state_and_a_ledger_outside(
+    tmp_path: Path,
+) -> None:
     config = tmp_path / "agent.toml"
     study = f'server = "https://sketches.example.org"\nstudy = "{"0" * 64}"\n'
     config.write_text(study + make_config(ROOT))
-    assert load_settings(config, {}).state_dir == Path("/var/lib/sfumato/state")
+    settings = load_settings(config, {})
+    assert settings.state_dir == Path("/var/lib/sfumato/state")
+    assert locate_ledger(settings) == ROOTS_LEDGER
     assert read_version(ROOT) == __version__
 
 
@@ -134,11 +140,11 @@ def test_the_same_files_are_the_same_package_whenever_and_by_whomever(tmp_path: 
 def test_removing_and_purging_say_and_do_nothing_to_a_ledger() -> None:
     for script in SCRIPTS:
         lines = (HERE / "debian" / script).read_text().splitlines()
-        # The one line with `rm -r` is what a person is told.
+        # The only lines with `rm -r` are what a person is told; the first spares the ledger.
         doing = [line for line in lines if "$state" in line and "rm " in line]
         assert [line.strip() for line in doing] in (
             [],
-            ["rm -r $state && deluser --system sfumato"],
+            ["rm -r $state/state", "rm -r $state && deluser --system sfumato"],
         )
 
 

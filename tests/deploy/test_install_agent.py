@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.device_agent.agent.owners_ledger import locate_ledger
 from sfumato.device_agent.cli.sample import SAMPLE
 from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.shared.spending.places import ROOTS_LEDGER
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code
 from tests.architecture.test_wheel import build_wheel, copy_tree
 
@@ -90,7 +92,7 @@ def test_it_installs_by_debians_layout_and_again_without_harm(installed: Path, w
     config, state = root / "etc/sfumato/agent.toml", root / "var/lib/sfumato"
     assert config.read_text() == SAMPLE.replace(
         'state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'
-    )
+    ).replace("# ledger = ", "ledger = ")
     assert (config.stat().st_mode & 0o777, state.stat().st_mode & 0o777) == (0o640, 0o700)
     assert os.readlink(root / "usr/bin/sfumato-agent") == "/opt/sfumato/bin/sfumato-agent"
     command = (root / "opt/sfumato/bin/sfumato-agent").read_text()
@@ -136,6 +138,7 @@ def test_with_a_code_the_configuration_names_server_and_study_and_no_token(
     settings = load_settings(config, {})
     assert (settings.server, settings.study) == (CODE.server, CODE.study)
     assert settings.state_dir == Path("/var/lib/sfumato/state")
+    assert locate_ledger(settings) == ROOTS_LEDGER
     assert CODE.token not in config.read_text()
     # The device enrols as README says, with what the command line knows.
     said = "sfumato-agent init --config /etc/sfumato/agent.toml --code CODE"

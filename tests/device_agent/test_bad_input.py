@@ -14,6 +14,7 @@ from sfumato.shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN, Server
+from tests.ledgers import use_new_ledger
 
 
 def write(agent: Agent, slot: int, *rows: str) -> None:
@@ -121,6 +122,8 @@ def test_a_clone_of_the_card_stops_as_soon_as_the_server_knows_more(
     enrolled.append(1, 2, lines=5)
     assert enrolled.once()["released"] == 2
     enrolled.write_config(state_dir=str(clone))
+    # On another machine: on one, the owner's ledger tells it.
+    use_new_ledger()
     assert enrolled.run("once") == 3
     assert "or this device was cloned" in enrolled.err
     assert query(clone, "SELECT sequence, count, copy FROM events ORDER BY id") == [
@@ -140,11 +143,14 @@ def test_a_clone_under_the_daemon_sends_none_of_its_own_noise(
     enrolled.once("--send-for", "0", status=75)
     original = enrolled.config.read_text()
     enrolled.write_config(state_dir=str(clone))
+    use_new_ledger()
     enrolled.once("--send-for", "0", status=75)
     enrolled.server.start()
     enrolled.config.write_text(original)
+    use_new_ledger()
     assert enrolled.once()["sent"] == 1
     enrolled.write_config(state_dir=str(clone))
+    use_new_ledger()
     with daemon(enrolled.config) as process:
         assert process.wait() == 3
     enrolled.append(1, lines=5)
@@ -167,8 +173,8 @@ def test_two_devices_on_one_source_are_told_of_each_other(enrolled: Agent) -> No
     enrolled.append(0, lines=5)
     with daemon(enrolled.config) as process:
         wait_until(lambda: len(enrolled.server.stored) == 1)
-        # Another device, with a state and a ledger of its own.
-        enrolled.write_config(state_dir="other")
+        # Another device, with a state of its own, for whose releases the owner's budget suffices.
+        enrolled.write_config(state_dir="other", per_record="2")
         enrolled.server.tokens[TOKEN] = 1
         enrolled.init()
         assert enrolled.once(status=3)["records_read"] == 0

@@ -14,6 +14,7 @@ from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import Server, running
+from tests.ledgers import use_new_ledger
 
 SLOT = BASE // HOUR
 BY_COUNT = WindowRule(kind="count", length=10)
@@ -29,6 +30,7 @@ def make_split_plan(**changes: Any) -> SketchPlan:
 def start(make_agent: MakeAgent, server: Server, ordinal: int = 0) -> Agent:
     server.first_ordinal = ordinal
     agent = make_agent(server)
+    use_new_ledger()
     agent.write_config(per_record=str(10**9))
     agent.init()
     return agent

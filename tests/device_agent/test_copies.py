@@ -28,6 +28,7 @@ from tests.device_agent.conftest import BASE, HOUR, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.exploring import explore, require_found
 from tests.device_agent.serving import TOKEN, Server
+from tests.ledgers import use_new_ledger
 from tests.soak import small_and_soak
 
 PLAN = make_plan()
@@ -69,6 +70,7 @@ class Copies(RuleBasedStateMachine):
         self.has_lost = False  # the server, once
         self.slot = 0
         self.n_copies = 1
+        self.ledgers = {0: use_new_ledger()}
         for name in STREAMS:
             (self.folder / f"{name}.csv").write_text("time,x,y\n")
         (self.folder / "agent.toml").write_text(
@@ -83,7 +85,8 @@ class Copies(RuleBasedStateMachine):
 
     def settings(self, copy: int) -> Settings:
         found = load_settings(self.folder / "agent.toml", {})
-        return replace(found, state_dir=self.folder / str(copy))
+        budget = replace(found.budget, ledger=self.ledgers[copy])
+        return replace(found, state_dir=self.folder / str(copy), budget=budget)
 
     @rule(
         copy=st.integers(0, 2),
@@ -138,6 +141,8 @@ class Copies(RuleBasedStateMachine):
             return
         shutil.rmtree(self.folder / str(target), ignore_errors=True)
         shutil.copytree(self.folder / str(source), self.folder / str(target))
+        # On another machine: on one, the owner's ledger knows what the state does not.
+        self.ledgers[target] = use_new_ledger()
         self.n_copies = max(self.n_copies, target + 1)
 
     @precondition(lambda self: self.n_copies == 1)

@@ -3,7 +3,6 @@
 Before one of each kind here, before every one in `make soak`.
 """
 
-import shutil
 import sqlite3
 import time
 from collections import defaultdict
@@ -20,7 +19,7 @@ from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_payload
 from tests.device_agent.conftest import HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.driver import put_back
+from tests.device_agent.driver import keep, put_back
 from tests.device_agent.killing import Victim, victim_in
 from tests.device_agent.serving import Server, running
 from tests.soak import small_and_soak
@@ -68,7 +67,7 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
         with agent.records.open("a") as file:
             file.write(f"{time.time() + HOUR},1,1\n")
         template = tmp_path / "template"
-        shutil.copytree(agent.state, template)
+        keep(agent.state, template)
         kills = victim.list_kills(agent, every=every)
         for kill_at in kills:
             reset(agent, template)
@@ -104,7 +103,7 @@ def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
         with agent.records.open("a") as file:
             file.writelines(f"{time.time() - age * length},1,1\n" for age in (2, 2, 1, 0))
         template = tmp_path / "template"
-        shutil.copytree(agent.state, template)
+        keep(agent.state, template)
         kills = victim.list_kills(agent, every=every)
         for kill_at in kills:
             reset(agent, template)

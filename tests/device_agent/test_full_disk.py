@@ -96,7 +96,7 @@ def test_on_a_full_disk_every_command_says_so_and_may_be_run_again(
 
     def run(*command: str) -> int:
         if command[0] == "init":  # another device, from the beginning
-            cramped.write_config(state_dir=other)
+            cramped.write_config(state_dir=other, per_record="2")
         status = cramped.run(*command)
         cramped.config.write_text(own)
         return status

@@ -8,6 +8,7 @@ from sfumato.shared.errors import ImplausibleSketchError
 from sfumato.shared.wire import decode_message
 from tests.device_agent.conftest import Agent
 from tests.device_agent.serving import TOKEN
+from tests.ledgers import use_new_ledger
 
 
 def files(agent: Agent) -> bytes:
@@ -69,6 +70,7 @@ def test_a_noise_that_must_not_leave_is_not_exported_either(
     shutil.copytree(enrolled.state, clone)
     enrolled.once()
     enrolled.write_config(state_dir=str(clone))
+    use_new_ledger()
     enrolled.server.stop()
     enrolled.once("--send-for", "0", status=75)
     enrolled.server.start()
@@ -147,6 +149,10 @@ def test_the_ledger_is_only_forgotten_by_who_says_so_twice(enrolled: Agent) -> N
     assert [file.name for file in enrolled.state.iterdir()] == ["lock"]
     assert enrolled.run("forget", *arguments) == 2
     enrolled.server.tokens[TOKEN] = 1
+    # The owner's ledger has forgotten nothing.
+    assert enrolled.run("init", "--token", TOKEN) == 3
+    assert "1 of the releases are of an earlier state folder" in enrolled.err
+    enrolled.write_config(per_record="2")
     enrolled.init()
     # What it was warned of.
     assert enrolled.once()["records_read"] == 5

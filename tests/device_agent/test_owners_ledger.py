@@ -1,9 +1,12 @@
-"""Agents with state folders of their own, and one owner's ledger beside them."""
+"""Agents with state folders of their own, and one owner's ledger beside them, named or not."""
 
 import itertools
 import json
+import os
 import shutil
+import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from sfumato.shared import command
 from sfumato.shared.errors import DiskError
 from sfumato.shared.plan import WindowRule, plan_to_json
 from sfumato.shared.spending import OwnersLedger
+from sfumato.shared.spending.places import LEDGER_VARIABLE
+from sfumato.shared.wire import SketchMessage
 from tests.device_agent.conftest import BASE, Agent, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.killing import victim_in
@@ -259,3 +264,140 @@ def test_when_a_release_is_noted_does_not_tell_how_long_reading_took(
     reserved = query(tmp_path, "SELECT DISTINCT reserved_at FROM entries", name="ledger")
     assert reserved == query(agent.state, "SELECT DISTINCT released_at FROM events")
     assert len(reserved) == 1
+
+
+def _lose_all(agent: Agent, backup: Path) -> None:
+    shutil.rmtree(agent.state)
+
+
+def _lose_the_database(agent: Agent, backup: Path) -> None:
+    for path in agent.state.glob("agent.*"):
+        path.unlink()
+
+
+def _lose_keys(agent: Agent, backup: Path) -> None:
+    for path in agent.state.rglob("*key*"):
+        if path.is_file():
+            path.unlink()
+
+
+def _put_back(agent: Agent, backup: Path) -> None:
+    shutil.rmtree(agent.state)
+    shutil.copytree(backup, agent.state)
+
+
+def _move(agent: Agent, backup: Path) -> None:
+    agent.state.rename(agent.state.with_name(f"old-{time.monotonic_ns()}"))
+
+
+def _forget(agent: Agent, backup: Path) -> None:
+    agent.run("forget", "--yes", "--also-the-ledger", "--records-may-be-released-again")
+
+
+def _rename_the_records(agent: Agent, backup: Path) -> None:
+    shutil.rmtree(agent.state)
+    moved = agent.folder / f"moved-{time.monotonic_ns()}.csv"
+    agent.records.rename(moved)
+    agent.records = moved
+
+
+LOSSES = (_lose_all, _lose_the_database, _lose_keys, _put_back, _move, _forget, _rename_the_records)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("budget", [1, 2])
+def test_whatever_is_lost_of_a_state_its_records_are_never_released_above_the_budget(
+    lose: Callable[[Agent, Path], None], budget: int, enrolled: Agent, tmp_path: Path
+) -> None:
+    agent, server = enrolled, enrolled.server
+    agent.write_config(per_record=str(budget))
+    backup = shutil.copytree(agent.state, tmp_path / "backup")
+    agent.append(0, 1, lines=5)
+    agent.once()
+    released = []
+    for _ in range(3):
+        if agent.state.exists():  # not where a device was refused
+            lose(agent, backup)
+        agent.write_config(per_record=str(budget), path=agent.records.name)
+        server.tokens[TOKEN] = 1
+        agent.run("init", "--token", TOKEN)
+        agent.run("once", "--json")
+        released.append(
+            Counter(slot for message in server.stored.values() for slot in _slots_of(message))
+        )
+    assert all(n <= budget for counts in released for n in counts.values())
+    # A budget that suffices is no promise to refuse, where the loss is found out at all.
+    if budget == 2 and lose in (_lose_all, _move, _rename_the_records):
+        assert set(released[-1].values()) == {2}
+
+
+def _slots_of(message: SketchMessage) -> range:
+    assert message.header.slots is not None
+    first, last = message.header.slots
+    return range(first, last + 1)
+
+
+def test_agents_over_other_files_spend_budgets_of_their_own_in_the_ledger_of_their_user(
+    enrolled: Agent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    enrolled.append(0, lines=5)
+    assert enrolled.once()["sent"] == 1
+    (tmp_path / "other").mkdir()
+    other = Agent(tmp_path / "other", enrolled.server, capsys)
+    enrolled.server.tokens[TOKEN] = 1
+    other.init()
+    other.append(0, lines=5)
+    assert other.once()["sent"] == 1
+    ledger = Path(os.environ[LEDGER_VARIABLE])
+    assert entries(ledger) == [("meter", 0, 1)] * 2
+    assert stat.S_IMODE(ledger.stat().st_mode) == 0o600
+
+
+def test_a_rebuilt_device_is_told_what_its_records_have_lost_before(enrolled: Agent) -> None:
+    enrolled.append(0, 1, lines=5)
+    enrolled.once()
+    ledger = os.environ[LEDGER_VARIABLE]
+    shutil.rmtree(enrolled.state)
+    enrolled.server.tokens[TOKEN] = 1
+    assert enrolled.run("init", "--token", TOKEN) == 3
+    assert "budget.per_record" in enrolled.err
+    told = "2 of the releases are of an earlier state folder or another program: together epsilon 1"
+    assert told in enrolled.err
+    assert ledger in enrolled.err
+    assert not enrolled.state.exists()
+    enrolled.write_config(per_record="2")
+    told = "2 release(s) of the records of stream meter: together epsilon 1"
+    assert enrolled.run("check") == 0
+    assert f"ledger: {ledger} counts" in enrolled.out
+    assert told in enrolled.out
+    enrolled.init()
+    for name in ("check", "budget"):
+        assert enrolled.run(name) == 0
+        assert told in enrolled.out
+    enrolled.once()
+    assert enrolled.run("budget", "--json") == 0
+    shown = json.loads(enrolled.out)["ledger"]
+    assert shown == {"path": ledger, "streams": {"meter": {"n_releases": 4, "epsilon": "2"}}}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("place", ["state/owner.ledger", "link/owner.ledger", "/proc/owner.ledger"])
+def test_a_ledger_that_would_be_lost_or_cannot_be_written_is_refused_by_name(
+    place: str, is_named: bool, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = agent.folder / place
+    (agent.folder / "link").symlink_to(agent.state)
+    if is_named:
+        name_ledger(agent, path)
+    else:
+        monkeypatch.setenv(LEDGER_VARIABLE, str(path))
+    for arguments in (["init", "--token", TOKEN], ["check"]):
+        assert agent.run(*arguments) == (2 if "owner" in place else 0)
+        if place.startswith("/proc"):
+            assert "/proc/owner.ledger: cannot be opened" in agent.err
+            assert "[budget] ledger" in agent.err
+            assert LEDGER_VARIABLE in agent.err
+            break
+        assert f"{'budget.ledger' if is_named else LEDGER_VARIABLE}: must lie outside" in agent.err
+    assert not agent.server.devices
+    assert not agent.state.exists()

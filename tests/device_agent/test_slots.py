@@ -1,7 +1,6 @@
 """Where presence is secret: what a device does depends on the clock, never on how much there is."""
 
 import json
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from sfumato.shared.errors import RecordError
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import SketchMessage, decode_payload
 from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.driver import keep, put_back
 from tests.device_agent.serving import Server, running
 
 LENGTH = 1000
@@ -210,8 +210,7 @@ CONTENTS = {
 
 def watch(agent: Agent, template: Path, content: str) -> dict[str, Any]:
     """Return all that a device says, sends and keeps of its releases, for these records."""
-    shutil.rmtree(agent.state)
-    shutil.copytree(template, agent.state)
+    put_back(template, agent.state)
     agent.server.stored.clear()
     agent.server.received.clear()
     agent.server.requests.clear()
@@ -241,7 +240,7 @@ def test_nothing_that_a_device_says_sends_or_keeps_tells_how_many_records_there_
     secret: Agent, tmp_path: Path
 ) -> None:
     template = tmp_path / "template"
-    shutil.copytree(secret.state, template)
+    keep(secret.state, template)
     seen = {name: watch(secret, template, content) for name, content in CONTENTS.items()}
     reference = seen.pop("no record")
     assert reference["first once"][0] == 0

@@ -11,6 +11,7 @@ from sfumato.shared.plan import WindowRule
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import Server, running
+from tests.ledgers import use_new_ledger
 
 
 def n_spent(agent: Agent) -> int:
@@ -106,6 +107,7 @@ def test_where_presence_is_secret_the_heartbeat_is_the_same_with_and_without_rec
     for slots in ((), (0, 1, 3)):
         window = WindowRule(kind="time", origin=BASE, length_s=HOUR)
         plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
+        use_new_ledger()
         with running(plan) as server:
             agent = make_agent(server)
             agent.init()

@@ -14,6 +14,7 @@ from sfumato.shared.privacy.mechanisms.phase import find_phases
 from sfumato.shared.wire import PayloadForm, SketchMessage
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import Server, running
+from tests.ledgers import use_new_ledger
 
 SLOT = BASE // HOUR
 MakeAgent = Callable[[Server], Agent]
@@ -155,6 +156,7 @@ def test_what_is_sent_of_a_window_does_not_tell_how_many_records_it_has(
     silence = np.zeros(plan.n_coordinates, dtype=np.int64)
     monkeypatch.setattr(SketchPlan, "draw_release", lambda *_: silence)
     for lines in (1, 2, 50):
+        use_new_ledger()
         with running(plan) as server:
             agent = start(make_agent, server)
             agent.append(0, lines=lines)

@@ -206,7 +206,7 @@ class WindowReader:
         self._stream = stream
         self._clocks = clocks
         self._clock = clock
-        self._cutter = WindowCutter.of_plan(device.plan)
+        self._cutter = WindowCutter.of_plan(device.plan, begins=device.identity.begins)
         self._state = load_stream(device.connection, stream.name)
         self._accumulator = self._restore_accumulator()
         self._source: RecordSource | None = None
@@ -240,7 +240,7 @@ class WindowReader:
             if self._n_left_out and not hidden:
                 self.summary.messages.append(
                     f"{self._n_left_out} record(s) were left out: their times lie outside the "
-                    "study's, or cannot be read"
+                    "study's or before this device took over, or cannot be read"
                 )
             if self.is_outbox_full():
                 self.summary.messages.append(OUTBOX_IS_FULL)
@@ -332,8 +332,7 @@ class WindowReader:
         if self._first_times is not None and self._first_times.is_open:
             self._first_times.require_readable(batch.timestamps, now=max(clocks.known))
         self._count(batch.values)
-        if self.device.plan.is_bounded:
-            inside = self._cutter.rule.find_inside(batch.timestamps)
+        if (inside := self._cutter.find_inside(batch.timestamps)) is not None:
             self._n_left_out += int(np.count_nonzero(~inside))
         for cut in self._cutter.cut(self._state.window, batch.timestamps, now=now):
             self._add_cut(batch, cut, now=now)

@@ -469,10 +469,9 @@ class Rotating(RuleBasedStateMachine):
         super().__init__()
         self.folder = next(self.folders)
         self.path = self.folder / "records.csv"
-        stream = make_stream(
-            self.folder, kind="csv", path="records.csv", replaced="join_successors"
-        )
-        self.reader = Reader(stream)
+        # Times of writing are set by hand below, and say nothing of copies.
+        options = {"replaced": "join_successors", "copies": "new_records"}
+        self.reader = Reader(make_stream(self.folder, kind="csv", path="records.csv", **options))
         self.path.write_text(HEADER)
         self.source: RecordSource | None = None
         self.n_written = 0

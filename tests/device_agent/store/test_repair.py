@@ -16,6 +16,7 @@ from sfumato.shared.errors import StoreError
 from tests.device_agent.conftest import HOUR, Agent
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN
+from tests.ledgers import use_new_ledger
 
 N_SENT, N_WAITING, N_OPEN = 3, 2, 4
 
@@ -283,6 +284,7 @@ def test_the_journal_of_another_device_is_not_believed(
     used.write_config(state_dir="other")
     used.server.tokens[TOKEN] = 1
     _allow_the_future(used)
+    use_new_ledger()
     used.init()
     foreign = (used.state / JOURNAL_NAME).read_bytes()
     used.state = original
@@ -300,6 +302,9 @@ def test_a_ledger_and_journal_that_are_gone_are_missed_by_the_server_at_once(use
     remove(used.state / "agent.sqlite")
     remove(used.state / JOURNAL_NAME)
     assert used.run("once") == 2
+    assert used.run("init", "--token", TOKEN) == 3
+    assert "of the releases are of an earlier state folder" in used.err
+    use_new_ledger()  # lost as well
     assert used.run("init", "--token", TOKEN) == 3
     assert "this ledger never sent (meter 0-2)" in used.err
     received = len(used.server.received)

@@ -127,9 +127,9 @@ def test_what_was_released_without_a_reservation_is_added_whatever_the_budget_sa
 def test_a_state_is_told_which_of_its_releases_are_confirmed(ledger: OwnersLedger) -> None:
     ledger.confirm([make(sequence=i) for i in range(3)], now=0.0)
     ledger.reserve(make(sequence=3), BUDGET, now=0.0)
-    found = ledger.find_confirmed(b"h" * 16, b"s" * 32)
-    assert [event.sequence for event in found] == [0, 1, 2]
-    assert not ledger.find_confirmed(b"i" * 16, b"s" * 32)
+    found = ledger.find_confirmed(b"h" * 16)
+    assert [sequence for _, sequence in found] == [0, 1, 2]
+    assert not ledger.find_confirmed(b"i" * 16)
 
 
 def test_the_file_is_closed_to_others_and_a_foreign_one_is_left_as_it_is(tmp_path: Path) -> None:

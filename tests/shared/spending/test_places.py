@@ -9,7 +9,7 @@ import pytest
 from sfumato.device_agent.sources import Position
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
-from sfumato.shared.spending import places
+from sfumato.shared.spending import OwnersLedger, places
 from sfumato.shared.spending.places import LEDGER_VARIABLE, find_ledger, find_origins
 from tests.device_agent.sources.streams import make_stream
 from tests.walking import Walk
@@ -83,11 +83,13 @@ def test_the_ledger_is_where_the_variable_says_or_of_this_user(
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert find_ledger() == tmp_path / "home/.local/share/sfumato/owner.ledger"
+    OwnersLedger(find_ledger())
+    assert find_ledger().stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "home/.local/share/sfumato").stat().st_mode & 0o77 == 0
     # Never silently none.
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    with pytest.raises(ConfigError, match=f"^{LEDGER_VARIABLE}: cannot have the owner's ledger"):
+    with pytest.raises(ConfigError, match=f"^{LEDGER_VARIABLE}: .* ledger cannot be in"):
         find_ledger()
 
 
