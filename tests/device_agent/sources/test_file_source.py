@@ -470,7 +470,7 @@ class Rotating(RuleBasedStateMachine):
         self.folder = next(self.folders)
         self.path = self.folder / "records.csv"
         # Times of writing are set by hand below, and say nothing of copies.
-        options = {"replaced": "join_successors", "copies": "new_records"}
+        options: dict[str, Any] = {"replaced": "join_successors", "copies": "new_records"}
         self.reader = Reader(make_stream(self.folder, kind="csv", path="records.csv", **options))
         self.path.write_text(HEADER)
         self.source: RecordSource | None = None
