@@ -1,4 +1,4 @@
-"""A state folder, or a server's database, that is put back to an earlier day, against real ones."""
+"""A state folder that is put back or lost, or a server's database put back, against real ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from sfumato.analyst import Client
 from sfumato.shared.plan import plan_from_spec
+from tests.ledgers import use_new_ledger
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 from tests.system.test_restore import append_records, read_sums, sum_sent
@@ -75,7 +76,8 @@ def test_a_state_that_was_put_back_while_the_server_was_away_sends_no_second_noi
     port = site.stop()
     shutil.rmtree(site.state)
     backup.rename(site.state)
-    # Nobody can tell now: the same records are released again, under the same numbers.
+    # On another machine, where no owner's ledger knows, the same records are released again.
+    use_new_ledger()
     done = site.agent.run("once", "--json", "--send-for", "0")
     assert (done.returncode, json.loads(done.stdout)["released"]) == (75, 2)
     site.server = start_server(site.folder / "server", port=port)
@@ -122,3 +124,29 @@ def test_a_server_with_an_older_database_is_told_of_and_gets_what_it_lacks(site:
     assert (snapshot.n_sketches, snapshot.n_records) == (5, 5000)
     width = plan_from_spec(SPEC).payload_width
     assert np.array_equal(sums, sum_sent([site.agent], width))
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_rebuilt_device_takes_the_place_of_the_old_one_or_the_operator_is_warned(
+    says_so: bool, site: Site
+) -> None:
+    assert site.agent.once()["sent"] == 2
+    shutil.rmtree(site.state)
+    use_new_ledger()  # the disk was lost
+    append_records(site.data, n=3000, seed=10, first_time=2000)
+    with Client(site.server.url, key=site.server.key) as client:
+        (old,) = client.devices(site.study)
+        replaces = ("--replaces", old.device_id) if says_so else ()
+        done = site.agent.run("init", "--token", client.create_token(site.study), *replaces)
+        assert done.returncode == 0, done.stderr
+        report = site.agent.once()
+        first, second = client.devices(site.study)
+        n_records = client.snapshot(site.study).n_records
+    assert (report["waiting"], report["shelved"]) == (0, 0)
+    # Each record once, or those of the old device twice.
+    assert n_records == (5000 if says_so else 7000)
+    assert first.state == ("revoked" if says_so else "enrolled")
+    assert second.replaces == (old.device_id if says_so else None)
+    assert (first.may_repeat, second.may_repeat) == ([], [] if says_so else [old.device_id])
+    shown = json.loads(site.agent.run("check", "--json").stdout)
+    assert shown["ok"], shown

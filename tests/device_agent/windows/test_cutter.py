@@ -377,3 +377,18 @@ def test_without_bounds_a_record_is_in_both_studies() -> None:
     for rule in rules:
         outcome = cut_all(replace(by_time(1, 9), rule=rule), timestamps)
         assert sum(len(members) for members, _ in outcome.windows) + len(outcome.left) == 3
+
+
+@given(times, st.integers(1, 6), st.integers(1, 7), st.integers(0, 4), st.integers(1, 10))
+def test_records_of_slots_that_a_lost_device_has_sent_are_as_if_they_were_not_there(
+    timestamps: list[float], least: int, extra: int, split: int, begins: int
+) -> None:
+    usual = by_time(least, least + extra)
+    found = cut_all(replace(usual, begins=begins), timestamps, [split])
+    own = [i for i, time in enumerate(timestamps) if time >= begins * LENGTH]
+    expected = cut_all(usual, [timestamps[i] for i in own])
+    assert found.state == expected.state
+    assert found.left == [own[i] for i in expected.left]
+    assert found.windows == [([own[i] for i in w], state) for w, state in expected.windows]
+    if begins * LENGTH <= NOW:
+        assert all(state.first_slot >= begins for _, state in found.windows if state.first_slot)

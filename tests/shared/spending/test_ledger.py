@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError, StoreError
+from sfumato.shared.errors import (
+    BudgetExceededError,
+    ConfigError,
+    DiskError,
+    LedgerError,
+    StoreError,
+)
 from sfumato.shared.privacy import Budget, Origin, PrivacyEvent
 from sfumato.shared.spending import OwnersLedger, Reservation
 
@@ -155,6 +161,18 @@ def test_the_file_is_closed_to_others_and_a_foreign_one_is_left_as_it_is(tmp_pat
         OwnersLedger(garbage)
     with pytest.raises(ConfigError, match="cannot be opened"):
         OwnersLedger(tmp_path / "absent" / "ledger")
+
+
+def test_a_ledger_that_another_program_locks_or_that_has_no_locks_counts_nothing(
+    ledger: OwnersLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfumato.shared.spending.ledger._PRAGMAS", ("PRAGMA busy_timeout = 1",))
+    connection = sqlite3.connect(ledger.path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(DiskError, match=r"^ledger .*locked.*SFUMATO_LEDGER"):
+        ledger.reserve(make(), BUDGET, now=0.0)
+    connection.close()
+    assert ledger.load()[0] == []
 
 
 def test_entries_are_never_deleted(ledger: OwnersLedger) -> None:
