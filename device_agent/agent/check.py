@@ -184,33 +184,40 @@ def _check_disk(folder: Path) -> Finding:
 
 def _check_before_enrolling(settings: Settings, clock: Clock) -> Iterator[Finding]:
     # The plan is public: no key is needed to look at it, and none is made.
-    try:
-        require_server_allowed(settings)
-        context = make_context(settings.tls)
-        with ServerClient(
-            settings.server, device=b"", sign=lambda _: b"", clock=clock, context=context
-        ) as client:
-            answer = client.fetch_plan(settings.study)
-            plan = verify_plan(answer, settings.study)
-        require_plan_allowed(settings, plan)
-        for stream in settings.streams:
-            event = make_event(plan, stream=stream.name, study=settings.study)
-            require_within_budget((), event, settings.limits)
-            require_in_shared_budget(settings, None, event, stream.find_origins(plan))
-    except SketchError as error:
-        yield Finding(error=error)
-        return
-    names = ", ".join(dimension.name for dimension in plan.dimensions)
-    yield Finding(text=f"plan: {names}; {describe_release(plan)}")
-    yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
-    yield from _describe_limits(settings, plan)
-    known: list[KnownPosition] = []
-    if (settings.state_dir / DATABASE_NAME).exists():
-        # Of a device that was forgotten, and of other studies.
-        with closing(open_database(settings.state_dir, settings.study)) as connection:
-            known = load_positions(connection)
-    yield from _check_joining(settings, plan, known=known, now=clock(), box=answer.search_box)
-    yield Finding(text=f"{settings.state_dir} holds no device yet: run `sfumato-agent init`")
+    with ExitStack() as stack:
+        connection = None
+        try:
+            require_server_allowed(settings)
+            context = make_context(settings.tls)
+            with ServerClient(
+                settings.server, device=b"", sign=lambda _: b"", clock=clock, context=context
+            ) as client:
+                answer = client.fetch_plan(settings.study)
+                plan = verify_plan(answer, settings.study)
+            require_plan_allowed(settings, plan)
+            if (settings.state_dir / DATABASE_NAME).exists():
+                # Of a device that was forgotten, and of other studies.
+                database = open_database(settings.state_dir, settings.study)
+                connection = stack.enter_context(closing(database))
+            for stream in settings.streams:
+                next_sequence = 0
+                if connection is not None:
+                    next_sequence = load_stream(connection, stream.name).next_sequence
+                event = make_event(
+                    plan, stream=stream.name, sequence=next_sequence, study=settings.study
+                )
+                require_within_budget((), event, settings.limits)
+                require_in_shared_budget(settings, connection, event, stream.find_origins(plan))
+        except SketchError as error:
+            yield Finding(error=error)
+            return
+        names = ", ".join(dimension.name for dimension in plan.dimensions)
+        yield Finding(text=f"plan: {names}; {describe_release(plan)}")
+        yield Finding(text=f"plan: its digest is {compute_plan_digest(plan).hex()}")
+        yield from _describe_limits(settings, plan, connection)
+        known = [] if connection is None else load_positions(connection)
+        yield from _check_joining(settings, plan, known=known, now=clock(), box=answer.search_box)
+        yield Finding(text=f"{settings.state_dir} holds no device yet: run `sfumato-agent init`")
 
 
 def _check_joining(

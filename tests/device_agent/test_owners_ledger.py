@@ -106,6 +106,7 @@ def test_a_device_that_was_forgotten_and_enrols_again_goes_on(sharing: Agent, le
     sharing.append(0, lines=5)
     sharing.once()
     sharing.run("forget", "--yes")
+    assert sharing.run("check") == 0, sharing.out
     sharing.server.tokens["sfe_test"] = 1
     sharing.init()
     sharing.append(1, lines=5)
