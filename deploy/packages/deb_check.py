@@ -184,7 +184,8 @@ def _try_out(machine: Machine, folder: Path, package: Path, later: Path) -> dict
             holds["released and sent two windows"] = first["sent"] == 2
             relayed = (machine.root / RELAY_CONFIG).read_bytes()
             before = machine.digest(STATE, QUEUE, SPOOL)
-            ledger = {f"{STATE}/state/{name}" for name in ("agent.sqlite", "spent.journal")}
+            names = ("state/agent.sqlite", "state/spent.journal", "owner.ledger")
+            ledger = {f"{STATE}/{name}" for name in names}
             holds["has a ledger"] = ledger <= before.keys()
             holds["has a queue and a spool"] = f"{SPOOL}/out/first.answer" in before and any(
                 name.startswith(f"{QUEUE}/") for name in before
