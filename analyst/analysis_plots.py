@@ -134,7 +134,7 @@ def plot_groups(body: GroupsBody, *, title: str | None = None) -> Figure:
         if row != column:
             is_sure, is_dark = p[row, column] < _SURE, size > 0.6 * largest
             colour = _GREY if not is_sure else "white" if is_dark else "#222222"
-            text = f"{size:.2f}"
+            text = f"{size:.2f}\n± {body.errors[row][column]:.2f}"
             matrix.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
     matrix.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=8)
     matrix.set_yticks(range(len(names)), names, fontsize=8)
@@ -169,7 +169,7 @@ def plot_devices(body: DevicesBody, *, title: str | None = None) -> Figure:
     panel.set_xlim(left=0.0)
     panel.set_xlabel("difference from the rest, in scales of the plan")
     panel.legend(
-        handles=[Patch(color=_ALARM, label="a lamp is lit"), Patch(color=_QUIET, label="nothing")],
+        handles=[Patch(color=_ALARM, label="a lamp is lit"), Patch(color=_QUIET, label="no lamp")],
         fontsize=8,
         frameon=False,
     )
@@ -211,7 +211,11 @@ Value = Callable[[WindowClusterBody], tuple[float | None, float | None]]
 
 
 def _pick_centre(number: int) -> Value:
-    return lambda each: (each.centre[number], each.centre_error[number])
+    def pick(each: WindowClusterBody) -> tuple[float | None, float | None]:
+        errors = each.centre_error
+        return each.centre[number], None if errors is None else errors[number]
+
+    return pick
 
 
 def _draw_series(panel: Axes, body: TimelineBody, value: Value, *, scale: float = 1.0) -> None:

@@ -152,7 +152,10 @@ class Timeline(AnalysisResult[TimelineBody]):
         columns["weight_error"] = [cluster.weight_error for _, _, cluster in rows]
         for i, dimension in enumerate(self.body.dimensions):
             columns[f"centre of {dimension.name}"] = [each.centre[i] for _, _, each in rows]
-            columns[f"error of {dimension.name}"] = [each.centre_error[i] for _, _, each in rows]
+            columns[f"error of {dimension.name}"] = [
+                each.centre_error and each.centre_error[i] for _, _, each in rows
+            ]
+        columns["verdict"] = [window.verdict and window.verdict.word for window, _, _ in rows]
         return columns
 
 

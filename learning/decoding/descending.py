@@ -14,7 +14,7 @@ from sfumato.learning.decoding.levenberg import Fitted, evaluate, refine
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
 from sfumato.learning.decoding.solver import Monitor
 
-__all__ = ["descend_from"]
+__all__ = ["descend_from", "descend_round"]
 
 _N_ITERATIONS = 30
 _TOLERANCE = 1e-6
@@ -38,12 +38,13 @@ def descend_from(problem: DecodingProblem, start: GaussianMixture) -> Vector:
     standard = measure_in_wavelengths(problem)
     # As in every solver, bad input may overflow single precision; refine checks its results.
     with np.errstate(all="ignore"):
-        fitted = _descend(standard, start)
+        fitted = descend_round(standard, start, Monitor())
     centres = standard.centre + standard.unit * fitted.atoms.centres
     return np.clip(centres, problem.lower, problem.upper)
 
 
-def _descend(standard: DecodingProblem, start: GaussianMixture) -> Fitted:
+def descend_round(standard: DecodingProblem, start: GaussianMixture, monitor: Monitor) -> Fitted:
+    """Descend from a mixture in data units; the problem is measured in wavelengths."""
     target = prepare_target(standard)
     centres = (start.means - standard.centre) / standard.unit
     variances = np.mean(start.variances / standard.unit**2, axis=1)
@@ -58,5 +59,5 @@ def _descend(standard: DecodingProblem, start: GaussianMixture) -> Fitted:
         evaluate(target, atoms),
         n_iterations=_N_ITERATIONS,
         tolerance=_TOLERANCE,
-        monitor=Monitor(),
+        monitor=monitor,
     )

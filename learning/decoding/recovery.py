@@ -3,7 +3,7 @@
 ``docs/explanation/decoding.md`` describes it step by step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,9 +13,12 @@ from sfumato.learning.decoding.answer import assemble_pooled_solution
 from sfumato.learning.decoding.cautions import choose_counts, compute_caution
 from sfumato.learning.decoding.choice import ClusterChoice
 from sfumato.learning.decoding.choosing import choose_n_clusters
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.descending import descend_round
 from sfumato.learning.decoding.ensemble import fit_clusters
 from sfumato.learning.decoding.gaussians import measure_in_wavelengths, prepare_target
 from sfumato.learning.decoding.ladder import climb
+from sfumato.learning.decoding.levenberg import Fitted
 from sfumato.learning.decoding.pooling import choose_members, pool_clusters
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.responses import respond
@@ -78,6 +81,34 @@ class MixtureDecoder:
         choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
         return self._solve_choice(problem, choice, for_fits, monitor.part(0.5, 1.0))
 
+    def follow(
+        self,
+        problem: DecodingProblem,
+        start: GaussianMixture,
+        *,
+        rng: np.random.Generator,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Solution:
+        """Recover centroids by descent from round clusters that nearly explain the sketch.
+
+        Such as those of a longer stretch of time. It is several times as fast as a search, and its
+        evidence and its verdict are of the same kind, except that no starts agree or disagree.
+
+        Parameters
+        ----------
+        problem
+            Its number of clusters is that of the start.
+        start
+            k components, data units; a component's variances are averaged in the problem's units.
+        rng, cancelled
+            As in `Solver.solve`.
+        """
+        monitor = Monitor(1, None, cancelled)
+        with np.errstate(all="ignore"):
+            standard = measure_in_wavelengths(problem)
+            fits = [descend_round(standard, start, monitor)]
+            return self._finish(problem, standard, fits, rng.spawn(5), monitor)
+
     def _solve_choice(
         self,
         problem: DecodingProblem,
@@ -127,15 +158,27 @@ class MixtureDecoder:
         rng: np.random.Generator,
         monitor: Monitor,
     ) -> Solution:
-        for_fits, for_ladder, for_members, for_pool, for_bars, for_doubts = rng.spawn(6)
-        target = prepare_target(problem)
+        for_fits, *others = rng.spawn(6)
         fits = fit_clusters(
-            target,
+            prepare_target(problem),
             int(problem.n_clusters),
             n_replicates=self.n_replicates,
             rng=for_fits,
             monitor=monitor.part(0.0, 0.5),
         )
+        return self._finish(stated, problem, fits, others, monitor)
+
+    def _finish(
+        self,
+        stated: DecodingProblem,
+        problem: DecodingProblem,
+        fits: Sequence[Fitted],
+        rngs: Sequence[np.random.Generator],
+        monitor: Monitor,
+    ) -> Solution:
+        """Climb from round fits, pool what explains the sketch, cluster it and judge the answer."""
+        for_ladder, for_members, for_pool, for_bars, for_doubts = rngs
+        target = prepare_target(problem)
         candidates = climb(target, fits, rng=for_ladder, monitor=monitor.part(0.5, 0.9))
         members = choose_members(target, candidates, for_members)
         best = min(fits, key=lambda fit: fit.objective)

@@ -14,6 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.verdict import Verdict
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
@@ -32,9 +34,9 @@ from sfumato.learning.insight.comparing import SMALLEST_SHIFT, Comparison, compa
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_unit_noise
-from sfumato.learning.insight.pairs import fit_model
+from sfumato.learning.insight.pairs import fit_model, pose_pooled
 from sfumato.learning.insight.selection import Errors, Selection, SelectionMean, average
-from sfumato.learning.insight.statistics import Statistics, compute_sigma, describe_doubt
+from sfumato.learning.insight.statistics import compute_sigma, describe_doubt
 from sfumato.learning.insight.timeline import Contrasts, Timeline
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from sfumato.shared.plan import SketchPlan
@@ -52,30 +54,27 @@ __all__ = [
 MOST_WINDOWS: Final = 400
 """Simulated years cost the square of the number of windows."""
 _LEAST_WINDOWS: Final = 2
-_PRIOR: Final = 3.0
-"""Standard deviation of a change before a window is seen, in units of the parameters: so wide that
-estimates are hardly shrunk. The test has a narrow one, see
-:mod:`sfumato.learning.insight.statistics`."""
-_LARGEST_ERROR: Final = 1.0
-"""Of a parameter, in its unit; beyond it noise hides the parameter."""
+_MOST_DECODED: Final = 100
+"""The last windows, each decoded in about a second."""
 _ENERGY_DRAWS: Final = 2000
 _MOST_TOLD: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimate:
-    """The clusters in one window: one step of least squares from the common fit.
-
-    NaN where noise hides a value.
+    """The clusters in one window, decoded by descent from the common fit.
 
     Parameters
     ----------
+    verdict
+        How far to trust them, as of any decode; one that is not to be used is no estimate.
     weights, weight_errors
-        Shapes ``(k,)``, the weights summing to 1 where all are known.
+        Shapes ``(k,)``, summing to 1; errors are NaN where the verdict forbids them.
     centres, centre_errors
         Shapes ``(k, d)``, units of the fit.
     """
 
+    verdict: Verdict
     weights: Floats
     weight_errors: Floats
     centres: Floats
@@ -100,6 +99,8 @@ class Window:
         Whether a change at it was accepted: it begins a reference.
     estimate
         Its clusters.
+    unknown
+        Why nothing is known of its clusters, although it can be read and compared.
     doubt
         Why it cannot be read; then the others are None.
     """
@@ -113,6 +114,7 @@ class Window:
     reference: int | None = None
     is_accepted: bool = False
     estimate: Estimate | None = None
+    unknown: str | None = None
     doubt: str | None = None
 
     @property
@@ -326,7 +328,7 @@ def follow_windows(
         for i in range(len(readings))
     ]
     _require_wanted(cancelled)
-    estimator = _Estimator(timeline)
+    decode_from = len(read) - _MOST_DECODED
     windows: list[Window] = []
     for i, mean in enumerate(means):
         name = names[i] if names is not None else _name(selections[i], i)
@@ -336,6 +338,11 @@ def follow_windows(
             windows.append(Window(name=name, n_records=0, n_sketches=n_sketches, doubt=mean))
             continue
         place = places.index(i)
+        estimate: Estimate | str = f"only the last {_MOST_DECODED} windows are decoded"
+        if place >= decode_from:
+            rng = np.random.default_rng((seed, mean.n_records, mean.n_sketches))
+            estimate = _estimate(model, chosen[place].totals, mean.n_records, rng, cancelled)
+        progress(0.8 + 0.2 * (i + 1) / len(means))
         windows.append(
             Window(
                 name=name,
@@ -346,7 +353,8 @@ def follow_windows(
                 size_error=size_errors[place - 1] if place else None,
                 reference=places[begins[place - 1]] if place else None,
                 is_accepted=place in begun,
-                estimate=estimator.estimate(place),
+                estimate=None if isinstance(estimate, str) else estimate,
+                unknown=estimate if isinstance(estimate, str) else None,
             )
         )
         _require_wanted(cancelled)
@@ -467,56 +475,53 @@ def _weigh(every: Sequence[Errors], squares: Floats) -> Errors:
     )
 
 
-class _Estimator:
-    """Estimates the clusters of single windows, from their difference from all together."""
+def _estimate(
+    model: StudyModel,
+    totals: Totals,
+    n_records: int,
+    rng: np.random.Generator,
+    cancelled: Callable[[], bool],
+) -> Estimate | str:
+    """Decode a window from the common fit; return why where that is impossible."""
+    fit = model.fit
+    try:
+        problem = pose_pooled(model.plan, totals, n_clusters=model.n_clusters)
+    except DecodingError as error:
+        return error.rule
+    found = MixtureDecoder().follow(problem, fit, rng=rng, cancelled=cancelled)
+    verdict, bars = found.verdict, found.bars
+    assert verdict is not None
+    assert bars is not None
+    if not verdict.is_usable:
+        return verdict.sentence
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - a server never needs it
 
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline, self._model = timeline, timeline.model
-        features = np.array([window.features for window in timeline.windows])
-        shares = 1.0 / timeline.spreads
-        # Subtracted, what k round atoms cannot fit cancels.
-        self._differences = features - shares @ features / np.sum(shares)
-
-    def estimate(self, number: int) -> Estimate:
-        """Estimate the clusters of one window."""
-        model, k, d = self._model, self._model.n_clusters, self._model.fit.n_dimensions
-        sigma = compute_sigma(model, self._timeline.windows[number].errors)
-        statistics = Statistics(model=model, sigma=sigma)
-        precision = statistics.information + np.eye(len(statistics.information)) / _PRIOR**2
-        inverse = np.linalg.inv(precision)
-        gain = inverse @ statistics.projection
-        moved = (gain @ self._differences[number]).reshape(k, -1)
-        # Of noise and sampling through the gain, and of what the gain shrinks away.
-        covariance = gain @ sigma @ gain.T + inverse @ inverse.T / _PRIOR**2
-        errors = np.sqrt(np.diag(covariance)).reshape(k, -1)
-        hidden = errors > _LARGEST_ERROR
-        spreads = np.sqrt(model.fit.variances)
-        centres = np.where(hidden[:, :d], np.nan, model.fit.means + spreads * moved[:, :d])
-        weights, weight_errors = self._weigh(
-            moved[:, -1], covariance[d + 1 :: d + 2, d + 1 :: d + 2]
-        )
-        unknown = hidden[:, -1]
-        return Estimate(
-            weights=np.where(unknown, np.nan, weights),
-            weight_errors=np.where(unknown, np.nan, weight_errors),
-            centres=centres,
-            centre_errors=np.where(hidden[:, :d], np.nan, spreads * errors[:, :d]),
-        )
-
-    def _weigh(self, logarithms: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Return weights that sum to 1, and their errors to first order."""
-        weights = self._model.fit.weights * np.exp(logarithms)
-        weights /= np.sum(weights)
-        relative = np.eye(len(weights)) - weights
-        variances = np.diag(relative @ covariance @ relative.T)
-        return weights, weights * np.sqrt(variances)
+    # Clusters keep their names: each is that of the common fit to which it is nearest.
+    moves = (fit.means[:, None] - found.centroids) / model.plan.scale
+    order = linear_sum_assignment(np.sum(moves**2, axis=2))[1]
+    weight_errors, centre_errors = bars.weight_errors, bars.centroid_errors
+    if weight_errors is None or centre_errors is None or found.spreads is None:
+        weight_errors = np.full(len(order), np.nan)
+        centre_errors = np.full(found.centroids.shape, np.nan)
+    else:
+        # A decode's bars are about its records; windows are compared as samples of their source.
+        shares, n = found.weights, max(1, n_records)
+        weight_errors = np.hypot(weight_errors, np.sqrt(shares * (1.0 - shares) / n))
+        deviations = found.spreads / np.sqrt(np.maximum(1.0, n * shares))[:, None]
+        centre_errors = np.hypot(centre_errors, deviations)
+    return Estimate(
+        verdict=verdict,
+        weights=found.weights[order],
+        weight_errors=weight_errors[order],
+        centres=found.centroids[order],
+        centre_errors=centre_errors[order],
+    )
 
 
 def _list_assumptions(timeline: Timeline, *, follows_changes: bool) -> tuple[str, ...]:
     assumptions = [
         "assumes independent records",
-        "assumes that clusters move little from window to window: each window is one step from "
-        "the common fit",
+        "clusters of a window keep the numbers of those of all windows that they are nearest to",
         "the place of a change is chosen by looking, so the probabilities of its single changes "
         "are somewhat too small",
     ]

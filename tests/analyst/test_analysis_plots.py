@@ -47,7 +47,10 @@ def make_change(cluster: int, *, is_named: bool) -> dict[str, Any]:
 
 
 def make_window(month: int, size: float | None, *, is_alarm: bool = False) -> dict[str, Any]:
-    known = {"weight": 0.5, "weight_error": 0.1, "centre": [1.0, None], "centre_error": [0.1, None]}
+    known = {"weight": 0.5, "weight_error": 0.1, "centre": [1.0, 2.0], "centre_error": [0.1, 0.2]}
+    if month == 3:
+        # A window whose verdict forbids errors.
+        known |= {"weight_error": None, "centre_error": None}
     return {
         "first_slot": month,
         "last_slot": month,

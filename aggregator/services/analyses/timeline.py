@@ -31,6 +31,7 @@ from sfumato.shared.wire.bodies.analyses import (
     WindowClusterBody,
 )
 from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.bodies.results import VerdictBody
 
 _YEAR_S = 365.25 * 86_400
 _DAY_S = 86_400
@@ -211,36 +212,23 @@ def _describe_window(plan: SketchPlan, selection: Selection, window: Window) -> 
         p=None if reading is None else reading.p,
         size=None if reading is None else reading.size,
         level=None if reading is None else reading.level,
+        verdict=window.estimate and make_body(VerdictBody, window.estimate.verdict),
         clusters=window.estimate and _list_estimates(plan, window.estimate),
     )
 
 
 def _list_estimates(plan: SketchPlan, found: Estimate) -> list[WindowClusterBody]:
-    # Where noise hides a coordinate, its dimensions are unknown; any number stands in for it.
-    known = np.nan_to_num(found.centres)
-    shown, errors = describe_widths(plan, known, np.nan_to_num(found.centre_errors))
-    hidden = np.isnan(found.centres)
-    for dimension in set(plan.space.encoder.dimension_of):
-        # Shares of levels are known together or not at all: they are put together to 1.
-        own = np.equal(plan.space.encoder.dimension_of, dimension)
-        hidden[:, own] = hidden[:, own].any(axis=1, keepdims=True)
+    has_errors = not bool(np.isnan(found.weight_errors).any())
+    shown, errors = describe_widths(plan, found.centres, np.nan_to_num(found.centre_errors))
     return [
         WindowClusterBody(
-            weight=_show(found.weights[i]),
-            weight_error=_show(found.weight_errors[i]),
-            centre=_hide(shown[i].tolist(), hidden[i].tolist()),
-            centre_error=_hide(errors[i].tolist(), hidden[i].tolist()),
+            weight=float(found.weights[i]),
+            weight_error=float(found.weight_errors[i]) if has_errors else None,
+            centre=shown[i].tolist(),
+            centre_error=errors[i].tolist() if has_errors else None,
         )
         for i in range(len(found.weights))
     ]
-
-
-def _show(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _hide(values: list[float], hidden: list[bool]) -> list[float | None]:
-    return [None if is_hidden else v for v, is_hidden in zip(values, hidden, strict=True)]
 
 
 def _describe_change_point(inputs: Inputs, change: Change) -> ChangePointBody:

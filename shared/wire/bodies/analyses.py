@@ -15,7 +15,7 @@ from sfumato.shared.wire.bodies.declaring import (
     body,
     request,
 )
-from sfumato.shared.wire.bodies.results import N_WORKERS, DimensionBody, Slot
+from sfumato.shared.wire.bodies.results import N_WORKERS, DimensionBody, Slot, VerdictBody
 from sfumato.shared.wire.problems import Problem
 
 AnalysisKind = Literal["comparison", "timeline", "groups", "devices"]
@@ -206,12 +206,15 @@ class ComparisonBody(AnswerBody):
 
 @body
 class WindowClusterBody:
-    """A cluster in one window: a correction of the common fit; null where noise forbids it."""
+    """A cluster in one window, decoded by descent from the common fit.
 
-    weight: float | None = member("Share of the records.", 0.31)
+    Errors are null where the window's verdict forbids them.
+    """
+
+    weight: float = member("Share of the records.", 0.31)
     weight_error: float | None = member("Its standard error.", 0.02)
-    centre: list[float | None] = member("Centre, by dimension.", [1.25])
-    centre_error: list[float | None] = member("Standard errors.", [0.03])
+    centre: list[float] = member("Centre, by dimension.", [1.25])
+    centre_error: list[float] | None = member("Standard errors.", [0.03])
 
 
 @body
@@ -246,8 +249,15 @@ class WindowBody:
         False,
         default=False,
     )
+    verdict: VerdictBody | None = member(
+        "How far to trust its clusters; null where there are none.", default=None
+    )
     clusters: list[WindowClusterBody] | None = member(
-        "The clusters in this window; null where it cannot be compared."
+        "The clusters in this window; null where they are not to be used, or it cannot be compared.",
+        default=None,
+    )
+    unknown: str | None = member(
+        "Why nothing is known of its clusters, although it can be compared.", None, default=None
     )
     doubt: str | None = member("Why it cannot be compared; null if it can.", None, default=None)
 
@@ -316,6 +326,11 @@ class PairBody:
     size: float = member("Equivalent common shift, in the plan's scales.", 0.27)
     size_error: float = member("Its standard error.", 0.05)
     p: float = member("P-value, adjusted for the number of pairs.", 0.003)
+    words: str = member(
+        "Whether they differ, and by how much.",
+        "differ as if every record had moved by 0.27 scales (error 0.05)",
+        default="",
+    )
     changes: list[ChangeBody] = member("The surest named changes, at most three.")
 
 
@@ -383,6 +398,11 @@ class DeviceHealthBody:
     lamps: LampsBody = member("Warnings.")
     size: float | None = member("Equivalent common shift from the rest.", 0.1)
     size_error: float | None = member("Its standard error.", 0.1)
+    words: str = member(
+        "Whether it differs, and by how much.",
+        "no difference that is certain: 0.10 scales (error 0.10), which noise alone may make",
+        default="",
+    )
     least_lie: float | None = member(
         "Share of its records that would be seen half of the time if they were one point; 1 where "
         "none would.",

@@ -109,6 +109,9 @@ function drawStrip({ windows, change_points: changes, smallest_shift: limit }, w
   );
 }
 
+/** Whether error bars may be shown; a window without them is drawn faint. */
+const isTrusted = ({ verdict }) => ["sound", "rough"].includes(verdict?.word);
+
 function drawSmall({ windows, change_points: changes }, { value, error, low, high, text, colour, label }, width) {
   const x = scale(span(windows), [LEFT, width - RIGHT]);
   const y = scale([low, high], [SMALL - FOOT, 8]);
@@ -132,7 +135,7 @@ function drawSmall({ windows, change_points: changes }, { value, error, low, hig
         points.map(([at, v, e], i) => [
           // A point without neighbours has no band.
           v !== null && !isThere(points[i - 1]) && !isThere(points[i + 1]) && errorBar([at, clamp(v - e)], [at, clamp(v + e)]),
-          v !== null && dot(at, clamp(v), 2.2),
+          v !== null && s("g", { class: isTrusted(windows[i]) ? null : "faint" }, dot(at, clamp(v), 2.2)),
         ]),
     ),
     bottomAxis(x, timeTicks(...x.domain, width - LEFT - RIGHT), SMALL - FOOT),
@@ -306,14 +309,16 @@ function listWindows({ windows }) {
     window.p === null ? "–" : chance(window.p),
     referenceOf(windows, i) ?? "–",
     window.doubt ?? SPOKEN[stateOf(window)],
+    window.verdict?.word ?? window.unknown ?? "–",
   ]);
 }
 
 function csvOf({ windows, clusters, dimensions }) {
   const heads = ["start", "end", "n_records", "n_sketches", "snr", "size", "size_error", "p", "is_alarm", "is_accepted", "reference"];
-  const of = clusters.flatMap((_, k) => [`cluster_${k + 1}_share`, `cluster_${k + 1}_share_error`, ...dimensions.flatMap(({ name }) => [`cluster_${k + 1}_${name}`, `cluster_${k + 1}_${name}_error`])]);
+  const of = ["verdict", ...clusters.flatMap((_, k) => [`cluster_${k + 1}_share`, `cluster_${k + 1}_share_error`, ...dimensions.flatMap(({ name }) => [`cluster_${k + 1}_${name}`, `cluster_${k + 1}_${name}_error`])])];
   const rows = windows.map((w) => [
     ...heads.map((name) => w[name]),
+    w.verdict?.word ?? null,
     ...clusters.flatMap((_, k) => {
       const each = w.clusters?.[k];
       return [each?.weight, each?.weight_error, ...dimensions.flatMap((_, i) => [each?.centre?.[i], each?.centre_error?.[i]])];
@@ -423,9 +428,9 @@ function show(study, signal) {
       h("div", { class: "changes-part" }, h("h3", {}, "What changed, and when"), showKey(result), showChanges(result, study, signal), result.change_points.length > 0 && h("p", { class: "note how-to" }, "Accept a change that is known, such as a season or a new filter: it is no alarm any more, and later windows are compared with what came with it, for everybody and in scheduled timelines.")),
       windows.length > 1 && brush.node,
       h("h3", {}, "The clusters, window by window"),
-      h("p", { class: "note" }, "Bands are one standard error. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows where noise forbids an estimate are left out."),
+      h("p", { class: "note" }, "Each window is decoded, and has a verdict: bands, one standard error, are shown where it is sound or rough; otherwise points are faint. All clusters have the same span of a quantity, so their movements compare; their levels differ. Windows whose clusters are not to be used are left out."),
       showMultiples(result),
-      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", "Compared with", ""], listWindows(result), { numeric, stacks: true })),
+      h("details", {}, h("summary", {}, "Table of the windows"), table("Windows", ["Window (UTC)", "Sketches", "Records", "Signal to noise", "Size", "Chance", "Compared with", "", "Its clusters"], listWindows(result), { numeric, stacks: true })),
       downloadButtons("over-time", { data: () => result, rows: () => csvOf(result), pictures: figures }),
     ];
   };
