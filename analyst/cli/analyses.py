@@ -349,6 +349,7 @@ def _tabulate_windows(result: Timeline) -> Table:
     table = Table("", "begins (UTC)", "slots", box=None, padding=(0, 2, 0, 0))
     for heading in ("records", "SNR", "p", "size"):
         table.add_column(heading, justify="right")
+    table.add_column("its clusters")
     for number, window in enumerate(result.body.windows):
         marks = (
             "*" if window.is_alarm else "",
@@ -374,7 +375,8 @@ def _list_figures(window: WindowBody) -> list[str]:
         f"{window.n_records:,}",
         _format(window.snr, ".3g"),
         _show_p(window.p),
-        "" if window.size is None else f"{window.size:.2f} +- {window.size_error:.2f}",
+        _show_size(window.size, window.size_error),
+        "none" if window.verdict is None else window.verdict.word,
     ]
 
 
@@ -387,6 +389,11 @@ def _format(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
+def _show_size(size: float | None, error: float | None) -> str:
+    # Never without its error: a size of 0.37 may be noise, and one of 0.00 may hide a difference.
+    return "" if size is None or error is None else f"{size:.2f} +- {error:.2f}"
+
+
 def _tabulate_groups(result: Groups) -> Table:
     values = result.body.values
     table = Table("first", "second", box=None, padding=(0, 2, 0, 0))
@@ -396,7 +403,7 @@ def _tabulate_groups(result: Groups) -> Table:
         table.add_row(
             Text(values[pair.first]),
             Text(values[pair.second]),
-            f"{pair.size:.2f} +- {pair.size_error:.2f}",
+            _show_size(pair.size, pair.size_error),
             _show_p(pair.p),
         )
     return table
@@ -414,7 +421,7 @@ def _list_health(device: DeviceHealthBody) -> tuple[str, ...]:
     return (
         ", ".join(lamps) or "-",
         _show_p(device.p_content),
-        _format(device.size, ".2f"),
+        _show_size(device.size, device.size_error),
         _format(device.snr, ".2g"),
         str(device.n_sketches),
         f"{device.share:.1%}",

@@ -17,6 +17,7 @@ from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_errors
 from sfumato.learning.insight.selection import MOST_EXACT, Selection, SelectionMean, average
 from sfumato.learning.insight.shared_law import PairLaw, PairStatistics
+from sfumato.learning.insight.sizes import describe_size
 from sfumato.learning.insight.statistics import (
     Statistics,
     compute_sigma,
@@ -29,7 +30,6 @@ from sfumato.shared.errors import DecodingError
 __all__ = [
     "LEVEL",
     "N_DRAWS",
-    "SATURATED",
     "SMALLEST_SHIFT",
     "Change",
     "Comparison",
@@ -51,8 +51,6 @@ SMALLEST_SHIFT: Final = 0.1
 differs."""
 _NAMED: Final = 0.05
 _MOST_TOLD = 5
-SATURATED: Final = 1.0
-"""Scales beyond which a common shift turns the features too far to be told from a longer one."""
 _LEAST_DRAWS: Final = 100
 _PRINTED: Final = 1e-4
 
@@ -164,19 +162,15 @@ class Comparison:
     def describe(self) -> tuple[str, ...]:
         """Describe the comparison: size, certainty, words, then the assumptions."""
         return (
-            f"size: {self.describe_size()}",
+            f"size: {describe_size(self.size, self.size_error, is_certain=self.p < self.level)}",
             f"certainty: {describe_p(self.p, self.n_draws)}",
             f"changes: {self._describe_changes()}",
             *self.assumptions,
         )
 
     def describe_size(self) -> str:
-        """Describe the size in words, to follow a verb."""
-        if self.size > SATURATED:
-            return "as if every record had moved by more than 1 scale"
-        return (
-            f"as if every record had moved by {self.size:.2f} scales (error {self.size_error:.2f})"
-        )
+        """Describe the size in words, to follow a verb; the difference is taken for certain."""
+        return describe_size(self.size, self.size_error, is_certain=True)
 
     def _describe_changes(self) -> str:
         if self.named:

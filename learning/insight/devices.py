@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.insight.comparing import SATURATED, measure_size
+from sfumato.learning.insight.comparing import measure_size
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import fit_model
@@ -28,6 +28,7 @@ from sfumato.learning.insight.selection import (
     require_supported,
 )
 from sfumato.learning.insight.shared_law import PairLaw, SharedDraws
+from sfumato.learning.insight.sizes import SATURATED, describe_size, is_hidden, show_size
 from sfumato.learning.insight.statistics import describe_doubt
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from sfumato.shared.plan import SketchPlan
@@ -98,6 +99,17 @@ class DeviceExamination:
     is_silent: bool
     is_unusual: bool
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether noise hides the size."""
+        return is_hidden(self.size, self.size_error)
+
+    @property
+    def words(self) -> str:
+        """Whether it differs from the rest, and by how much."""
+        size = describe_size(self.size, self.size_error, is_certain=self.differs)
+        return f"differs {size}" if self.differs else f"no difference that is certain: {size}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceReport:
@@ -148,6 +160,12 @@ class DeviceReport:
             )
         if any(each.differs and each.size > SATURATED for each in self.devices):
             told.append("sizes of more than 1 scale are an order of magnitude, no more")
+        hidden = [each.device for each in self.devices if each.differs and each.is_hidden]
+        if hidden:
+            told.append(
+                f"{len(hidden)} devices differ although noise hides by how much: their clusters "
+                f"move, grow or spread: {_list_names(hidden)}"
+            )
         return told
 
     def _describe_lamps(self) -> list[str]:
@@ -176,11 +194,14 @@ class DeviceReport:
             return [f"{len(different)} of {n} devices are different from the rest: {names}"]
         # One that lies moves the sum that all others are compared with.
         furthest = max(different, key=lambda each: each.size)
+        why = f"is furthest from it ({show_size(furthest.size, furthest.size_error)})"
+        if furthest.is_hidden:
+            furthest = min(different, key=lambda each: each.p_content)
+            why = "differs most certainly"
         return [
             f"{len(different)} of {n} devices are different from the rest, so that no rest is "
             "alike: devices hold records of several kinds, or a few move the sum that all are "
-            f"compared with. Look first at {furthest.device}, which is furthest from it "
-            f"({furthest.size:.2f} scales)"
+            f"compared with. Look first at {furthest.device}, which {why}"
         ]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.comparing import (
     N_DRAWS,
-    SATURATED,
     Change,
     Comparison,
     compare_means,
@@ -24,6 +23,7 @@ from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import fit_model
 from sfumato.learning.insight.selection import Selection, average
 from sfumato.learning.insight.shared_law import SharedDraws
+from sfumato.learning.insight.sizes import SATURATED, describe_size, is_hidden
 from sfumato.learning.insight.tails import adjust_holm
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from sfumato.shared.plan import SketchPlan
@@ -68,6 +68,18 @@ class GroupPair:
     def is_certain(self) -> bool:
         """Whether chance explains the difference with probability below 5 %."""
         return self.p < _LEVEL
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether noise hides the size."""
+        return is_hidden(self.comparison.size, self.comparison.size_error)
+
+    @property
+    def words(self) -> str:
+        """Whether the groups differ, and by how much, to follow their names."""
+        found = self.comparison
+        size = describe_size(found.size, found.size_error, is_certain=self.is_certain)
+        return f"differ {size}" if self.is_certain else f"cannot be told apart: {size}"
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -166,11 +178,17 @@ class GroupComparison:
         if alike:
             doubts.append(
                 f"{len(alike)} of {len(self.pairs)} pairs cannot be told apart: noise and sampling "
-                "alone make such differences; they may still differ by less than the errors of "
-                "their sizes"
+                "alone make such differences; they may still differ, by at most about their size "
+                "and twice its error"
             )
         if any(pair.comparison.size > SATURATED for pair in self.pairs):
             doubts.append("sizes of more than 1 scale are an order of magnitude, no more")
+        hidden = sum(pair.is_certain and pair.is_hidden for pair in self.pairs)
+        if hidden:
+            doubts.append(
+                f"{hidden} of {len(self.pairs)} pairs differ although noise hides by how much; the "
+                "map and the tree may show them together"
+            )
         if len(self.values) > _LEAST_GROUPS and self.share_shown < 1.0 - _LEVEL:
             doubts.append(
                 f"the map shows {self.share_shown:.0%} of the squared sizes; the matrix has all"
@@ -183,13 +201,13 @@ class GroupComparison:
         )
         told = [self._describe_pair(pair) for pair in certain[:_MOST_TOLD]]
         if len(certain) > _MOST_TOLD:
-            told.append(f"{len(certain) - _MOST_TOLD} more pairs differ, by less")
+            told.append(f"{len(certain) - _MOST_TOLD} more pairs differ, with smaller sizes")
         return told or [f"no two values of {self.label} are known to differ"]
 
     def _describe_pair(self, pair: GroupPair) -> str:
         found = pair.comparison
         words = (
-            f"{found.first} and {found.second} differ {found.describe_size()} "
+            f"{found.first} and {found.second} {pair.words} "
             f"({describe_p(pair.p, found.n_draws)}, adjusted for all pairs)"
         )
         return "; ".join([words, *(change.describe() for change in pair.changes)])

@@ -142,6 +142,8 @@ def test_groups_and_devices_have_tables(client: Client, capsys: pytest.CaptureFi
     assert client.groups("pumps", "site", n_clusters=3).wait().to_frame().shape == (1, 5)
     listed = run(capsys, "device", "health", "pumps", "-k", "3")
     assert Device(1).device_id.hex() in listed
+    # No size stands without its error.
+    assert listed.count(" +- ") == 6
     health = client.device_health("pumps", n_clusters=3).wait()
     frame = health.to_frame()
     assert len(frame) == 6

@@ -11,7 +11,7 @@ from typing import Any
 
 from sfumato.aggregator.job_records import JobRecord, ScheduleRecord
 from sfumato.aggregator.records import StudyRecord
-from sfumato.learning.insight.comparing import SATURATED
+from sfumato.learning.insight.sizes import describe_size
 from sfumato.shared.wire.published import VERDICTS
 
 NEAR_WINDOWS = 2
@@ -130,10 +130,9 @@ def describe_window(window: Mapping[str, Any], result: Mapping[str, Any]) -> dic
     size, error = window["size"], window["size_error"]
     # As in the words of a comparison: beyond these no figure is to be trusted.
     p = f"p = {window['p']:.2g}" if window["p"] >= _LEAST_P else f"p < {_LEAST_P:g}"
-    moved = f"{size:.2g} +- {error:.2g} scales" if size <= SATURATED else "more than 1 scale"
     words = (
         f"the records from {window['start']} to {window['end']} differ from those before: {p}, "
-        f"as if all had moved by {moved}"
+        f"{describe_size(size, error, is_certain=True)}"
     )
     return {
         "start": window["start"],

@@ -25,6 +25,7 @@ _MOST_DEVICES = 5000
 _LEAST_DEVICES = 2
 _FIGURES = ("p_content", "p_silence", "z", "size", "size_error", "least_lie", "snr")
 """Members of a device that cannot be compared which are null."""
+_UNEXAMINED = "cannot be compared: its records are too few, or there are no others"
 
 
 class DevicesKind:
@@ -136,7 +137,7 @@ def _describe(held: DeviceSums, found: DeviceExamination | None) -> DeviceHealth
     unknown = dict.fromkeys(
         ("p_content", "p_silence", "z", "size", "size_error", "least_lie", "snr")
     )
-    figures = unknown | {"n_records": held.totals.n_records, "share": 0.0}
+    figures = unknown | {"n_records": held.totals.n_records, "share": 0.0, "words": _UNEXAMINED}
     if found is not None:
         figures = {}
     return make_body(

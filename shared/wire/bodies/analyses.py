@@ -253,7 +253,7 @@ class WindowBody:
         "How far to trust its clusters; null where there are none.", default=None
     )
     clusters: list[WindowClusterBody] | None = member(
-        "The clusters in this window; null where they are not to be used, or it cannot be compared.",
+        "The clusters in this window; null where they are not to be used or it cannot be compared.",
         default=None,
     )
     unknown: str | None = member(

@@ -592,8 +592,8 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
 @pytest.mark.parametrize(
     ("p", "size", "words"),
     [
-        (0.001, 0.3, "p = 0.001, as if all had moved by 0.3 +- 0.05 scales"),
-        (1e-80, 7.0, "p < 0.0001, as if all had moved by more than 1 scale"),
+        (0.001, 0.3, "p = 0.001, as if every record had moved by 0.30 scales (error 0.05)"),
+        (1e-80, 7.0, "p < 0.0001, as if every record had moved by more than 1 scale"),
     ],
 )
 def test_a_message_states_no_figure_that_is_beyond_trust(p: float, size: float, words: str) -> None:

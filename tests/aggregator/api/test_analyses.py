@@ -414,6 +414,10 @@ async def test_the_health_of_devices_is_for_operators_and_names_the_one_that_lie
     assert worst["device_id"] == liar.device_id.hex()
     assert worst["labels"] == {"site": "south"}
     assert worst["lamps"]["content"]
+    for device in result["devices"]:
+        assert device["words"].startswith(
+            "differs " if device["lamps"]["content"] else "no difference that is certain"
+        )
     assert worst["n_sketches"] == N_SLOTS
     assert worst["share"] == pytest.approx(1 / 6)
     # The others differ from a rest that has the liar in it, and by less.

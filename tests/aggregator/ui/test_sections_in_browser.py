@@ -132,6 +132,7 @@ def test_groups_are_compared_and_a_cell_opens_the_comparison(scene: Scene, chang
     ask(scene, changing, "groups")
     page = scene.page
     assert page.evaluate("document.querySelectorAll('.matrix a').length") == 2
+    assert read_analysis(scene)["pairs"][0]["words"] in page.text(".result")
     page.evaluate("document.querySelector('.matrix a').click()")
     page.wait_for(".sides")
     page.wait_for(".result .size svg")
@@ -153,7 +154,10 @@ def test_operators_see_which_devices_differ_by_name(scene: Scene, changing: str)
     ask(scene, changing, "devices")
     text = scene.page.text(".result")
     devices = read_analysis(scene)["devices"]
-    assert all(device["device_id"] in text for device in devices)
+    for device in devices:
+        assert device["device_id"] in text
+        assert f"{device['size']:.2f} ± {device['size_error']:.2f}" in text
+        assert device["words"] in text
     assert ARABIC in text
 
 

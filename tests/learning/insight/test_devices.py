@@ -136,7 +136,7 @@ def test_where_most_differ_no_rest_is_called_alike_and_the_furthest_is_named() -
     pulled = [make(name, 0.3, differs=True) for name in "cd"]
     text = describe(*few, *pulled, odd)
     assert text.startswith("3 of 5 devices are different from the rest, so that no rest is alike")
-    assert text.endswith("Look first at odd, which is furthest from it (2.00 scales)")
+    assert text.endswith("Look first at odd, which is furthest from it (more than 1 scale)")
     assert describe(*few) == "none of 2 devices stands out"
 
 

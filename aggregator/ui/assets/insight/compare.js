@@ -70,7 +70,7 @@ function show(plan) {
         "p",
         {},
         h("strong", {}, `${fixed(result.size, 2)} ± ${fixed(result.size_error, 2)} scales`),
-        `, as if every record had shifted by so much. Noise alone makes a difference like this with probability ${chance(result.p)}; an alarm needs less than ${share(asked.level, 1)} and a size above ${rounded(asked.smallest_shift)}, the dashed line.`,
+        `: by so many of the plan's scales every record would have to shift to look like this. Noise alone makes a difference like this with probability ${chance(result.p)}; an alarm needs less than ${share(asked.level, 1)} and a size above ${rounded(asked.smallest_shift)}, the dashed line.`,
       ),
       h("h3", {}, "Which clusters moved"),
       arrows,

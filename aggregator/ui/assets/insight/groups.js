@@ -91,7 +91,7 @@ function showPairs({ pairs, values }, compare) {
   const rows = pairs.map((pair) => {
     const [first, second] = [values[pair.first], values[pair.second]];
     return [
-      [named(first), " and ", named(second)],
+      [named(first), " and ", named(second), h("small", { class: "note" }, ` ${pair.words}`)],
       `${fixed(pair.size, 2)} ± ${fixed(pair.size_error, 2)}`,
       chance(pair.p),
       pair.changes.length ? h("ul", { class: "plain" }, pair.changes.map(({ words }) => h("li", {}, words))) : "nothing that can be named",
@@ -119,7 +119,7 @@ function show(study) {
       figures,
       h("h3", {}, "Differences"),
       showMatrix(result, compare),
-      h("p", { class: "note" }, "Sizes are in the plan's scales, as if every record had shifted by so much. A pale cell may be noise. Open a cell to compare two groups."),
+      h("p", { class: "note" }, "Sizes are in the plan's scales, by so many every record would have to shift to look like this. A pale cell may be noise. Where a size is smaller than its error and the cell is not pale, the groups differ and noise hides by how much. Open a cell to compare two groups."),
       showPairs(result, compare),
       h("p", { class: "note" }, result.values.map((value, i) => `${value}: ${whole(Math.round(result.n_records[i]))} records`).join("; ")),
       downloadButtons("groups", { data: () => result, rows, pictures: figures }),

@@ -18,9 +18,12 @@ const LAMPS = {
 
 function showLamps({ lamps }) {
   const lit = Object.entries(LAMPS).filter(([name]) => lamps[name]);
-  if (!lit.length) return h("span", { class: "pill open" }, "nothing");
+  if (!lit.length) return h("span", { class: "pill open" }, "no lamp");
   return lit.map(([name, [text, title]]) => [h("span", { class: `pill lamp ${name}`, title }, text), " "]);
 }
+
+/** A size never stands without its error: 0.37 may be noise, and 0.00 may hide a difference. */
+const sizeOf = ({ size, size_error: error }) => `${fixed(size, 2)} ± ${fixed(error, 2)}`;
 
 const nameOf = ({ labels, device_id: id }) => Object.values(labels).join(", ") || id;
 
@@ -31,16 +34,16 @@ function show({ result }) {
   const bars = sized.map((each) => ({
     name: nameOf(each),
     value: each.size,
-    band: [each.size, each.size],
-    text: each.p_content === null ? fixed(each.size, 2) : `${fixed(each.size, 2)}, chance ${chance(each.p_content)}`,
+    band: [Math.max(0, each.size - each.size_error), each.size + each.size_error],
+    text: each.p_content === null ? sizeOf(each) : `${sizeOf(each)}, chance ${chance(each.p_content)}`,
     unsure: !Object.values(each.lamps).some(Boolean),
   }));
   const high = Math.max(...bars.map(({ value }) => value), 0.1);
   const figures = h("div", {}, bars.length > 0 && picture((width) => drawBars(bars, width, { high, label: "Difference of devices from the rest; the table below has the values" })).canvas);
   const rows = devices.slice(0, MOST_ROWS).map((each) => [
     [Object.entries(each.labels).map(([name, value]) => [h("span", { class: "tag" }, named(name), " ", named(value)), " "]), identity(each.device_id)],
-    showLamps(each),
-    each.size === null ? "–" : fixed(each.size, 2),
+    [showLamps(each), h("small", { class: "note" }, ` ${each.words}`)],
+    each.size === null ? "–" : sizeOf(each),
     each.p_content === null ? "–" : chance(each.p_content),
     each.p_silence === null ? "–" : chance(each.p_silence),
     whole(each.n_sketches),
@@ -49,7 +52,7 @@ function show({ result }) {
     when(each.last_seen),
   ]);
   const heads = ["Device", "Lamps", "Size", "Chance", "Chance of so little noise", "Sketches", "Share of records", "Signal to noise", "Last seen"];
-  const fields = ["device_id", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "snr", "last_seen"];
+  const fields = ["device_id", "n_sketches", "n_records", "share", "p_content", "p_silence", "z", "size", "size_error", "words", "snr", "last_seen"];
   return [
     showWords(result, devices.some(({ lamps }) => Object.values(lamps).some(Boolean)) ? "bad" : "good"),
     figures,
