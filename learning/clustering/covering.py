@@ -60,8 +60,8 @@ def run_cover(
     Parameters
     ----------
     steps
-        Shape ``(n, d)``: records in steps from the centre of the box. A record that cannot be read
-        is zero, or left out under add-remove-one.
+        Shape ``(n, d)``: records in steps from the centre of the box, without those that cannot be
+        read. Under replace-one, too, a record may be replaced by one of these.
     plan
         Public numbers.
     source

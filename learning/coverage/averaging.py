@@ -109,7 +109,7 @@ class GaussianAverages:
         """Return ``mu^2`` of one release, exact.
 
         One record that comes or goes moves one cluster; one that is replaced moves two clusters, or
-        one sum by 2 R.
+        one sum by 2 R, or, if it is replaced by one that cannot be read, one cluster.
         """
         count = Fraction(COUNT_UNIT**2, self.sigma_count**2 - _ROUNDING_VARIANCE)
         total = Fraction(self.radius**2, self.sigma_sum**2 - _ROUNDING_VARIANCE)

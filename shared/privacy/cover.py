@@ -88,9 +88,9 @@ StageEvent = CoverEvent | GaussianEvent | PureEvent
 def compute_cover_delta(exponent: Fraction, epsilon: Fraction) -> float:
     """Compute delta of a cover stage under add-remove-one, for ``epsilon >= 0``.
 
-        delta = (1 - 1/R) exp(-(epsilon + a) / (R - 1)) if epsilon >= a, R = exp(a)
+        delta = (1 - 1/R) exp(-(epsilon + a) / (R - 1)), R = exp(a)
 
-    Below ``epsilon = a`` the other direction may be worse, and counts.
+    Below ``epsilon = a`` the same holds: alone, no record shows more by coming than by leaving.
     """
     return compute_joint_delta((CoverEvent(rate=_ceil_rate(exponent)),), epsilon)
 

@@ -163,16 +163,18 @@ def compare_covers(plan: CoverPlan, near: Integers, far: Integers, *, seed: int)
 
 
 def list_neighbours(relation: str) -> Iterator[tuple[int, Integers, Integers]]:
-    """Return neighbours of many records and of few, one of which is far from the others."""
+    """Return neighbours of many records and of few, one of which is far from the others.
+
+    A record that cannot be read is not among those that a cover is given.
+    """
     for seed in range(12):
         rng = np.random.default_rng(seed)
         n = (60, 2, 1)[seed % 3]
         steps = rng.normal(scale=6000.0, size=(n, 2)).astype(np.int64)
         corner = rng.choice([-STEPS, STEPS], size=2)
         near = np.concatenate([steps, [corner]])
-        if relation == "add-remove-one":
-            yield seed, near, steps
-        else:
+        yield seed, near, steps
+        if relation == "replace-one":
             yield seed, near, np.concatenate([steps, [-corner if seed % 2 else corner // 3]])
 
 

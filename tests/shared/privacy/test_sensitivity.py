@@ -4,6 +4,8 @@ import pytest
 from sfumato.shared.core import AMPLITUDE, GridStatistic, Quantiser, feature_table
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy import Sensitivity, compute_sensitivity, measure_sensitivity
+from sfumato.shared.privacy.polygon import GON24, compute_norm_sensitivity
+from sfumato.shared.privacy.sensitivity import NEIGHBOURINGS
 
 
 def test_enumeration_agrees_with_a_search_over_every_pair_of_a_coarser_table() -> None:
@@ -13,6 +15,16 @@ def test_enumeration_agrees_with_a_search_over_every_pair_of_a_coarser_table() -
     sensitivity = compute_sensitivity(coarse, measurements_per_record=3, neighbouring="replace-one")
     assert sensitivity.l1 == 3 * int(np.abs(difference).sum(axis=2).max())
     assert sensitivity.l2_squared == 3 * int((difference**2).sum(axis=2).max())
+
+
+@pytest.mark.parametrize("relation", NEIGHBOURINGS)
+def test_a_record_that_cannot_be_read_is_a_neighbour_and_adds_zero(relation: str) -> None:
+    # Within the hull of the true table zero decides nothing. Here all rows lie on one side of it.
+    table = np.array([[1000, 10], [1000, -10], [990, 0]], dtype=np.int16)
+    points = np.vstack([table, [[0, 0]]]).astype(np.int64)
+    changes = points if relation == "add-remove-one" else (points[:, None] - points).reshape(-1, 2)
+    found = compute_norm_sensitivity(table, GON24, neighbouring=relation)
+    assert found == int(GON24.norm(changes[:, 0], changes[:, 1]).max())
 
 
 def test_replace_one_costs_twice_add_remove_one() -> None:
