@@ -12,7 +12,7 @@ from sfumato.learning.planning.laws import choose_radius_law
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.core import RadiusLaw
 
-_EXACT_FEATURES = 5
+_EXACT_FEATURES = 10
 _TARGET_SSE = 1.1
 
 
@@ -43,7 +43,7 @@ def choose_design(
     n_sketches, mask_groups
         L and m / r.
     features
-        m / (k d) if the planner does not choose it; 5 for the exact sketch.
+        m / (k d) if the planner does not choose it; 10 for the exact sketch.
     """
     n, d, k = len(dataset.records), dataset.n_dimensions, dataset.n_clusters
     if noise is None:
@@ -52,6 +52,7 @@ def choose_design(
             lambda signal: (
                 factor * predict_snr(signal_energy=signal, noise_energy=0.0, alpha=1.0, n_records=n)
             ),
+            features=factor,
             n_clusters=k,
             n_dimensions=d,
         )

@@ -155,7 +155,10 @@ def pose_noisy(sketcher: Sketcher, case: PaperCase, dataset: Dataset, seed: int)
     masks have ``(1 / alpha - |z|^2) / n``; Laplace noise has the rest.
     """
     choice, _ = choose_radius_law(
-        lambda signal: case.features * case.place * signal / SIGNAL, n_clusters=K, n_dimensions=D
+        lambda signal: case.features * case.place * signal / SIGNAL,
+        features=case.features,
+        n_clusters=K,
+        n_dimensions=D,
     )
     law = _PAPERS_LAW if case.decoder == PAPERS_DECODER else choice.law
     study = Study(

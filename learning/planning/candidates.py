@@ -8,7 +8,7 @@ sketches then falls from L times that of one to ``1 + 1.5 L / m + 0.5 (L / m)^2`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -244,18 +244,21 @@ def predict_mechanism(
         )
 
     choice, signal = choose_radius_law(
-        lambda energy: predict(energy) * n_frequencies / (k * d), n_clusters=k, n_dimensions=d
+        lambda energy: predict(energy) * n_frequencies / (k * d),
+        features=n_frequencies / (k * d),
+        n_clusters=k,
+        n_dimensions=d,
     )
     if law is not None:
         signal = expect_signal_energy(law, n_clusters=k, n_dimensions=d)
     snr = predict(signal)
+    band = predict_relative_sse(snr=snr, n_frequencies=n_frequencies, n_clusters=k, n_dimensions=d)
+    gain = choice.gain if law in (None, choice.law) else 0.0
     return Prediction(
         law_choice=choice,
         signal_energy=signal if outline.signal_energy is None else outline.signal_energy,
         snr=snr,
-        band=predict_relative_sse(
-            snr=snr, n_frequencies=n_frequencies, n_clusters=k, n_dimensions=d
-        ),
+        band=replace(band, high=max(band.low, band.high - gain)),
     )
 
 
@@ -378,13 +381,15 @@ def choose_candidate(
         return min(
             candidates, key=lambda c: (c.band.high, c.band.low, c.delta > 0, *_prefer_few(c))
         )
-    least_delta = min(candidate.delta for candidate in reaching)
-    alike = [candidate for candidate in reaching if candidate.delta == least_delta]
     if bytes_are_scarce:
+        least_delta = min(candidate.delta for candidate in reaching)
+        alike = [candidate for candidate in reaching if candidate.delta == least_delta]
         return min(alike, key=lambda c: (c.sketch_bytes, c.n_frequencies, c.band.high))
-    best = min(candidate.band.high for candidate in alike)
-    alike = [candidate for candidate in alike if candidate.band.high <= best + _ALIKE]
-    return min(alike, key=lambda c: (*_prefer_few(c), c.band.high))
+    # Whoever states a delta has accepted it: a pure mechanism that is worse would make answers
+    # worse from some epsilon on, where it first reaches the target.
+    best = min(candidate.band.high for candidate in reaching)
+    alike = [candidate for candidate in reaching if candidate.band.high <= best + _ALIKE]
+    return min(alike, key=lambda c: (c.delta, *_prefer_few(c), c.band.high))
 
 
 def _prefer_few(candidate: Candidate) -> tuple[int, int]:

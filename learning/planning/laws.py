@@ -5,7 +5,9 @@ tolerates a wrong scale, and detects clusters that are far apart or differ in sp
 its frequencies carry little information, which strong noise does not allow. The limits were
 measured with the mixture decoder: ``docs/explanation/decoding.md`` has the table.
 
-A narrow law has less signal: the SNR of a law is that at its own signal energy.
+A narrow law has less signal: the SNR of a law is that at its own signal energy. Law and m are
+chosen together: with m = 5 k d the law with a tail is worse than the next one whatever the noise,
+because half of it resolves little, and with 10 k d it is better.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ class LawChoice:
         Least SNR m / (k d), at the law's own signal energy, at which it is chosen.
     reason
         A clause that completes "because".
+    least_features
+        Least m / (k d) at which it is chosen: half of a law with a tail resolves little.
+    gain
+        What it takes off the relative SSE of real data, beside the next law with half of the m.
     """
 
     law: RadiusLaw
     least_snr_per_parameter: float
     reason: str
+    least_features: float = 0.0
+    gain: float = 0.0
 
 
 LAW_CHOICES: Final = (
@@ -43,6 +51,8 @@ LAW_CHOICES: Final = (
         least_snr_per_parameter=14_000.0,
         reason="noise is weak, and low frequencies also detect clusters that are far apart or "
         "whose scale was guessed wrong",
+        least_features=10.0,
+        gain=0.01,
     ),
     LawChoice(
         law=RadiusLaw(sigma_low=1.0, sigma_high=4.0),
@@ -66,20 +76,23 @@ LAW_CHOICES: Final = (
 
 
 def choose_radius_law(
-    predict: Callable[[float], float], *, n_clusters: int, n_dimensions: int
+    predict: Callable[[float], float], *, features: float, n_clusters: int, n_dimensions: int
 ) -> tuple[LawChoice, float]:
-    """Choose a law by its own SNR; return it, and the signal energy to expect under it.
+    """Choose a law by its own SNR and by m; return it, and the signal energy to expect under it.
 
     Parameters
     ----------
     predict
         From ``|z|^2`` to SNR m / (k d).
+    features
+        m / (k d).
     n_clusters, n_dimensions
         k and d.
     """
     for choice in LAW_CHOICES:
         signal = expect_signal_energy(choice.law, n_clusters=n_clusters, n_dimensions=n_dimensions)
-        if predict(signal) >= choice.least_snr_per_parameter:
+        is_wide_enough = features >= choice.least_features
+        if is_wide_enough and predict(signal) >= choice.least_snr_per_parameter:
             break
     return choice, signal
 

@@ -99,10 +99,11 @@ def advise(
 ) -> Advice:
     """Recommend a mechanism, a number m of frequencies, and the number r in each sketch.
 
-    Among the candidates whose whole band lies within the target, pure epsilon precedes one with a
-    delta, then the best predicted quality wins; among candidates equal to 0.005, the least m, then
-    the largest r, because a selection needs m / r sketches. Where bytes are scarce, the smallest
-    sketch that reaches the target wins. If none reaches it, the lowest band wins. The same rule
+    Among the candidates whose whole band lies within the target, the best predicted quality wins;
+    among candidates equal to 0.005, pure epsilon precedes one with a delta, then the least m, then
+    the largest r, because a selection needs m / r sketches. So quality does not fall as epsilon
+    grows. Where bytes are scarce, the smallest sketch that reaches the target wins, of pure epsilon
+    if there is one. If none reaches it, the lowest band wins. The same rule
     first chooses r for each m under K-norm noise; r < m is a candidate where it wins against r = m.
     Phase reports are a candidate of each m where they win against all others of this m.
 

@@ -13,7 +13,7 @@ snrs = st.floats(0.0, 1e12)
 
 
 def choose(snr: float) -> LawChoice:
-    return choose_radius_law(lambda _: snr, n_clusters=10, n_dimensions=10)[0]
+    return choose_radius_law(lambda _: snr, features=10.0, n_clusters=10, n_dimensions=10)[0]
 
 
 @given(snrs, snrs)
@@ -35,7 +35,9 @@ def test_the_law_is_chosen_by_its_own_signal_and_the_signal_is_told() -> None:
         for choice in LAW_CHOICES[:3]
     )
     factor = 1.01 * least / wide
-    choice, signal = choose_radius_law(lambda z: factor * z, n_clusters=10, n_dimensions=10)
+    choice, signal = choose_radius_law(
+        lambda z: factor * z, features=10.0, n_clusters=10, n_dimensions=10
+    )
     assert factor * middle < least
     assert (choice, signal) == (LAW_CHOICES[2], narrow)
 
@@ -53,6 +55,12 @@ def test_there_is_a_law_for_every_noise_from_weak_to_strong() -> None:
     for choice in LAW_CHOICES:
         assert choose(choice.least_snr_per_parameter) == choice
         assert choice.reason
+
+
+@given(snrs, st.floats(2.0, 9.9))
+def test_few_frequencies_have_no_tail_however_weak_the_noise(snr: float, features: float) -> None:
+    choice, _ = choose_radius_law(lambda _: snr, features=features, n_clusters=5, n_dimensions=4)
+    assert not choice.law.tail_share
 
 
 def test_a_law_is_told_in_words() -> None:
