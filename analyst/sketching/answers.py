@@ -20,6 +20,7 @@ from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.densities import Posterior
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.insight.influence import add_influence
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.bodies.results import PromiseBody, describe_promise
@@ -167,16 +168,22 @@ class LocalSketches:
             is_exact=not self.is_private,
             progress=progress,
         )
+        solution = solved.solution
+        if self.is_private:
+            each = [sum_parts([(sketch.sums, sketch.n_records)]) for sketch in self.sketches]
+            solution = add_influence(
+                self.plan, solution, each, whole=self.totals, kind="file", seed=seed
+            )
         return DecodeResult.of_solution(
             self.plan,
-            solved.solution,
+            solution,
             snr=solved.utility.snr,
             seconds=time.monotonic() - started,
             promise=None if self.is_private else describe_exact(self.plan),
             search_box=solved.search_box,
             seed=seed,
             sums_digest=self.identity,
-            posterior=self._find_posterior(solved.solution.posterior),
+            posterior=self._find_posterior(solution.posterior),
         )
 
     def _find_posterior(self, posterior: Posterior | None) -> Inquiry | None:

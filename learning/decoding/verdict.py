@@ -50,7 +50,7 @@ class Influence:
     Parameters
     ----------
     source : str
-        ``device`` or ``part``.
+        ``device``, ``part`` or ``file``.
     n_sources : int
         How many there are.
     ratio : float

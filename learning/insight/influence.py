@@ -33,7 +33,7 @@ from sfumato.shared.plan import SketchPlan
 
 __all__ = ["LEAST_SOURCES", "add_influence", "rank_sources"]
 
-LEAST_SOURCES: Final = {"device": 5, "part": 3}
+LEAST_SOURCES: Final = {"device": 5, "file": 5, "part": 3}
 """Of fewer devices, each holds so much that a cluster of its own is what one expects."""
 _MOST_LOOKS: Final = 6
 _N_SAMPLES: Final = 20_000
@@ -67,7 +67,7 @@ def add_influence(
     sources, whole
         The sums of each device or part, disjoint; and of all sketches.
     kind
-        What they are: ``device`` or ``part``.
+        What they are: ``device``, ``file`` or ``part``.
     seed
         Of the samples.
     cancelled

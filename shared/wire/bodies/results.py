@@ -339,9 +339,9 @@ class EvidenceBody:
 
 @body
 class InfluenceBody:
-    """What an answer owes to the single device, or part of a secure sum, that it owes most."""
+    """What an answer owes to the single device, part of a secure sum, or file that it owes most."""
 
-    source: Literal["device", "part"] = member("What it is.", "device")
+    source: Literal["device", "part", "file"] = member("What it is.", "device")
     n_sources: int = member("How many of them there are.", 20)
     ratio: float = member(
         "SSE of the centroids without it, over that of the best ones near them.", 1.01
