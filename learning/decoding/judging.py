@@ -116,11 +116,10 @@ def judge(problem: DecodingProblem, evidence: Evidence) -> Verdict:
     if word in ("sound", "rough"):
         # No band covers records too few to be detected.
         near = 100.0 * evidence.least_visible_share
-        far = 100.0 * max(evidence.far_share, evidence.hidden_share)
-        sentence += (
-            f"; clusters below {near:.2g}% of the records go unseen, and below {far:.2g}% where "
-            "they are far from all others"
-        )
+        sentence += f"; clusters below {near:.2g}% of the records go unseen"
+        if word == "sound":
+            far = 100.0 * max(evidence.far_share, evidence.hidden_share)
+            sentence += f", and below {far:.2g}% where they are far from all others"
     return Verdict(
         word=word,
         sentence=sentence,

@@ -122,10 +122,10 @@ function drawSmall({ windows, change_points: changes }, { value, error, low, hig
   return frame(
     width,
     SMALL,
-    isEmpty ? `${label}: noise hides it` : label,
+    isEmpty ? `${label}: no window tells it` : label,
     leftAxis(y, x.range, { wanted: 2, text }),
     drawChanges(changes, windows, x, 8, SMALL - FOOT, false),
-    isEmpty && s("text", { class: "what", x: (LEFT + width - RIGHT) / 2, y: SMALL / 2, "text-anchor": "middle" }, "noise hides it"),
+    isEmpty && s("text", { class: "what", x: (LEFT + width - RIGHT) / 2, y: SMALL / 2, "text-anchor": "middle" }, "no window tells"),
     s(
       "g",
       { class: `series ${colour}` },
