@@ -271,6 +271,13 @@ def list_public_facts(
             fields=("labels",),
         ),
         PublicFact(
+            what="a device that was replaced",
+            detail="The device whose place another one takes, where the owner says so: that what "
+            "both have sent comes from one place.",
+            seen_by="analysts",
+            fields=("replaces",),
+        ),
+        PublicFact(
             what="stream names",
             detail="The names that the owner gave the streams: choose names that say nothing.",
             seen_by=everyone,

@@ -260,6 +260,7 @@ class DeviceBody:
     may_repeat: list[Hex] = member(
         "Earlier devices that may have released the same records: their labels are the same, their "
         "slots overlap, and all of that kind had fallen silent before this device enrolled.",
+        [],
         default_factory=list,
     )
     streams: list[StreamBody] = member("The device's streams.")

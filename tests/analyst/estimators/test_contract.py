@@ -232,11 +232,11 @@ def test_a_hopeless_fit_is_known_before_anything_is_spent() -> None:
     assert band.is_hopeless
     assert "below 8" in band.describe()
     assert "events_" not in vars(found)
-    enough = found.expect(1_000_000, D)
+    enough = found.expect(300_000, D)
     assert enough is not None
     assert enough.reaches(1.3)
     # A pilot takes its part of epsilon.
-    rest = make_private(epsilon="1/100", scale="pilot").expect(1_000_000, D)
+    rest = make_private(epsilon="1/100", scale="pilot").expect(300_000, D)
     assert rest is not None
     assert 0.5 < rest.snr_per_parameter / enough.snr_per_parameter < 0.9
     assert make_exact().expect(300, D) is None
