@@ -114,7 +114,7 @@ def test_every_problem_response_is_described_with_an_example(service: tuple[str,
     }
 
 
-@small_and_soak("n_examples", 3, 24)
+@small_and_soak("n_examples", 1, 24)
 def test_the_service_keeps_its_description_whatever_is_asked(
     filled: tuple[str, str, dict[str, str]], n_examples: int
 ) -> None:
@@ -175,7 +175,7 @@ def test_links_lead_from_answers_to_calls_that_exist(service: tuple[str, str]) -
     assert n_links > 40
 
 
-@small_and_soak("n_walks", 3, 40)
+@small_and_soak("n_walks", 1, 40)
 def test_the_service_keeps_its_description_along_every_link(
     filled: tuple[str, str, dict[str, str]], n_walks: int
 ) -> None:

@@ -37,6 +37,7 @@ def test_round_atoms_have_the_same_sketch_as_ellipsoids(seed: int) -> None:
 
 
 @given(seed=seeds)
+@settings(max_examples=10)
 def test_the_sketch_is_the_mean_feature_of_samples(seed: int) -> None:
     rng = np.random.default_rng(seed)
     target, atoms = draw_target(rng, n_frequencies=10), draw_ellipsoids(rng, 2, slanted=True)
