@@ -117,8 +117,12 @@ def open_database(address: str) -> Engine:
         The database does not answer.
     """
     url = _read_address(address)
+    # Behind a pooler in transaction mode, another connection has what this one prepared.
+    arguments = {} if url.startswith("sqlite") else {"prepare_threshold": None}
     try:
-        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        engine = create_engine(
+            url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
+        )
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"needs the module {error.name}",

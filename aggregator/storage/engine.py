@@ -67,7 +67,13 @@ def create_engine(database_url: str) -> AsyncEngine:
         return engine
     # Texts come as text, also from a database whose own encoding is SQL_ASCII.
     encoding = {"client_encoding": "utf8"}
-    arguments: dict[str, Any] = {"connect_timeout": 5, **encoding, **_KEEPALIVE}
+    arguments: dict[str, Any] = {
+        "connect_timeout": 5,
+        # Behind a pooler in transaction mode, another connection has what this one prepared.
+        "prepare_threshold": None,
+        **encoding,
+        **_KEEPALIVE,
+    }
     return create_async_engine(
         database_url, pool_pre_ping=True, connect_args=arguments, hide_parameters=True
     )
