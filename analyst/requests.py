@@ -12,6 +12,7 @@ from typing import TypeVar
 import httpx
 
 from sfumato.shared.errors import ConfigError, TransportError
+from sfumato.shared.http_client import PROXY_FIX
 from sfumato.shared.wire import (
     AnswerReader,
     error_from_problem,
@@ -92,7 +93,9 @@ def require_success(answer: httpx.Response) -> None:
 
 
 def unreachable(url: str, error: Exception) -> TransportError:
-    """Return the error of a server that does not answer."""
+    """Return the error of a server that does not answer, or of the proxy before it."""
+    if isinstance(error, httpx.ProxyError):
+        return TransportError(f"{url} is not reached: {error}", field="url", fix=PROXY_FIX)
     return TransportError(
         f"{url} does not answer ({type(error).__name__})",
         field="url",

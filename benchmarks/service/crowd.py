@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import numpy as np
 from sqlalchemy import insert
 
@@ -21,6 +20,7 @@ from benchmarks.service.uploads import row
 from sfumato.aggregator.records import StudyRecord, SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage.models import Device
+from sfumato.shared.http_client import open_client
 from sfumato.shared.plan import compute_plan_digest, encode_plan
 from sfumato.shared.wire import compute_study_id
 
@@ -103,7 +103,7 @@ async def _load(database: BenchDatabase, n: int) -> tuple[str, str, str]:
 def _read(server: ServerProcess, key: str, path: str) -> float:
     """Return the processor time that the server takes for one of many requests, in seconds."""
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+    with open_client(server.url, headers=headers, timeout=60) as client:
         client.get(path).raise_for_status()
         before = server.cpu_seconds()
         for _ in range(_RUNS):

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 
 from benchmarks.rows import Row
@@ -17,6 +16,7 @@ from benchmarks.service.databases import BenchDatabase, open_database
 from benchmarks.service.fleet import MODELS, SITES, Fleet
 from benchmarks.service.processes import ServerProcess, running_servers
 from benchmarks.service.uploads import row
+from sfumato.shared.http_client import open_client
 
 SHAPES = {"1e2": (10, 10), "1e4": (100, 100), "1e6": (1000, 1000)}
 """Numbers of devices and windows of each size."""
@@ -99,7 +99,7 @@ def _take(server: ServerProcess, fleet: Fleet, key: str, n_windows: int, runs: i
     url = f"/v1/studies/{fleet.study_id.hex()}/snapshots"
     headers = {"Authorization": f"Bearer {key}"}
     seconds = []
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+    with open_client(server.url, headers=headers, timeout=60) as client:
         for number, selection in enumerate(draw_selections(n_windows, runs + _WARM)):
             start = time.perf_counter()
             answer = client.post(url, json=selection)

@@ -21,8 +21,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=0, help="workers that must be at work")
     arguments = parser.parse_args()
     trust = ssl.create_default_context(cafile=arguments.authority)
+    # Its server is beside it, behind no proxy that the environment names.
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
+    )
     try:
-        with urllib.request.urlopen(arguments.url, timeout=_PATIENCE_S, context=trust) as answer:
+        with opener.open(arguments.url, timeout=_PATIENCE_S) as answer:
             document = json.load(answer)
     except (OSError, ValueError) as error:
         print(f"{arguments.url} does not answer: {error}", file=sys.stderr)

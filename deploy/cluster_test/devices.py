@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from clients.c.make_plan import main as make_plan
 from deploy.cluster_test.engine import DEPLOY, ClusterError, run
 from deploy.cluster_test.relay import Element
 from deploy.cluster_test.studies import Window
+from sfumato.shared.http_client import open_client
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, encode_proof_input
 
 _BIN = Path(sys.executable).parent
@@ -237,7 +237,8 @@ class Sensor:
             "labels": {},
             "proof": self.key.sign(proof).hex(),
         }
-        httpx.post(f"{self.study.url}/v1/enrolments", json=body).raise_for_status()
+        with open_client(self.study.url) as http:
+            http.post("/v1/enrolments", json=body).raise_for_status()
 
     def take(self, window: Window) -> None:
         """Run the sensor until it has taken the records, which the server must answer for."""

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from sfumato.shared.errors import SketchError
+from sfumato.shared.http_client import open_client
 
 BIN = Path(sys.executable).parent
 SEND_FOR_S = 60
@@ -104,7 +105,7 @@ class Aggregator:
 
     def wait_until_ready(self, *, worker: bool) -> None:
         """Wait until the server and its database answer, and its worker too if it has one."""
-        with httpx.Client(base_url=self.url) as client:
+        with open_client(self.url) as client:
             # As long as it takes: on a busy machine that is more than a minute.
             while self.process.poll() is None:
                 with contextlib.suppress(httpx.TransportError):

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from deploy.demo.cluster import DemoError
 from sfumato.device_agent.agent.reading.release import make_message
 from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.http_client import open_async_client
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE, device_id_of, encode_proof_input
@@ -94,8 +95,7 @@ class Fleet:
                 if n_done % _REPORT_EVERY == 0:
                     on_progress(n_done)
 
-        limits = httpx.Limits(max_connections=_CONNECTIONS)
-        async with httpx.AsyncClient(base_url=self.url, timeout=120.0, limits=limits) as http:
+        async with open_async_client(self.url, timeout=120.0) as http:
             await asyncio.gather(*(work() for _ in range(_CONNECTIONS)))
         return FleetReport(n_devices=n_done, message_bytes=n_bytes, sums=sums.tolist())
 

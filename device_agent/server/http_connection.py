@@ -12,10 +12,12 @@ import httpx
 from sfumato.device_agent.server.connection import Deadline
 from sfumato.shared import __version__
 from sfumato.shared.errors import TransportError
+from sfumato.shared.http_client import PROXY_FIX, open_client
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0
 _MAX_ANSWER_BYTES = 4 << 20
+_FIX = "check the address and the network"
 _OF_THE_BYTES = (b"content-encoding", b"content-length", b"transfer-encoding")
 
 
@@ -34,6 +36,11 @@ class HttpConnection:
         Seconds since 1970-01-01 UTC.
     context
         Verifies the server's certificate; httpx's own rules when not given.
+
+    Raises
+    ------
+    ConfigError
+        The environment names a proxy that cannot be used.
     """
 
     def __init__(
@@ -41,8 +48,8 @@ class HttpConnection:
     ) -> None:
         self._clock = clock
         self._deadline = Deadline()
-        self._http = httpx.Client(
-            base_url=address,
+        self._http = open_client(
+            address,
             timeout=_TIMEOUT,
             # A few bytes of what is compressed may fill the memory.
             headers={"User-Agent": f"sfumato-agent/{__version__}", "Accept-Encoding": "identity"},
@@ -82,11 +89,12 @@ class HttpConnection:
                     return httpx.Response(answer.status_code, headers=headers, content=bytes(body))
         except httpx.HTTPError as error:
             if time.monotonic() < ends_at:
-                raise self._unanswered(f"{type(error).__name__}: {error}") from error
+                why = f"{type(error).__name__}: {error}"
+                fix = PROXY_FIX if isinstance(error, httpx.ProxyError) else _FIX
+                raise self._unanswered(why, fix) from error
         raise self._unanswered("its answer has no end")
 
-    def _unanswered(self, why: str) -> NoAnswerError:
-        fix = "check the address and the network"
+    def _unanswered(self, why: str, fix: str = _FIX) -> NoAnswerError:
         if "not yet valid" in why or "has expired" in why:
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
             fix = (

@@ -23,6 +23,7 @@ from sfumato.device_agent.sources.passed import MOST_CURSORS, PASSED_NAME, Passe
 from sfumato.device_agent.sources.positions import Position
 from sfumato.device_agent.sources.settings import SourceSettings
 from sfumato.shared.errors import LedgerError, RecordError
+from sfumato.shared.http_client import open_client
 from sfumato.shared.privacy import Origin
 from sfumato.shared.reading.json_lines import JsonLinesParser
 from sfumato.shared.structure import Seconds, Text, declared, member
@@ -123,9 +124,9 @@ class HttpSource(RecordSource):
         self._n_failures = 0
         self._wait_s: float | None = None
         self._n_read = 0
+        client = open_client(settings.url, headers=self._make_headers(), timeout=settings.timeout_s)
         self._fetcher = PageFetcher(
-            headers=self._make_headers(),
-            timeout_s=settings.timeout_s,
+            client,
             records=settings.records,
             following=settings.next,
         )

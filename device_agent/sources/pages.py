@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from queue import Empty, Full, Queue, SimpleQueue
@@ -279,10 +279,8 @@ class PageFetcher:
 
     Parameters
     ----------
-    headers
-        Sent with each request.
-    timeout_s
-        Seconds within which the next bytes of an answer must have arrived.
+    client
+        For the thread alone, which closes it.
     records, following
         As of :class:`PageReader`.
 
@@ -291,18 +289,14 @@ class PageFetcher:
     It keeps a few pieces, however long a page is; a server that is not read from waits.
     """
 
-    def __init__(
-        self, *, headers: Mapping[str, str], timeout_s: float, records: str, following: str
-    ) -> None:
+    def __init__(self, client: httpx.Client, *, records: str, following: str) -> None:
         self.is_busy = False
         """True if the end of an answer is outstanding."""
-        self._timeout_s = timeout_s
         self._keys = records, following
         self._urls: SimpleQueue[httpx.URL | None] = SimpleQueue()
         self._found: Queue[PagePiece | PageEnd] = Queue(_MOST_PIECES)
         self._is_closed = threading.Event()
-        self._headers = dict(headers)
-        self._client: httpx.Client | None = None  # the thread's
+        self._client = client
         # A daemon thread: a request that hangs must not keep the process from ending.
         threading.Thread(target=self._work, name="pages", daemon=True).start()
 
@@ -334,8 +328,7 @@ class PageFetcher:
                 # The thread must go on; and the text of it may quote the answer.
                 end = PageEnd(problem=type(error).__name__)
             self._put(end)
-        if self._client is not None:
-            self._client.close()
+        self._client.close()
 
     def _put(self, found: PagePiece | PageEnd) -> None:
         while not self._is_closed.is_set():
@@ -345,8 +338,6 @@ class PageFetcher:
                 continue
 
     def _fetch(self, url: httpx.URL) -> PageEnd:
-        if self._client is None:
-            self._client = httpx.Client(timeout=self._timeout_s, headers=self._headers)
         with self._client.stream("GET", url) as answer:
             if answer.status_code != httpx.codes.OK:
                 after = answer.headers.get("Retry-After", "")

@@ -16,6 +16,7 @@ _PATTERNS = {
     r"\bawait ": "",
     r"\bAsync(?=[A-Z])": "",
     r"\basync_(?=\w)": "",
+    r"\bopen_async_(?=\w)": "open_",
     r"\basynchronous\b": "synchronous",
     r"\baclosing\b": "closing",
     r"\baclose\b": "close",

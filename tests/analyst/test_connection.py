@@ -4,8 +4,11 @@ from email.utils import formatdate
 import httpx
 import pytest
 
+from sfumato.analyst.client import AsyncClient, Client
 from sfumato.analyst.client.synchronous.connection import Connection
-from sfumato.shared.errors import OverloadedError, TransportError
+from sfumato.shared.command import main
+from sfumato.shared.errors import ConfigError, OverloadedError, TransportError
+from sfumato.shared.http_client import PROXY_FIX
 from sfumato.shared.wire import problem_document
 
 BUSY = problem_document(OverloadedError("holds too many requests", field="server"))
@@ -92,4 +95,29 @@ def test_other_refusals_are_raised_at_once(status: int) -> None:
     with pytest.raises(TransportError):
         connection.call("GET", "/v1/studies")
     assert (len(asked), clock.seconds) == (1, 0.0)
+    connection.close()
+
+
+def test_a_wrong_proxy_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "ftp://proxy")
+    for client in (Client, AsyncClient):
+        with pytest.raises(ConfigError, match=r"^HTTP_PROXY: must be the address of a proxy"):
+            client("http://server.invalid")
+    monkeypatch.setenv("SFUMATO_KEY", f"sfk_{'ab' * 8}_{43 * 'x'}")
+    assert main(["study", "list", "--url", "http://server.invalid"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "HTTP_PROXY: must be the address of a proxy" in said
+
+
+def test_a_proxy_that_asks_for_a_password_is_not_taken_for_the_server() -> None:
+    def answer(_n: int) -> httpx.Response:
+        raise httpx.ProxyError("the proxy that HTTP_PROXY names answered: 407")
+
+    connection, _, _ = connect(answer)
+    with pytest.raises(TransportError, match="not reached: the proxy that HTTP_PROXY names") as hit:
+        connection.call("GET", "/v1/studies")
+    assert hit.value.fix == PROXY_FIX
     connection.close()

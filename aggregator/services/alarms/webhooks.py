@@ -22,6 +22,7 @@ import httpx
 from sfumato.shared import __version__
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.hosts import is_loopback
+from sfumato.shared.http_client import open_async_client
 from sfumato.shared.wire import read_retry_after
 
 SECRET_PREFIX = "whsec_"
@@ -130,13 +131,12 @@ class Sender:
     """Sends messages: no redirect is followed, no proxy used, and no answer read."""
 
     def __init__(self, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._http = httpx.AsyncClient(
+        self._http = open_async_client(
+            None,
             # The authorities of this machine, which its operator may have added to.
             verify=ssl.create_default_context(),
             timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
             follow_redirects=False,
-            # Neither proxies nor passwords of the environment.
-            trust_env=False,
             headers={"User-Agent": f"sfumato/{__version__}", "Accept-Encoding": "identity"},
             transport=transport,
         )

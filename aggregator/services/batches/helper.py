@@ -14,6 +14,7 @@ from sfumato.aggregator.settings import Settings
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.errors import ConfigError, HelperError, NotFoundError, SketchError
 from sfumato.shared.hosts import is_loopback
+from sfumato.shared.http_client import PROXY_FIX, open_async_client
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.sharing.batches import BatchKey
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE
@@ -47,7 +48,8 @@ class HelperClient:
     Raises
     ------
     ConfigError
-        The settings name no helper, or its certificate's authority cannot be read.
+        The settings name no helper, its certificate's authority cannot be read, or the environment
+        names a proxy that cannot be used.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class HelperClient:
             )
         require_private_address(url)
         self._url = url.rstrip("/")
-        self._http = httpx.AsyncClient(
-            base_url=self._url,
+        self._http = open_async_client(
+            self._url,
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
             verify=_make_context(settings),
@@ -164,6 +166,10 @@ class HelperClient:
         headers = {} if body is None else {"Content-Type": SUM_MEDIA_TYPE}
         try:
             answer = await self._http.request(method, path, content=body, headers=headers)
+        except httpx.ProxyError as error:
+            raise HelperError(
+                f"at {self._url} is not reached: {error}", field="helper", fix=PROXY_FIX
+            ) from error
         except httpx.HTTPError as error:
             raise HelperError(
                 f"at {self._url} does not answer ({type(error).__name__})",

@@ -21,6 +21,7 @@ from sfumato.analyst.requests import (
     require_success,
     unreachable,
 )
+from sfumato.shared.http_client import open_async_client
 from sfumato.shared.wire.bodies.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
@@ -49,7 +50,7 @@ class AsyncConnection:
     Raises
     ------
     ConfigError
-        The address or the key is malformed.
+        The address or the key is malformed, or the environment names no proxy that can be used.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class AsyncConnection:
         self.url = url
         self.sleep = sleep
         headers = make_headers(key)
-        self._http = httpx.AsyncClient(
-            base_url=require_address(url), headers=headers, timeout=timeout, transport=transport
+        self._http = open_async_client(
+            require_address(url), headers=headers, timeout=timeout, transport=transport
         )
         self._monotonic = monotonic
         self._patience_s = patience_s

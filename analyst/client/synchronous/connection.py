@@ -22,6 +22,7 @@ from sfumato.analyst.requests import (
     sleep,
     unreachable,
 )
+from sfumato.shared.http_client import open_client
 from sfumato.shared.wire.bodies.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
@@ -50,7 +51,7 @@ class Connection:
     Raises
     ------
     ConfigError
-        The address or the key is malformed.
+        The address or the key is malformed, or the environment names no proxy that can be used.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Connection:
         self.url = url
         self.sleep = sleep
         headers = make_headers(key)
-        self._http = httpx.Client(
-            base_url=require_address(url), headers=headers, timeout=timeout, transport=transport
+        self._http = open_client(
+            require_address(url), headers=headers, timeout=timeout, transport=transport
         )
         self._monotonic = monotonic
         self._patience_s = patience_s

@@ -104,6 +104,17 @@ def test_a_forged_message_does_not_take_the_place_of_the_genuine_one(
     assert [message.payload for message in server.stored.values()] == [genuine.data[-64:]]
 
 
+def test_a_relay_names_the_variable_of_a_wrong_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "ftp://proxy")
+    with relay_in(tmp_path, "http://server.invalid") as relay:
+        done = run(relay, "--once")
+    assert done.returncode == 2
+    assert "HTTP_PROXY: must be the address of a proxy" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_refusals_of_the_server_are_final_and_what_passes_is_sent_again(
     brief: Relay, server: Server, sensor: Sensor
 ) -> None:

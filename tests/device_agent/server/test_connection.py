@@ -35,6 +35,26 @@ def test_a_wrong_variable_is_a_refused_setting(
     )
 
 
+@pytest.mark.parametrize("command", ["run", "once", "check"])
+def test_a_wrong_proxy_is_a_refused_setting(
+    command: str, enrolled: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    enrolled.write_config(server="http://server.invalid")
+    assert enrolled.run(command) == 2, enrolled.err
+    assert "ALL_PROXY: names a SOCKS proxy" in enrolled.err
+
+
+def test_a_server_on_this_machine_is_reached_without_a_proxy(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "[::1],fd00::/8")
+    agent.init()
+    agent.append(0, 1)
+    assert agent.once()["sent"] == 2
+
+
 def test_authorities_and_certificate_are_read_beside_the_configuration(tmp_path: Path) -> None:
     text = '[tls]\nca_file = "ca.pem"\ncertificate = "/etc/d.crt"\n'
     tls = load_settings(write(tmp_path, GOOD + text), {}).tls

@@ -1,0 +1,167 @@
+"""HTTP clients: all are opened here, with the proxy that the environment names for their server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
+from ssl import SSLContext
+from typing import Any
+from urllib.request import getproxies
+
+import httpx
+
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.hosts import is_loopback
+
+PROXY_FIX = (
+    "write the proxy's user and password into that variable, or the server's host into NO_PROXY"
+)
+_PORTS = {"http": 80, "https": 443}
+
+
+def open_client(
+    url: str | None,
+    *,
+    verify: SSLContext | bool = True,
+    transport: httpx.BaseTransport | None = None,
+    **options: Any,
+) -> httpx.Client:
+    """Open a client of one server.
+
+    Parameters
+    ----------
+    url
+        Address of the server: that of this machine is reached without a proxy. None for a client of
+        many servers, which uses none at all.
+    verify
+        Verifies the server's certificate.
+    transport
+        Replaces the network.
+    options
+        As of ``httpx.Client``.
+
+    Raises
+    ------
+    ConfigError
+        A variable of the environment names no proxy that can be used.
+    """
+    if transport is None:
+        proxy = find_proxy(url) if url else None
+        transport = _ProxyTransport(*proxy, verify) if proxy else httpx.HTTPTransport(verify=verify)
+    # With a transport, httpx reads no proxy from the environment itself.
+    return httpx.Client(base_url=url or "", transport=transport, **options)
+
+
+def open_async_client(
+    url: str | None,
+    *,
+    verify: SSLContext | bool = True,
+    transport: httpx.AsyncBaseTransport | None = None,
+    **options: Any,
+) -> httpx.AsyncClient:
+    """Open a client with coroutines, as :func:`open_client`."""
+    if transport is None:
+        proxy = find_proxy(url) if url else None
+        transport = (
+            _AsyncProxyTransport(*proxy, verify)
+            if proxy
+            else httpx.AsyncHTTPTransport(verify=verify)
+        )
+    return httpx.AsyncClient(base_url=url or "", transport=transport, **options)
+
+
+def find_proxy(url: str) -> tuple[str, httpx.Proxy] | None:
+    """Return the proxy for an address, with the variable that names it; None to use no proxy.
+
+    Raises
+    ------
+    ConfigError
+        The variable names none that can be used. The text does not show its value, which may have a
+        password.
+    """
+    address = httpx.URL(url)
+    found = getproxies()
+    scheme = address.scheme if found.get(address.scheme) else "all"
+    stated = found.get(scheme)
+    if not stated or is_loopback(address.host) or _is_excepted(address, found.get("no", "")):
+        return None
+    variable = f"{scheme}_proxy"
+    if not os.environ.get(variable):
+        variable = variable.upper()
+    try:
+        proxy = httpx.Proxy(stated if "://" in stated else f"http://{stated}")
+        is_one = bool(proxy.url.host)
+    except (ValueError, httpx.InvalidURL):
+        is_one = False
+    if not is_one:
+        raise ConfigError(
+            "must be the address of a proxy",
+            field=variable,
+            fix="write it as http://proxy.example:8080, remove the variable, or write the server's "
+            "host into NO_PROXY",
+        )
+    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ConfigError(
+            "names a SOCKS proxy, which needs the module socksio",
+            field=variable,
+            fix="use an HTTP proxy, pip install socksio, or write the server's host into NO_PROXY",
+        )
+    return variable, proxy
+
+
+def _is_excepted(address: httpx.URL, no_proxy: str) -> bool:
+    """Return whether a list excepts an address: by names, ports, addresses or networks."""
+    port = address.port or _PORTS.get(address.scheme)
+    for entry in map(str.strip, no_proxy.split(",")):
+        if entry == "*":
+            return True
+        try:
+            network = ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+            if ip_address(address.host) in network:
+                return True
+        except ValueError:  # one of both is a name
+            name = entry.lower().removeprefix("*").removeprefix(".")
+            hosts = (f".{address.host}", f".{address.host}:{port}")
+            if name and any(host.endswith(f".{name}") for host in hosts):
+                return True
+    return False
+
+
+class _ProxyTransport(httpx.HTTPTransport):
+    def __init__(self, variable: str, proxy: httpx.Proxy, verify: SSLContext | bool) -> None:
+        super().__init__(verify=verify, proxy=proxy)
+        self._variable = variable
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        with _named(self._variable):
+            answer = super().handle_request(request)
+            if answer.status_code == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
+                answer.close()
+                raise httpx.ProxyError("407 Proxy Authentication Required")
+            return answer
+
+
+class _AsyncProxyTransport(httpx.AsyncHTTPTransport):
+    def __init__(self, variable: str, proxy: httpx.Proxy, verify: SSLContext | bool) -> None:
+        super().__init__(verify=verify, proxy=proxy)
+        self._variable = variable
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        with _named(self._variable):
+            answer = await super().handle_async_request(request)
+            if answer.status_code == httpx.codes.PROXY_AUTHENTICATION_REQUIRED:
+                await answer.aclose()
+                raise httpx.ProxyError("407 Proxy Authentication Required")
+            return answer
+
+
+@contextmanager
+def _named(variable: str) -> Iterator[None]:
+    """Say which proxy an error is of: not the server's, whose address the user knows."""
+    try:
+        yield
+    except httpx.ProxyError as error:
+        raise httpx.ProxyError(f"the proxy that {variable} names answered: {error}") from error
