@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from io import StringIO
+from typing import Literal, TextIO
 
 import structlog
 from structlog.processors import ExceptionRenderer
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 # The values of local variables would show keys, tokens and payloads.
 _TRACEBACKS = ExceptionDictTransformer(show_locals=False)
@@ -17,8 +18,25 @@ _TRACEBACKS = ExceptionDictTransformer(show_locals=False)
 
 def _create_console() -> structlog.dev.ConsoleRenderer:
     return structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        colors=sys.stderr.isatty(), exception_formatter=_write_traceback
     )
+
+
+def _show_controls(text: str, kept: str = "") -> str:
+    """Escape control characters: a terminal would obey those that somebody put into a path."""
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def _show_all_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
+    return {k: _show_controls(v) if isinstance(v, str) else v for k, v in event.items()}
+
+
+def _write_traceback(stream: TextIO, error: ExcInfo) -> None:
+    written = StringIO()
+    structlog.dev.plain_traceback(written, error)
+    stream.write(_show_controls(written.getvalue(), kept="\n\t"))
 
 
 def describe_cause(error: BaseException) -> str:
@@ -43,7 +61,7 @@ def configure_logging(log_format: Literal["console", "json"]) -> None:
     final: list[Processor] = (
         [ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else [_create_console()]
+        else [_show_all_controls, _create_console()]
     )
     structlog.configure(
         processors=[*shared, *final],

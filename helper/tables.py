@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from sfumato.shared.errors import ConfigError, TransportError
+from sfumato.shared.system import describe_readers
+
+_LOG = logging.getLogger("sfumato.helper")
 
 metadata = MetaData()
 
@@ -131,6 +135,7 @@ def open_database(address: str) -> Engine:
         ) from error
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine)
+        _make_private(engine.url.database)
     with _mapped_errors():
         _require_apart(engine)
         metadata.create_all(engine)
@@ -164,6 +169,15 @@ def _read_address(address: str) -> str:
     if url.get_backend_name() == "postgresql" and url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     return url.render_as_string(hide_password=False)
+
+
+def _make_private(database: str | None) -> None:
+    """Make a missing file for its owner alone; SQLite gives the files beside it the same mode."""
+    if database:
+        with suppress(OSError):  # SQLite will say so
+            Path(database).touch(mode=0o600)
+        if warning := describe_readers(Path(database)):
+            _LOG.warning("%s", warning)
 
 
 def _prepare_sqlite(engine: Engine) -> None:

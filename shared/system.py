@@ -1,10 +1,11 @@
-"""The operating system: its random generator, and the memory of the C library."""
+"""The operating system: random generator, modes of files, memory of the C library."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 _M_ARENA_MAX = -8
 
@@ -18,6 +19,17 @@ class SystemSource:
     def draw_bytes(self, count: int) -> bytes:
         """Return ``count`` bytes of the operating system's generator."""
         return os.urandom(count)
+
+
+def describe_readers(path: Path) -> str | None:
+    """Return a warning if other users of this machine may read a file, with the fix."""
+    try:
+        is_open = os.name == "posix" and path.stat().st_mode & 0o077
+    except OSError:  # there is none
+        return None
+    if not is_open:
+        return None
+    return f"{path}: others on this machine can read its secrets. Run `chmod 600 {path}*`"
 
 
 def share_one_heap() -> None:

@@ -9,8 +9,10 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
@@ -23,7 +25,7 @@ from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import open_store, prepare_database
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 from sfumato.shared.hosts import is_loopback
-from sfumato.shared.system import share_one_heap
+from sfumato.shared.system import describe_readers, share_one_heap
 
 
 def run_server(settings: Settings) -> int:
@@ -43,6 +45,7 @@ def run_server(settings: Settings) -> int:
     with _listen(settings) as listener:
         # Before the server starts, so that an error is one line.
         asyncio.run(_prepare(settings.database_url))
+        _warn_of_readers(settings.database_url)
         app = create_app(settings)
         config = uvicorn.Config(
             app,
@@ -124,6 +127,14 @@ def _named(field: str) -> Iterator[None]:
             field=field,
             fix="name readable PEM files; the key must be that of the certificate",
         ) from error
+
+
+def _warn_of_readers(database_url: str) -> None:
+    url = make_url(database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return
+    if warning := describe_readers(Path(url.database)):
+        structlog.get_logger("aggregator.serving").warning(warning)
 
 
 async def _prepare(database_url: str) -> None:

@@ -62,7 +62,8 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
 
     missing = _find_missing_file(engine)
     if missing is not None:
-        missing.touch()
+        # Its secrets are for its owner alone. SQLite gives the files beside it the same mode.
+        missing.touch(mode=0o600)
     async with engine.connect() as opened:
         connection = await opened.execution_options(sfumato_write=True)
         async with connection.begin():

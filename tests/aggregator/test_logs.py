@@ -46,3 +46,20 @@ async def test_logs_hold_no_secret_even_when_the_server_fails(
     assert "IntegrityError" in logged
     for secret in ("sfk_", server.desk.operator_key[-40:], "a name in the request"):
         assert secret not in logged
+
+
+def test_a_console_shows_control_characters_and_does_not_obey_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("console")
+    structlog.get_logger().info("request", path="/v1/\x1b[2J\r\n\u202eé")
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError as error:
+        structlog.get_logger().error("unforeseen error", exc_info=error)
+    logging.getLogger("uvicorn.error").warning("odd: %s", "\x07")
+    logged = capsys.readouterr().err
+    assert r"path=/v1/\x1b[2J\r\n\u202eé" in logged
+    assert r"ValueError: \x1b[2J" in logged
+    assert r"odd: \x07" in logged
+    assert all(c.isprintable() or c == "\n" for c in logged)

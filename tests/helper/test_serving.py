@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import httpx
 import pytest
 
 from sfumato.helper.keys import KeyFolder
+from sfumato.helper.tables import open_database
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.command import main
 from sfumato.shared.plan import compute_plan_digest, plan_from_json, plan_to_json
@@ -212,3 +214,21 @@ def test_commands_list_and_retire_plans(operated: Operated) -> None:
     assert before[0]["retired"] is None
     assert after[0]["retired"] is not None
     assert not (operated.folder / "helper-keys" / f"{digest}.key").exists()
+
+
+def test_the_database_of_a_helper_is_closed_to_others_and_an_open_one_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, before = tmp_path / "helper.db", os.umask(0)
+    try:
+        for mode in (0o600, 0o644):
+            engine = open_database(str(path))
+            with engine.connect():
+                modes = {each.stat().st_mode & 0o777 for each in tmp_path.glob("helper.db*")}
+            engine.dispose()
+            assert modes <= {mode, 0o600}
+            path.chmod(0o644)
+    finally:
+        os.umask(before)
+    (warned,) = caplog.messages
+    assert f"chmod 600 {path}*" in warned

@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,15 @@ def test_a_c_library_without_these_calls_is_left_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr(system, "_find", lambda _: None)
     system.share_one_heap()
     system.give_back()
+
+
+def test_a_file_that_others_may_read_is_warned_of_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "sfumato.db"
+    assert system.describe_readers(path) is None
+    path.touch(mode=0o600)
+    assert system.describe_readers(path) is None
+    path.chmod(0o640)
+    said = system.describe_readers(path)
+    assert said is not None
+    assert "\n" not in said
+    assert f"chmod 600 {path}*" in said
