@@ -82,7 +82,7 @@ class Metrics:
             registry=self.registry,
         )
         build.labels(metadata.version("sfumato"), platform.python_version()).set(1)
-        for outcome in ("stored", "repeated", "refused", "failed"):
+        for outcome in ("stored", "repeated", "refused", "broken-off", "failed"):
             self.uploads.labels(outcome)
 
     def _count(self, name: str, text: str, label: str) -> Counter:
@@ -115,7 +115,7 @@ class Metrics:
 
     def note_upload(self, status: int) -> None:
         """Note the outcome of an upload."""
-        outcomes = {201: "stored", 200: "repeated"}
+        outcomes = {201: "stored", 200: "repeated", 499: "broken-off"}
         is_failure = status >= 500 or status == 0
         self.uploads.labels(outcomes.get(status, "failed" if is_failure else "refused")).inc()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from typing import Any
 from sqlalchemy import Engine
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -32,6 +33,7 @@ from sfumato.shared.errors import (
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document
 from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 
+_LOG = logging.getLogger("sfumato.helper")
 _MOST_BYTES = 8 << 20
 _KEY_PREFIX = "Bearer "
 
@@ -156,7 +158,7 @@ def create_app(
             Route("/v1/helper", routes.show_helper, methods=["GET"]),
             Route("/metrics", keyed(routes.show_metrics), methods=["GET"]),
         ],
-        exception_handlers={SketchError: _refuse},
+        exception_handlers={SketchError: _refuse, ClientDisconnect: _leave},
     )
 
 
@@ -165,6 +167,12 @@ async def _refuse(_: Request, error: Exception) -> Response:
         raise error
     document = problem_document(error)
     return JSONResponse(document, status_code=document["status"], media_type=PROBLEM_MEDIA_TYPE)
+
+
+async def _leave(request: Request, _: Exception) -> Response:
+    """Note that a body broke off; nobody hears the answer."""
+    _LOG.info("%s broke off its request", request.state.leader)
+    return Response(status_code=499)
 
 
 def _read_batch_id(request: Request) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
@@ -12,6 +13,7 @@ from typing import ClassVar
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.aggregator.api.handlers import PROBLEM_KEY, answer_problem
@@ -28,6 +30,9 @@ from sfumato.shared.errors import (
 
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """Answered even when the queue is full, so that monitors see that it is."""
+REQUEST_ID = "X-Request-Id"
+BROKEN_OFF = 499
+"""Status in logs and metrics of a request whose sender left before its body had arrived."""
 _EVENTS = re.compile(r"^/v1/decodes/[^/]+/events$")
 _SKETCH = re.compile(r"^/v1/studies/([0-9a-f]{64})/sketches/[^/]+$")
 _RETRY_AFTER_S = 2.0
@@ -70,7 +75,7 @@ class Observe(Middleware):
     """Log each request when it is over, and count it; requests of monitors are left out.
 
     A line of the log has method, path, status and time, and never a header or a body. The status is
-    0 if no answer began.
+    0 if no answer began. All lines of a request have its id, which the answer states too.
     """
 
     left_out = OPEN_PATHS
@@ -80,19 +85,21 @@ class Observe(Middleware):
         self._metrics = metrics
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 0
+        status, request_id = 0, secrets.token_hex(8)
 
         async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
 
         start = time.perf_counter()
-        try:
-            await self._app(scope, receive, note_status)
-        finally:
-            self._note(scope, status, time.perf_counter() - start)
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, note_status)
+            finally:
+                self._note(scope, status, time.perf_counter() - start)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         method, problem = scope["method"], scope.get(PROBLEM_KEY)
@@ -322,6 +329,10 @@ class BodyLimit(Middleware):
         except SketchError as error:
             # The rest of the body is not read, so the connection cannot serve another request.
             await answer_problem(error, scope, receive, send, close=True)
+            return
+        if messages[-1]["type"] == "http.disconnect":
+            # Nobody hears it: it is for log and metrics.
+            await Response(status_code=BROKEN_OFF)(scope, receive, send)
             return
         await self._app(scope, _replay(messages, receive), send)
 

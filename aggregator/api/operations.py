@@ -7,7 +7,9 @@ from fastapi.responses import PlainTextResponse
 
 from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.middleware import RequestQueue
+from sfumato.aggregator.batch_records import BatchTotals
 from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
+from sfumato.aggregator.records import StoreTotals
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import TransportError
 from sfumato.shared.wire.bodies.results import HealthBody, ReadinessBody
@@ -33,8 +35,12 @@ async def get_readiness(services: ServicesDep) -> ReadinessBody:
 
     A server without workers takes sketches; its decodes and analyses wait.
     """
-    await services.readiness.require()
-    return ReadinessBody(n_workers=await services.jobs.count_workers())
+
+    async def query() -> int:
+        await services.readiness.require()
+        return await services.jobs.count_workers()
+
+    return ReadinessBody(n_workers=await services.readiness.share("readiness", query))
 
 
 @router.get(
@@ -54,12 +60,15 @@ async def get_metrics(request: Request, services: ServicesDep) -> Response:
 
 
 async def _count_stored(metrics: Metrics, services: Services) -> None:
-    try:
+    async def query() -> tuple[StoreTotals, BatchTotals, int]:
         await services.readiness.require()
         async with services.store.begin() as transaction:
             totals = await transaction.count_totals()
             summed = await transaction.count_batches()
-        n_workers = await services.jobs.count_workers()
+        return totals, summed, await services.jobs.count_workers()
+
+    try:
+        totals, summed, n_workers = await services.readiness.share("metrics", query)
     except TransportError:
         metrics.database_up.set(0)
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import structlog
 
@@ -11,6 +13,7 @@ from sfumato.aggregator.records import wait_for_stop
 from sfumato.aggregator.storage import Store, prepare_database
 from sfumato.shared.errors import ConfigError, SketchError, TransportError, UnpreparedError
 
+T = TypeVar("T")
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
 
@@ -23,9 +26,13 @@ class Readiness:
     It stays open if the database fails later: each request then fails by itself.
     """
 
+    patience_s = 3.0
+    """Seconds that a monitor waits for the database."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reason: SketchError | None = None
+        self._queries: dict[str, asyncio.Task[Any]] = {}
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +93,35 @@ class Readiness:
             await self._store.require_ready()
         except ConfigError as error:
             raise _as_unavailable(error) from error
+
+    async def share(self, name: str, query: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what a monitor's query gives; monitors that ask at once share one query.
+
+        A query that takes too long goes on: it would not end before the database answers, cancelled
+        or not. So a database that hangs holds one connection, and not one for each request.
+
+        Raises
+        ------
+        TransportError
+            The database does not answer in time, or as ``query`` says.
+        """
+        task = self._queries.get(name)
+        if task is None:
+            task = self._queries[name] = asyncio.create_task(query())
+            task.add_done_callback(lambda done: self._end(name, done))
+        await asyncio.wait({task}, timeout=self.patience_s)
+        if not task.done():
+            raise TransportError(
+                f"the database does not answer within {self.patience_s:g} s",
+                fix="send the same again later; see the database's log",
+            )
+        found: T = await task
+        return found
+
+    def _end(self, name: str, task: asyncio.Task[Any]) -> None:
+        del self._queries[name]
+        if not task.cancelled():
+            task.exception()  # or asyncio would complain where nobody waits any more
 
 
 def _as_unavailable(reason: SketchError) -> TransportError:

@@ -27,6 +27,8 @@ class Proxy:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._streams: set[asyncio.StreamWriter] = set()
+        self.is_flowing = asyncio.Event()
+        self.is_flowing.set()
         self.port = 0
 
     async def open(self) -> None:
@@ -48,17 +50,17 @@ class Proxy:
         both = {writer, there_writer}
         self._streams |= both
         with contextlib.suppress(OSError):
-            await asyncio.gather(_pump(reader, there_writer), _pump(there_reader, writer))
+            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
         for stream in both:
             stream.transport.abort()
         self._streams -= both
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-        await writer.drain()
-    writer.transport.abort()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            await self.is_flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.transport.abort()
 
 
 @pytest.fixture
@@ -137,6 +139,29 @@ async def test_a_database_that_is_down_at_the_start_and_later_is_waited_for(
         assert (await desk.put(study, sketch, body)).status_code == 201
         assert (await desk.put(study, sketch, body)).status_code == 200
         assert (await http.get("/readyz")).status_code == 200
+        assert "sfumato_database_up 1.0" in (await http.get("/metrics")).text
+
+
+async def test_monitors_are_answered_while_the_database_hangs(proxied: tuple[Proxy, str]) -> None:
+    """As under SIGSTOP: connections stay open, and nothing comes."""
+    proxy, url = proxied
+    await proxy.open()
+    app = create_app(Settings(database_url=url, n_workers=0))
+    app.state.services.readiness.patience_s = 0.3
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
+    ):
+        await wait_until(http, 200)
+        proxy.is_flowing.clear()
+        async with asyncio.timeout(10):
+            for answer in await asyncio.gather(*(http.get("/readyz") for _ in range(30))):
+                assert_problem(answer, "unavailable", 503)
+                assert "does not answer within 0.3 s" in answer.text
+            assert "sfumato_database_up 0.0" in (await http.get("/metrics")).text
+        proxy.is_flowing.set()
+        await wait_until(http, 200)
         assert "sfumato_database_up 1.0" in (await http.get("/metrics")).text
 
 

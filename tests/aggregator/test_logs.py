@@ -1,3 +1,4 @@
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import structlog
 from sqlalchemy import text
 
 from sfumato.aggregator.logs import configure_logging
+from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_kind
 from tests.aggregator.serving import open_server
 
@@ -24,19 +26,24 @@ def logging_of_the_test_run() -> Iterator[None]:
     root.setLevel(level)
 
 
+async def fail_at_audits(store: Store) -> None:
+    """Let the server fail at every request that writes into the audit log."""
+    async with store.engine.begin() as connection:
+        await connection.execute(
+            text(
+                "CREATE TRIGGER full BEFORE INSERT ON audit_entries "
+                "BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+        )
+
+
 @pytest.mark.parametrize("log_format", ["console", "json"])
 async def test_logs_hold_no_secret_even_when_the_server_fails(
     log_format: Literal["console", "json"], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
         configure_logging(log_format)
-        async with store.engine.begin() as connection:
-            await connection.execute(
-                text(
-                    "CREATE TRIGGER full BEFORE INSERT ON audit_entries "
-                    "BEGIN SELECT RAISE(ABORT, 'no'); END"
-                )
-            )
+        await fail_at_audits(store)
         answer = await server.desk.operate(
             "POST", "/v1/keys", {"name": "a name in the request", "scope": "enrol"}
         )
@@ -63,3 +70,24 @@ def test_a_console_shows_control_characters_and_does_not_obey_them(
     assert r"ValueError: \x1b[2J" in logged
     assert r"odd: \x07" in logged
     assert all(c.isprintable() or c == "\n" for c in logged)
+
+
+async def test_every_line_of_a_request_has_the_id_that_its_answer_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_kind("sqlite", tmp_path) as store, open_server(store) as server:
+        configure_logging("json")
+        await fail_at_audits(store)
+        key = {"name": "ana", "scope": "enrol"}
+        answers = [
+            await server.desk.operate("POST", "/v1/keys", key),
+            await server.desk.http.get("/nowhere"),
+        ]
+    ids = [answer.headers["X-Request-Id"] for answer in answers]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["event"], line["request_id"]) for line in lines] == [
+        ("unforeseen error", ids[0]),
+        ("request", ids[0]),
+        ("request", ids[1]),
+    ]
+    assert ids[0] != ids[1]

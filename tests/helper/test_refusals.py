@@ -155,3 +155,34 @@ def test_a_leader_reaches_the_batches_of_its_own_plan_alone(tmp_path: Path) -> N
         assert status in ((200, 204) if body != b"rubbish" else (400,)), (url, status)
     assert world.batches.show(world.key().batch_id)[0] == "answered"
     world.close()
+
+
+def test_a_body_that_breaks_off_is_no_failure_of_the_helper(tmp_path: Path) -> None:
+    world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
+    assert world.database is not None
+    with write(world.database) as connection:
+        row = {"key_hash": hash_key("secret"), "name": "leader", "created": 0.0}
+        connection.execute(leader_keys.insert().values(**row))
+    app = create_app(world.database, world.batches, version="1")
+    headers = {b"authorization": b"Bearer secret", b"content-type": SUM_MEDIA_TYPE.encode()}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "PUT",
+        "path": f"/v1/batches/{world.key().batch_id.hex()}/reports",
+        "headers": list(headers.items()),
+    }
+    coming = [
+        {"type": "http.request", "body": b"begun", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return coming.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    world.close()
+    assert sent[0]["status"] == 499

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from sfumato.aggregator.cli.connections import KEEP_ALIVE_S, MOST_HEAD_BYTES, BoundedProtocol
+from tests.aggregator.cli.test_damage import serving
 from tests.aggregator.processes import read_announcement, running, start
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -156,3 +158,28 @@ def test_a_head_that_does_not_come_ends_the_connection(tmp_path: Path) -> None:
         finally:
             process.terminate()
             process.communicate()
+
+
+@pytest.mark.parametrize("study", ["ab" * 32, None], ids=["an upload", "another call"])
+def test_a_body_that_breaks_off_is_no_failure_of_the_server(
+    tmp_path: Path, study: str | None
+) -> None:
+    path = f"/v1/studies/{study}/sketches/{'cd' * 32}" if study else "/v1/enrolments"
+    method = "PUT" if study else "POST"
+    log = tmp_path / "log"
+    with serving(tmp_path / "sfumato.db", log) as url:
+        parts = urlsplit(url)
+        with connect((str(parts.hostname), int(parts.port or 0))) as connection:
+            head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+            connection.sendall(head.encode() + b"begun")
+            time.sleep(0.2)
+        while path not in log.read_text():
+            time.sleep(0.05)
+        metrics = httpx.get(f"{url}/metrics").text
+    (line,) = (json.loads(line) for line in log.read_text().splitlines() if path in line)
+    assert (line["level"], line["event"], line["status"]) == ("info", "request", 499)
+    assert "exception" not in log.read_text()
+    assert 'status="499"' in metrics
+    assert 'status="500"' not in metrics
+    assert f'sfumato_uploads_total{{outcome="broken-off"}} {float(bool(study))}' in metrics
+    assert 'sfumato_uploads_total{outcome="failed"} 0.0' in metrics
