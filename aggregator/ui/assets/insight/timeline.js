@@ -130,7 +130,8 @@ function drawSmall({ windows, change_points: changes }, { value, error, low, hig
       "g",
       { class: `series ${colour}` },
       band(points.map(([at, v, e]) => (v === null ? [at, null, null] : [at, clamp(v - e), clamp(v + e)]))),
-      line(points.map(([at, v]) => [at, v === null ? null : clamp(v)])),
+      s("g", { class: "faint" }, line(points.map(([at, v]) => [at, v === null ? null : clamp(v)]))),
+      line(points.map(([at, v], i) => [at, v === null || !isTrusted(windows[i]) ? null : clamp(v)])),
       windows.length <= DOTS &&
         points.map(([at, v, e], i) => [
           // A point without neighbours has no band.
