@@ -52,7 +52,12 @@ async def test_a_sum_of_one_part_says_that_one_device_may_have_decided_it(tmp_pa
 
 async def test_parts_are_looked_at_by_how_far_each_differs_in_its_window(tmp_path: Path) -> None:
     # All 30 devices in two of three parts, in one of two windows: with a chance of 3e-5.
-    changes: dict[str, Any] = {"epsilon": Fraction(200), "parts": 3, "least_reports": 2, "most_records": 40}
+    changes: dict[str, Any] = {
+        "epsilon": Fraction(200),
+        "parts": 3,
+        "least_reports": 2,
+        "most_records": 40,
+    }
     async with open_pair(tmp_path, **changes) as pair:
         await fill(pair)
         snapshot, _ = await pair.server.services.snapshots.create(pair.study, Selection())
