@@ -160,7 +160,7 @@ class _AsyncProxyTransport(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def _named(variable: str) -> Iterator[None]:
-    """Say which proxy an error is of: not the server's, whose address the user knows."""
+    """Name the proxy behind an error, which the address of the server would hide."""
     try:
         yield
     except httpx.ProxyError as error:

@@ -15,7 +15,7 @@ _FEWEST = 10
 """Number of values below which one value, or a narrow spread, says nothing."""
 _MOST_UNUSUAL = 0.5
 _LEAST_SPREAD, _MOST_SPREAD = 0.05, 100.0
-"""Of a device's values, over the plan's scale; it may hold one narrow cluster, or all of many."""
+"""Least and largest spread of a column over the plan's scale: one narrow cluster, or many."""
 
 
 def find_problems(run: DryRun, limits: CheckTable, *, field: str) -> list[ConfigError]:

@@ -23,7 +23,7 @@ from sfumato.shared.file_identity import FileIdentity, birth_of, device_of, iden
 _COPY = re.compile(
     r"(?:[ ._-]+(?:\d[\d.T_:-]*|copy|bak|backup|old|orig)|~| ?\(\w*\))+", re.IGNORECASE
 )
-"""What rotation and backups add to a name, at its end or before its suffix."""
+"""Parts of a name that rotation and backups add, at its end or before its suffix."""
 MOST_GONE = 1000
 """Number of files that stay known when they are gone, so that none is read again."""
 

@@ -33,8 +33,8 @@ class Evidence:
     spread_over_scale : float
         Median standard deviation inside a cluster over the plan's scale.
     far_share : float
-        Smallest share of a cluster like those found that would have been seen far from all others
-        in one column, or at a corner of the plan's box.
+        Smallest share of a cluster like those found, or of records that a failed sensor moves, that
+        would have been seen far from all others in one column, or at a corner of the plan's box.
     hidden_share : float
         Largest share of such a cluster, wherever it is, that the misfit leaves room for.
     slow_deviations : float

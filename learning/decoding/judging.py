@@ -66,8 +66,7 @@ _LARGEST_MISFIT: Final = 300.0
 # them lie tails that this cannot tell from it: functions of source code, 10 to 20, up to 1.54.
 _LARGEST_KURTOSIS: Final = 25.0
 # Records of which more than this share may be in one far cluster, if slow frequencies show that
-# something is missed. Of 59 sound or rough answers without far records none had both; of 200 with
-# 2 to 8 % of them, those had that did not find them.
+# something is missed. ``python -m benchmarks.honesty --far`` reports how often these limits hold.
 _MOST_HIDDEN: Final = 0.01
 _SURE_DEVIATIONS: Final = 2.0
 # ... and where nothing shows: a far cluster of this share would have been seen in most cases.

@@ -112,7 +112,7 @@ def find_far_place(target: Target, fitted: Shaped) -> Place:
             weights=np.array([offer.weight]),
         ),
         gain=offer.gain,
-        n_places=len(starts) * sum(line.n_places for line in lines) + len(ends),
+        n_places=(len(starts) + 1) * sum(line.n_places for line in lines) + len(ends),
         energy=max(min(each.energy for each in offers), 1e-30),
         is_of_all=all(line.is_whole for line in lines),
     )
@@ -210,16 +210,16 @@ def _offer_failure(target: Target, fitted: Shaped, line: _Line, axis: int) -> _O
     """
     atoms, m = fitted.atoms, target.n_frequencies
     shares = atoms.weights / max(float(np.sum(atoms.weights)), 1e-30)
-    usual = np.array([_find_median(column, atoms.weights) for column in atoms.logs.T])
+    usual = make_usual_atom(atoms).logs[0] - _LONGER
     logs, centres = 0.5 * np.log(np.maximum(atoms.variances, 1e-30)), atoms.centres.copy()
     logs[:, axis], centres[:, axis] = usual[axis], 0.0
     moved = replace(atoms, centres=centres, logs=logs, slants=np.zeros_like(atoms.slants))
     shape = shares @ compute_rows(target, moved)
-    facing = np.empty((1, m), dtype=np.complex64)
+    facing = np.empty(m, dtype=np.complex64)
     # conj(r) times the shape; the rows hold the factors of weighted equations once.
     facing.real = fitted.residual[:m] * shape[:m] + fitted.residual[m:] * shape[m:]
     facing.imag = fitted.residual[:m] * shape[m:] - fitted.residual[m:] * shape[:m]
-    places, scores = line.improve(facing[0], np.zeros((1, target.n_dimensions)))
+    places, scores = line.improve(facing, np.zeros((1, target.n_dimensions)))
     mean = shares @ atoms.centres
     spread = shares @ ((atoms.centres - mean) ** 2 + atoms.variances)
     wide = 0.5 * np.log(np.maximum(spread, 1e-30))

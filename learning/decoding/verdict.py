@@ -45,7 +45,7 @@ def predict_end(coefficients: tuple[float, ...], features: tuple[float, ...]) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Influence:
-    """What an answer owes to the single device, or part of a secure sum, that it owes most.
+    """Influence on an answer of the device, part of a secure sum, or file that matters most.
 
     Parameters
     ----------

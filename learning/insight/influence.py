@@ -34,7 +34,7 @@ from sfumato.shared.plan import SketchPlan
 __all__ = ["LEAST_SOURCES", "add_influence", "rank_sources"]
 
 LEAST_SOURCES: Final = {"device": 5, "file": 5, "part": 3}
-"""Of fewer devices, each holds so much that a cluster of its own is what one expects."""
+"""Least number of sources; each of fewer may well hold a cluster of its own."""
 _MOST_LOOKS: Final = 6
 _N_SAMPLES: Final = 20_000
 _LEAST_SHARE: Final = 0.005
@@ -69,7 +69,7 @@ def add_influence(
     kind
         What they are: ``device``, ``file`` or ``part``.
     seed
-        Of the samples.
+        Seed of the samples.
     cancelled
         Polled between steps.
 

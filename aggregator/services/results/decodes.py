@@ -78,8 +78,12 @@ class DecodeWork:
             )
         if self.sources is None:
             return solution
-        return self.sources.doubt(
-            self.plan, solution, whole=self.snapshot.totals, seed=self.decode.seed
+        return self.sources.measure_influence(
+            self.plan,
+            solution,
+            whole=self.snapshot.totals,
+            seed=self.decode.seed,
+            cancelled=cancelled,
         )
 
     def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:

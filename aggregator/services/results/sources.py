@@ -6,7 +6,7 @@ A decode looks at what it owes to any one of them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -43,12 +43,32 @@ class Sources:
     kind: str
     totals: Sequence[Totals]
 
-    def doubt(self, plan: SketchPlan, solution: Solution, *, whole: Totals, seed: int) -> Solution:
-        """Return an answer with what it owes to one of them, and the verdict that follows."""
+    def measure_influence(
+        self,
+        plan: SketchPlan,
+        solution: Solution,
+        *,
+        whole: Totals,
+        seed: int,
+        cancelled: Callable[[], bool],
+    ) -> Solution:
+        """Return the answer with the influence of one of them, and the verdict that follows.
+
+        Raises
+        ------
+        DecodingCancelledError
+            ``cancelled`` returned true.
+        """
         verdict = solution.verdict
         if self.totals:
             return add_influence(
-                plan, solution, self.totals, whole=whole, kind=self.kind, seed=seed
+                plan,
+                solution,
+                self.totals,
+                whole=whole,
+                kind=self.kind,
+                seed=seed,
+                cancelled=cancelled,
             )
         if verdict is None:
             return solution

@@ -339,7 +339,7 @@ class EvidenceBody:
 
 @body
 class InfluenceBody:
-    """What an answer owes to the single device, part of a secure sum, or file that it owes most."""
+    """Influence on a result of the device, part of a secure sum, or file that matters most."""
 
     source: Literal["device", "part", "file"] = member("What it is.", "device")
     n_sources: int = member("How many of them there are.", 20)

@@ -1,4 +1,4 @@
-"""What a decode of a secure sum can say about single devices: nothing with one part."""
+"""Decodes of secure sums: several parts show the influence of one, a single part shows none."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sfumato.learning.decoding.gathering import measure_kurtosis
 from sfumato.learning.decoding.judging import FEATURES, compute_features, judge, judge_influence
 from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.registry import create_solver
-from sfumato.learning.decoding.verdict import Influence
+from sfumato.learning.decoding.verdict import SOUND, Influence
 
 from .conftest import MakeProblem
 
@@ -179,7 +179,7 @@ def test_sound_is_only_what_no_far_cluster_could_contradict(
 ) -> None:
     problem = make_problem(np.zeros((1, 2)), n_clusters=5, n_frequencies=50, half_width=5.0)
     verdict = judge(problem, replace(GOOD, far_share=share, reach=reach))
-    is_harmless = share <= 0.015 or share * reach <= 0.2
+    is_harmless = share <= 0.015 or 1.0 + share * reach <= SOUND
     assert (verdict.word == "sound") == is_harmless
     if not is_harmless:
         assert f"far cluster below {share:.1%}" in verdict.sentence

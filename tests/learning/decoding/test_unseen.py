@@ -1,4 +1,4 @@
-"""What may lie far from all clusters is bounded by the energy that slow frequencies leave."""
+"""The energy that slow frequencies leave bounds the share of records far from all clusters."""
 
 from dataclasses import replace
 
@@ -69,10 +69,9 @@ def test_without_far_records_nothing_is_suspected(make_problem: MakeProblem) -> 
 def test_a_verdict_that_noise_leaves_open_names_the_share_and_is_not_sound(
     make_problem: MakeProblem,
 ) -> None:
-    solution = decode(make_problem, 1, 0.0, noise=2e-2)
+    solution = decode(make_problem, 1, 0.0, noise=4e-3)
     verdict, far = solution.verdict, get_evidence(solution).far_share
     assert far > 0.015
     assert verdict is not None
-    assert verdict.word != "sound"
-    if verdict.word == "rough":
-        assert f"far cluster below {far:.1%}" in verdict.sentence
+    assert verdict.word == "rough"
+    assert f"far cluster below {far:.1%}" in verdict.sentence
