@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test soak spark check wheels deb cluster-test bench docs docs-serve clean FORCE
+.PHONY: help setup demo test lab-test soak spark check wheels deb cluster-test bench docs docs-serve clean FORCE
 
 help:  ## list the commands
 	@echo 'usage: make COMMAND [ARGS="arguments for the program behind it"] [PYTHON=python3.12]'
@@ -40,6 +40,10 @@ soak: .venv/.stamp-spark  ## run the long explorations, an hour or more; ARGS="t
 	@echo 'soak: running the long explorations on every core' >&2
 	@$(VENV) -m pytest -n auto --dist worksteal -m soak $(ARGS)
 	@HYPOTHESIS_PROFILE=explore $(VENV) -m pytest -n auto --dist worksteal -m 'hypothesis and not soak' $(ARGS)
+
+lab-test: .venv/.stamp-dev  ## run the tests of the laboratory: methods of the literature, some minutes
+	@echo 'lab-test: running the tests of the laboratory on every core' >&2
+	@$(VENV) -m pytest -n auto --dist worksteal -m 'lab and not soak' $(ARGS)
 
 check: .venv/.stamp-dev  ## check lint, format, types and the direction of imports; change no file
 	@echo 'check: lint, format, types, direction of imports' >&2

@@ -16,6 +16,10 @@ from benchmarks.datasets import Dataset
 from benchmarks.local import GeneratorSource
 from benchmarks.sketches import Noise, Sketcher, Study
 from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.lab.clustering.kvariates import KVariatesMethod
+from sfumato.lab.clustering.local_search import LocalSearchMethod
+from sfumato.lab.clustering.privgene import PrivGeneMethod
+from sfumato.lab.clustering.sample_aggregate import SampleAggregateMethod
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
 from sfumato.learning.clustering.methods.contract import Curator, Method, QuantisedRecords, Task
 from sfumato.learning.clustering.methods.cover import CoverMethod
@@ -24,9 +28,6 @@ from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.learning.clustering.methods.tree import TreeMethod
-from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
-from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
-from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from sfumato.learning.decoding.registry import create_solver
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import advise
@@ -176,7 +177,7 @@ CONTENDERS: Mapping[str, Contender] = {
     "tree": contend(TreeMethod()),
     "tree-alone": contend(TreeMethod(n_rounds=0)),
     "candidates": contend(CandidateMethod()),
-    "candidates-published": contend(CandidateMethod.published()),
+    "candidates-published": contend(LocalSearchMethod()),
     "cover-delta=1e-6": contend(CoverMethod(), DELTA),
     "sample-aggregate": contend(SampleAggregateMethod()),
     "sample-aggregate-published": contend(SampleAggregateMethod.published()),

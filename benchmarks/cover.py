@@ -32,12 +32,12 @@ from benchmarks.local import GeneratorSource
 from benchmarks.mnist import load_images
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
-from sfumato.learning.clustering.covering import run_cover
-from sfumato.learning.clustering.reference.published_cover import (
+from sfumato.lab.clustering.published_cover import (
     FRACTION,
     plan_published,
     run_published,
 )
+from sfumato.learning.clustering.covering import run_cover
 from sfumato.learning.coverage.plan import plan_cover
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.shared.core.quantise import STEPS, Quantiser

@@ -28,7 +28,8 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.mnist import Digits, load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
-from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.lab import NetworkMixture
 from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from sfumato.shared.system import SystemSource
 

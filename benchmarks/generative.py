@@ -28,11 +28,11 @@ from benchmarks.generative_accounts import N_RECORDS, STATED, Published, list_fi
 from benchmarks.mnist import Digits, load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row, create_parser, print_rows
-from sfumato.analyst.estimators import NetworkMixture
-from sfumato.learning.generative.accounting import compute_mu
-from sfumato.learning.generative.partition import FeatureMap, KernelPartition, assign
+from sfumato.lab import NetworkMixture
+from sfumato.lab.generative.accounting import compute_mu
+from sfumato.lab.generative.partition import FeatureMap, KernelPartition, assign
+from sfumato.lab.generative.wide_gaussian import WideGaussian
 from sfumato.shared.core.quantise import Quantiser
-from sfumato.shared.privacy.wide_gaussian import WideGaussian
 from sfumato.shared.system import SystemSource
 
 NAME: Final = "generative"

@@ -3,7 +3,7 @@
 Run as ``python -m benchmarks.local [--quick] [--json]``; ``--help`` lists the options. Each record
 of a mixture of ten clusters in ten dimensions belongs to another device, which reports it once with
 pure epsilon. The methods take one round: ``reports`` are phase reports as the planner plans them,
-``grid`` and ``tree`` the references of :mod:`sfumato.learning.clustering.reference`, and ``one
+``grid`` and ``tree`` the references of :mod:`sfumato.lab.clustering`, and ``one
 centre`` puts all centroids on the exact mean of the records, so that a method above it found
 nothing. The public box of a method is [-h, h] in each dimension, ``box=h`` in the name of a case:
 fewer than one record in a thousand lies outside 10, and 20 is the box of the other benchmarks.
@@ -29,7 +29,7 @@ from benchmarks.local_marginals import METHODS as MARGINAL_METHODS, measure_marg
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
-from sfumato.learning.clustering.reference import HashingTree, LocalMethod, UnaryGrid
+from sfumato.lab.clustering import HashingTree, LocalMethod, UnaryGrid
 from sfumato.learning.decoding.registry import create_solver
 
 NAME = "local"

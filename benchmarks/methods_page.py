@@ -131,7 +131,7 @@ METHODS: Final = (
         "grid-published",
     ),
     Method(
-        "CandidateKMeans.published",
+        'ReferenceKMeans(method="local-search")',
         "local search by exponential choice",
         "comparison",
         "epsilon",
@@ -155,7 +155,7 @@ METHODS: Final = (
         "lloyd-uniform-published",
     ),
     Method(
-        "CoverKMeans.published",
+        'ReferenceKMeans(method="cover")',
         "max cover with the constants of the paper; see [max cover](cover.md)",
         "comparison",
         "(epsilon, delta), add-remove-one alone",

@@ -27,7 +27,16 @@ from sfumato.analyst import Client
 from sfumato.shared.plan import plan_from_spec
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ("shared", "learning", "device_agent", "aggregator", "analyst", "helper", "simulator")
+SHIPPED = (
+    "shared",
+    "learning",
+    "device_agent",
+    "aggregator",
+    "analyst",
+    "helper",
+    "simulator",
+    "lab",
+)
 _PLAN = plan_from_spec(
     {
         "dimensions": [

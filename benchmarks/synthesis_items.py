@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from benchmarks.mnist import load_digits
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.rows import Row
-from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.lab import NetworkMixture
+from sfumato.lab.generative.bins import Bins, draw_boxes
+from sfumato.lab.generative.mwem import MwemDesign
+from sfumato.lab.generative.pair_tree import PairTreeDesign
 from sfumato.learning.clustering.methods.contract import Curator
-from sfumato.learning.generative.reference.bins import Bins, draw_boxes
-from sfumato.learning.generative.reference.mwem import MwemDesign
-from sfumato.learning.generative.reference.pair_tree import PairTreeDesign
 from sfumato.shared.errors import SketchError
 from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from sfumato.shared.system import SystemSource

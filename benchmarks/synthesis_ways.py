@@ -22,13 +22,13 @@ from sfumato.analyst.estimators import CompressiveMixture, MomentMixture
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.lab.generative.bins import Bins, draw_boxes
+from sfumato.lab.generative.mwem import MwemDesign
+from sfumato.lab.generative.pair_tree import PairTreeDesign
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.generative.columns import Column, match_columns, read_columns
-from sfumato.learning.generative.reference.bins import Bins, draw_boxes
-from sfumato.learning.generative.reference.mwem import MwemDesign
-from sfumato.learning.generative.reference.pair_tree import PairTreeDesign
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import advise
 from sfumato.shared.core import SketchAccumulator

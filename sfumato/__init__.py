@@ -29,9 +29,7 @@ if TYPE_CHECKING:
         KernelKMeans as KernelKMeans,
         LloydKMeans as LloydKMeans,
         MomentMixture as MomentMixture,
-        NetworkMixture as NetworkMixture,
         PrivatePCA as PrivatePCA,
-        ReferenceKMeans as ReferenceKMeans,
         TreeKMeans as TreeKMeans,
     )
     from sfumato.analyst.estimators.signing import (
@@ -73,8 +71,7 @@ _HOMES = {
     "analyst.client": "Analysis AsyncAnalysis AsyncClient AsyncDecode Client Decode",
     "analyst.estimators": (
         "AutoKMeans CandidateKMeans CompressiveKMeans CompressiveMixture CoverKMeans GridKMeans "
-        "KernelKMeans LloydKMeans MomentMixture NetworkMixture PrivatePCA ReferenceKMeans "
-        "TreeKMeans"
+        "KernelKMeans LloydKMeans MomentMixture PrivatePCA TreeKMeans"
     ),
     "analyst.estimators.signing": "create_owner_key open_release read_owner_key sign_release",
     "analyst.planning.files": "read_plan",

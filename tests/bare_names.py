@@ -8,7 +8,16 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-ROOMS = ("shared", "learning", "device_agent", "aggregator", "analyst", "helper", "simulator")
+ROOMS = (
+    "shared",
+    "learning",
+    "device_agent",
+    "aggregator",
+    "analyst",
+    "helper",
+    "simulator",
+    "lab",
+)
 
 
 class BareNames(MetaPathFinder):

@@ -1,8 +1,11 @@
-"""Long explorations: `make soak` runs them, `make test` a smaller version of each."""
+"""Long explorations, for `make soak`, and the methods of the laboratory, for `make lab-test`."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 import pytest
+from _pytest.mark import ParameterSet
 
 
 def small_and_soak(names: str, small: object, soak: object) -> pytest.MarkDecorator:
@@ -16,3 +19,8 @@ def small_and_soak(names: str, small: object, soak: object) -> pytest.MarkDecora
 
 def _as_tuple(names: str, values: object) -> tuple[object, ...]:
     return values if "," in names and isinstance(values, tuple) else (values,)
+
+
+def leave_to_lab(names: Iterable[str], lab: Container[str]) -> list[ParameterSet]:
+    """Mark those of some parameters that are of the laboratory."""
+    return [pytest.param(name, marks=[pytest.mark.lab] if name in lab else []) for name in names]

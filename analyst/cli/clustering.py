@@ -6,9 +6,10 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -86,7 +87,40 @@ app = typer.Typer(
     help="Cluster a file of records by a private method of the literature.",
     **SETTINGS,
 )
+Records = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Records: .csv, .jsonl, .parquet or .npy.")
+]
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
+Epsilon = Annotated[str, typer.Option(help="Of the whole fit: 1, 0.1 or 1/10.")]
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=LOWER:UPPER[:SCALE]",
+        help="Public bounds of a column, and the spread inside one cluster. Repeatable; other "
+        "columns are not read.",
+    ),
+]
+PlanPath = Annotated[
+    Path | None, typer.Option("--plan", help=f"Bounds and scales instead. {PLAN_HELP}")
+]
+Relation = Annotated[
+    Literal["replace-one", "add-remove-one"],
+    typer.Option(help="add-remove-one keeps the number of records secret too."),
+]
+MostRecords = Annotated[
+    int | None, typer.Option(min=1, help="A public number, under add-remove-one.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="File for the release, to be clustered again."),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Limit of epsilon for each record, over all releases in the ledger (default: "
+        f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
+    ),
+]
 
 
 @app.command(
@@ -102,54 +136,29 @@ Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]
     ),
 )
 def _cluster(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Records: .csv, .jsonl, .parquet or .npy.")
-    ],
+    path: Records,
     n_clusters: Clusters,
-    epsilon: Annotated[str, typer.Option(help="Of the whole fit: 1, 0.1 or 1/10.")],
+    epsilon: Epsilon,
     method: Annotated[
         Method, typer.Option(help="auto chooses by public numbers, such as those of columns and k.")
     ] = "auto",
     published: Annotated[
         bool, typer.Option("--published", help="As its paper has it, for comparison.")
     ] = False,
-    bounds: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=LOWER:UPPER[:SCALE]",
-            help="Public bounds of a column, and the spread inside one cluster. Repeatable; other "
-            "columns are not read.",
-        ),
-    ] = None,
-    plan_path: Annotated[
-        Path | None, typer.Option("--plan", help=f"Bounds and scales instead. {PLAN_HELP}")
-    ] = None,
+    bounds: Bounds = None,
+    plan_path: PlanPath = None,
     delta: Annotated[
         str, typer.Option(help="Above 0 for cover; Lloyd's sums then have Gaussian noise.")
     ] = "0",
-    relation: Annotated[
-        Literal["replace-one", "add-remove-one"],
-        typer.Option(help="add-remove-one keeps the number of records secret too."),
-    ] = "replace-one",
-    max_records: Annotated[
-        int | None, typer.Option(min=1, help="A public number, under add-remove-one.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File for the release, to be clustered again."),
-    ] = None,
+    relation: Relation = "replace-one",
+    max_records: MostRecords = None,
+    output: Output = None,
     sign: Annotated[
         Path | None,
         typer.Option(help="The owner's key, which signs the release: see `sfumato cluster key`."),
     ] = None,
     ledger: Ledger = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Limit of epsilon for each record, over all releases in the ledger (default: "
-            f"{DEFAULT_EPSILON} with --ledger, and otherwise none)."
-        ),
-    ] = None,
+    budget: Budget = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
     as_json: Json = False,
 ) -> None:
@@ -158,7 +167,54 @@ def _cluster(
     Noise is drawn once, and each further call on the same records costs epsilon again. Bounds are
     public: state what values can be, never what they are in the file.
     """
-    dimensions = _read_dimensions(bounds or (), plan_path)
+    kind = METHODS[method]
+    if published and not hasattr(kind, "published"):
+        raise ConfigError(
+            f"cannot be combined with the method {method}, of which no paper has this form",
+            field="--published",
+            fix="leave it out, or see `sfumato lab cluster`",
+        )
+    dimensions = read_dimensions(bounds or (), plan_path)
+    given: dict[str, Any] = {
+        "epsilon": parse_epsilon(epsilon, "--epsilon"),
+        "delta": parse_delta(delta, "--delta"),
+        "relation": relation,
+        "max_records": max_records,
+        "ledger": ledger,
+        "budget": budget,
+        "max_unreadable": max_unreadable,
+    }
+    if method == "lloyd" and given["delta"] and not published:
+        given["noise"] = "gaussian"
+    if method == "compressive" and not _have_scales(dimensions):
+        given["scale"] = "bounds"
+    fit_file(
+        partial(kind.published if published else kind, n_clusters, **given),
+        path,
+        dimensions,
+        output=output,
+        sign=sign,
+        as_json=as_json,
+    )
+
+
+def fit_file(
+    make: Callable[..., Any],
+    path: Path,
+    dimensions: Sequence[Dimension],
+    *,
+    output: Path | None,
+    sign: Path | None = None,
+    as_json: bool,
+) -> None:
+    """Fit an estimator to a file, store the release, and print the centroids.
+
+    Parameters
+    ----------
+    make
+        Makes the estimator of bounds, source and ``random_state``, and of a scale where the
+        columns have one.
+    """
     if sign is not None and output is None:
         raise ConfigError("needs -o", field="--sign", fix="name a file for the release")
     # Read before anything is spent.
@@ -167,33 +223,14 @@ def _cluster(
         require_writable(output)
     records = _read_records(path, dimensions)
     names = [dimension.name for dimension in dimensions]
-    scales = {each.name: each.scale for each in dimensions if each.scale is not None}
-    given: dict[str, Any] = {
-        "epsilon": parse_epsilon(epsilon, "--epsilon"),
-        "delta": parse_delta(delta, "--delta"),
-        "bounds": {each.name: each.bounds for each in dimensions},
-        "scale": scales if len(scales) == len(dimensions) else None,
-        "relation": relation,
-        "max_records": max_records,
+    scales = {each.name: each.scale for each in dimensions}
+    model = make(
+        bounds={each.name: each.bounds for each in dimensions},
+        source=path,
         # As of `cluster show`, which then computes the same from the release. It steers no noise.
-        "random_state": _SEED,
-        "ledger": ledger,
-        "source": path,
-        "budget": budget,
-        "max_unreadable": max_unreadable,
-    }
-    if method == "lloyd" and given["delta"] and not published:
-        given["noise"] = "gaussian"
-    if method == "compressive":
-        given["scale"] = given["scale"] or "bounds"
-    kind = METHODS[method]
-    if published and not hasattr(kind, "published"):
-        raise ConfigError(
-            f"cannot be combined with the method {method}, of which no paper has this form",
-            field="--published",
-            fix="leave it out",
-        )
-    model = (kind.published if published else kind)(n_clusters, **given)
+        random_state=_SEED,
+        **({"scale": scales} if _have_scales(dimensions) else {}),
+    )
     try:
         model.fit(_Table(records, names))
     except UnreadableError as error:
@@ -213,8 +250,12 @@ def _cluster(
     _print(_describe_fit(model, names, units), output, owner, as_json=as_json)
 
 
+def _have_scales(dimensions: Sequence[Dimension]) -> bool:
+    return all(each.scale is not None for each in dimensions)
+
+
 @app.command("show", epilog=list_examples("sfumato cluster show found.cbor -k 3"))
-def _show(
+def show_clusters(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A release of clusters.")],
     n_clusters: Annotated[
         int | None, typer.Option("-k", min=1, help="Another number of clusters.")
@@ -377,7 +418,7 @@ class _Table:
         return self._records if dtype is None else self._records.astype(dtype)
 
 
-def _read_dimensions(bounds: Sequence[str], plan_path: Path | None) -> tuple[Dimension, ...]:
+def read_dimensions(bounds: Sequence[str], plan_path: Path | None) -> tuple[Dimension, ...]:
     """Return the columns as they are stated on the command line, or by a plan."""
     if bool(bounds) == (plan_path is not None):
         raise ConfigError(

@@ -12,9 +12,7 @@ from sfumato.analyst.estimators.kmeans import CompressiveKMeans
 from sfumato.analyst.estimators.lloyd import LloydKMeans
 from sfumato.analyst.estimators.mixture import CompressiveMixture
 from sfumato.analyst.estimators.moment_mixture import MomentMixture
-from sfumato.analyst.estimators.network_mixture import NetworkMixture
 from sfumato.analyst.estimators.pca import PrivatePCA
-from sfumato.analyst.estimators.reference import ReferenceKMeans
 from sfumato.analyst.estimators.tree import TreeKMeans
 
 __all__ = [
@@ -27,8 +25,6 @@ __all__ = [
     "KernelKMeans",
     "LloydKMeans",
     "MomentMixture",
-    "NetworkMixture",
     "PrivatePCA",
-    "ReferenceKMeans",
     "TreeKMeans",
 ]

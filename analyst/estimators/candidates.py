@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
 from sfumato.analyst.estimators.columns import Bounds, Scale
@@ -18,8 +18,8 @@ class CandidateKMeans(ClusteringEstimator):
     A quadtree divides cells that hold more records than noise explains; the centres of all such
     cells are candidates, and the noisy numbers of records nearest to each are clustered; a round
     sums residuals under cube noise (Balcan, Dick, Liang, Mou and Zhang 2017, with votes in place of
-    their local search). ``CandidateKMeans.published`` is the paper's. For 2 to 4 columns; more than
-    10 are projected first, and :class:`CoverKMeans` is the better choice.
+    their local search). For 2 to 4 columns; more than 10 are projected first, and
+    :class:`CoverKMeans` is the better choice.
 
     Parameters
     ----------
@@ -36,8 +36,6 @@ class CandidateKMeans(ClusteringEstimator):
         residuals are clipped to four of them. If None, it is estimated from released candidates.
     depth
         Levels of the quadtree; None for a number by the columns.
-    n_swaps
-        Swaps of the published local search; 0 for votes.
     n_rounds
         Rounds of sums at the end, which share a third of epsilon. If None, one to five by
         ``n epsilon / k``.
@@ -92,7 +90,6 @@ class CandidateKMeans(ClusteringEstimator):
         delta: Exact = "0",
         scale: Scale | None = None,
         depth: int | None = None,
-        n_swaps: int = 0,
         n_rounds: int | None = None,
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
@@ -110,7 +107,6 @@ class CandidateKMeans(ClusteringEstimator):
         self.delta = delta
         self.scale = scale
         self.depth = depth
-        self.n_swaps = n_swaps
         self.n_rounds = n_rounds
         self.relation = relation
         self.max_records = max_records
@@ -122,11 +118,6 @@ class CandidateKMeans(ClusteringEstimator):
         self.refit = refit
         self.max_unreadable = max_unreadable
 
-    @classmethod
-    def published(cls, n_clusters: int = 8, *, n_swaps: int = 10, **parameters: Any) -> Self:
-        """Return the local search of Balcan et al., for comparison."""
-        return cls(n_clusters, n_swaps=n_swaps, **({"n_rounds": 1} | parameters))
-
     def _make_method(self, lower: Floats, upper: Floats) -> CandidateMethod:
         del lower, upper
         depth = (
@@ -134,10 +125,9 @@ class CandidateKMeans(ClusteringEstimator):
             if self.depth is None
             else read_whole(self.depth, "depth", most=10, fix="leave it out")
         )
-        n_swaps = read_whole(self.n_swaps, "n_swaps", least=0, most=1000, fix="use 0 for votes")
         n_rounds = (
             -1
             if self.n_rounds is None
             else read_whole(self.n_rounds, "n_rounds", most=10, fix="leave it out")
         )
-        return CandidateMethod(depth=depth, n_swaps=n_swaps, n_rounds=n_rounds)
+        return CandidateMethod(depth=depth, n_rounds=n_rounds)

@@ -40,7 +40,6 @@ from sfumato.learning.clustering.methods.contract import (
     Task,
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
-from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
@@ -335,14 +334,13 @@ def describe_release(release: ClusterRelease) -> str:
 
 def describe_condition(release: ClusterRelease) -> str:
     """Describe what must hold of the records for the guarantee to hold; mostly nothing."""
-    method = release.method
-    return f" {method.condition}." if isinstance(method, KVariatesMethod) else ""
+    condition = getattr(release.method, "condition", "")
+    return f" {condition}." if condition else ""
 
 
 def is_published(release: ClusterRelease) -> bool:
     """Return whether a method asked as its paper has it, where ours differs."""
-    settings = release.method.describe()
-    return bool(settings.get("is_published") or settings.get("n_swaps"))
+    return bool(release.method.describe().get("is_published"))
 
 
 def state_guarantee(release: ClusterRelease) -> PrivacyGuarantee:

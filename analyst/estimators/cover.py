@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
 import numpy as np
 
@@ -23,9 +23,8 @@ class CoverKMeans(ClusteringEstimator):
     Records are projected on few dimensions; grid points that cover many of them are chosen one
     after the other, by exact exponential choice, and what they cover leaves; noisy votes weigh the
     points; two rounds average the clusters in all columns under Gaussian noise (Nguyen, Chaturvedi
-    and Xu 2021, with exact accounting of all stages together). ``CoverKMeans.published`` has the
-    paper's constants. For up to 20 clusters of up to 10 columns :class:`CompressiveKMeans` is the
-    better choice.
+    and Xu 2021, with exact accounting of all stages together). For up to 20 clusters of up to 10
+    columns :class:`CompressiveKMeans` is the better choice.
 
     Parameters
     ----------
@@ -47,8 +46,6 @@ class CoverKMeans(ClusteringEstimator):
         Dimensions of the cover; None for half the logarithm of the number of records.
     cover_share, votes_share
         Of epsilon; the averages take what the joint cost leaves.
-    is_published
-        Whether stages and constants are those of the paper.
     relation
         ``add-remove-one``, where the number of records is secret too, or ``replace-one``, where it
         is public.
@@ -104,7 +101,6 @@ class CoverKMeans(ClusteringEstimator):
         n_projected: int | None = None,
         cover_share: Exact = "0.4",
         votes_share: Exact = "0.1",
-        is_published: bool = False,
         relation: Literal["replace-one", "add-remove-one"] = "add-remove-one",
         max_records: int | None = None,
         public_seed: int | str | bytes | None = None,
@@ -124,7 +120,6 @@ class CoverKMeans(ClusteringEstimator):
         self.n_projected = n_projected
         self.cover_share = cover_share
         self.votes_share = votes_share
-        self.is_published = is_published
         self.relation = relation
         self.max_records = max_records
         self.public_seed = public_seed
@@ -134,11 +129,6 @@ class CoverKMeans(ClusteringEstimator):
         self.budget = budget
         self.refit = refit
         self.max_unreadable = max_unreadable
-
-    @classmethod
-    def published(cls, n_clusters: int = 8, **parameters: Any) -> Self:
-        """Return the algorithm with its authors' constants, for comparison."""
-        return cls(n_clusters, is_published=True, **parameters)
 
     def _make_method(self, lower: Floats, upper: Floats) -> CoverMethod:
         radius = 0
@@ -161,5 +151,4 @@ class CoverKMeans(ClusteringEstimator):
             n_projected=n_projected,
             cover_share=read_number(self.cover_share, "cover_share"),
             votes_share=read_number(self.votes_share, "votes_share"),
-            is_published=self.is_published,
         )

@@ -115,6 +115,16 @@ def test_a_release_names_its_published_form_and_claims_no_delta_that_it_did_not_
         assert "Method grid, as published" in answer["statement"]
 
 
+def test_the_laboratory_clusters_as_a_paper_does_and_shows_what_was_released() -> None:
+    given = ["-k", "2", "--epsilon", "50", "--method", "local-search", *BOUNDS]
+    run = ["lab", "cluster", "records.csv", *given, "-o", "found.cbor", "--json"]
+    made = json.loads(run_inside(command.main, run).stdout)
+    assert np.allclose(sorted(made["centroids"]), MEANS[::-1], atol=5)
+    assert made["rounds"].count("swap") == 10
+    shown = json.loads(run_inside(command.main, ["lab", "show", "found.cbor", "--json"]).stdout)
+    assert shown["centroids"] == made["centroids"]
+
+
 REFUSED = [
     ([], "--bounds"),
     (["--bounds", "temp"], "--bounds"),

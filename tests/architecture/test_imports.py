@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("shared", "learning", "device_agent", "aggregator", "analyst", "helper", "simulator")
+ROOMS = (
+    "shared",
+    "learning",
+    "device_agent",
+    "aggregator",
+    "analyst",
+    "helper",
+    "simulator",
+    "lab",
+)
 MATHEMATICS = ("shared/core", "shared/privacy", "learning")
 OUTSIDE = ("json", "logging", "os", "random", "time", "fastapi")
 WITHOUT_SQL = ("api", "ui", "services", "records", "settings", "storage/sums")

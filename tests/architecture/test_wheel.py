@@ -225,7 +225,7 @@ import sfumato
 assert "site-packages" in sfumato.__file__
 X = np.random.default_rng(0).normal(size=(2000, 2))
 fitted = sfumato.GridKMeans(3, epsilon="1", bounds=(-5, 5)).fit(X)
-assert not {"shared", "learning", "analyst", "simulator"} & sys.modules.keys()
+assert not {"shared", "learning", "analyst", "simulator", "lab"} & sys.modules.keys()
 print(fitted.cluster_centers_.shape)
 """
 

@@ -135,7 +135,16 @@ def test_an_answer_407_is_the_proxys(
 
 def test_every_client_of_the_product_is_opened_in_one_place() -> None:
     opening = re.compile(r"httpx\.(Client|AsyncClient|get|put|post|patch|delete|request|stream)\(")
-    rooms = ("shared", "device_agent", "aggregator", "analyst", "helper", "simulator", "deploy")
+    rooms = (
+        "shared",
+        "device_agent",
+        "aggregator",
+        "analyst",
+        "helper",
+        "simulator",
+        "lab",
+        "deploy",
+    )
     found = {
         path.relative_to(ROOT).as_posix()
         for room in rooms

@@ -2,9 +2,10 @@
 
 Balcan, Dick, Liang, Mou and Zhang, "Differentially Private Clustering in High-Dimensional Euclidean
 Spaces" (2017): a randomly shifted quadtree whose cells with many records give candidates, and then
-a private local search among them. Ours counts the records nearest to each candidate once and
-clusters the counts, which tells as much as all swaps of the search (Jones, Nguyen and Nguyen 2021).
-Their program divides by exact sizes of clusters; here rounds of noisy sums do.
+a private local search among them (:mod:`sfumato.lab.clustering.local_search`). Ours counts the
+records nearest to each candidate once and clusters the counts, which tells as much as all swaps of
+the search (Jones, Nguyen and Nguyen 2021). Their program divides by exact sizes of clusters; here
+rounds of noisy sums do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -39,12 +40,6 @@ from sfumato.learning.clustering.methods.sums import (
     read_sums,
     sum_bodies,
 )
-from sfumato.learning.clustering.reference.local_search import (
-    ask_best_set,
-    ask_swap,
-    make_choice,
-    require_exact_costs,
-)
 from sfumato.learning.clustering.weighted_points import assign_weighted, cluster_weighted
 from sfumato.learning.coverage.averaging import find_nearest
 from sfumato.learning.coverage.projection import SignProjection
@@ -57,10 +52,6 @@ MOST_PLAIN: Final = 10
 """Columns beyond which records are projected: a cell has 2^d children."""
 _MOST_CHILDREN: Final = 1 << 14
 _THIRD: Final = Fraction(1, 3)
-_PUBLISHED_LIVE: Final = 2.0
-_LIVE: Final = 0.5
-"""Least count of a live cell over the largest of the noise, ``b ln M``. A false cell is a candidate
-without votes: it costs little, and a cluster that is missed much."""
 _STRONG: Final = 3000.0
 _LEAST_SCALE: Final = 1 / 64
 """Candidates are centres of cells: clusters may be wider than they show."""
@@ -74,16 +65,18 @@ class CandidateMethod:
     ----------
     depth
         Levels of the quadtree; -1 for a number by d.
-    n_swaps
-        Swaps of the published local search; 0 for votes.
     n_rounds
         Rounds of sums at the end; -1 for a number by ``n epsilon / k``.
     """
 
     name: ClassVar[str] = "candidates"
+    least_live: ClassVar[float] = 0.5
+    """Least count of a live cell over the largest of the noise, ``b ln M``. A false cell is a
+    candidate without votes: it costs little, and a cluster that is missed much."""
+    law: ClassVar[str] = "cube"
+    is_shrunk: ClassVar[bool] = True
 
     depth: int = -1
-    n_swaps: int = 0
     n_rounds: int = -1
 
     def __post_init__(self) -> None:
@@ -91,17 +84,10 @@ class CandidateMethod:
             raise ConfigError(
                 f"must be from 1 to {MOST_DEPTH}", field="depth", fix="leave it out for a choice"
             )
-        if not 0 <= self.n_swaps <= 1000:
-            raise ConfigError("must be from 0 to 1000", field="n_swaps", fix="use 0 for votes")
         if self.n_rounds != -1 and not 1 <= self.n_rounds <= 10:
             raise ConfigError(
                 "must be from 1 to 10", field="n_rounds", fix="leave it out for a choice"
             )
-
-    @classmethod
-    def published(cls, *, n_swaps: int = 10) -> Self:
-        """Return the local search of Balcan et al., with so many swaps."""
-        return cls(n_swaps=n_swaps, n_rounds=1)
 
     def describe(self) -> dict[str, Any]:
         """See ``Method``."""
@@ -110,41 +96,38 @@ class CandidateMethod:
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``: a third of epsilon each for the quadtree, the choice, and the sums."""
         depth = choose_depth(task) if self.depth < 0 else self.depth
-        chosen = ["swap"] * self.n_swaps + ["best"] if self.n_swaps else ["votes"]
         n_rounds = choose_rounds(task) if self.n_rounds < 0 else self.n_rounds
-        parts = ["cells"] * depth, chosen, ["sums"] * n_rounds
+        parts = ["cells"] * depth, self.name_choice(), ["sums"] * n_rounds
         names = [name for part in parts for name in part]
         shares = [_THIRD / len(part) for part in parts for _ in part]
         rounds = divide_pure(task, names, shares)
-        # What cannot be drawn is refused before anything is spent.
-        projection = _project(task)
+        # What cannot be drawn or projected is refused before anything is spent.
+        project_columns(task)
         _count_votes(task, rounds[0], 1)
-        make_noise(self._law, rounds[-1], task, STEPS)
-        if self.n_swaps:
-            d, half = projection.n_projected, projection.half
-            make_choice(d, half, rounds[depth], task.relation)
-            require_exact_costs(
-                task.n_records, d, half, fix="use votes in the place of swaps: n_swaps=0"
-            )
+        make_noise(self.law, rounds[-1], task, STEPS)
         return rounds
+
+    def name_choice(self) -> list[str]:
+        """Return the names of the rounds that choose among the candidates."""
+        return ["votes"]
+
+    def choose_centres(
+        self, places: Integers, candidates: Integers, task: Task, curator: Curator
+    ) -> tuple[Floats, int]:
+        """Ask the curator; return centres, shape ``(k, d')``, and the radius of the sums."""
+        histogram = _count_votes(task, curator.next_round, len(candidates))
+        labels = find_nearest(places, candidates)
+        counts = np.bincount(labels, minlength=len(candidates)).astype(np.int64)
+        answer = curator.ask(histogram, counts, candidates=candidates)
+        centres, scale = _cluster(task, histogram, answer, task.n_clusters, make_rng(task, "votes"))
+        return centres, choose_radius(task.scale or scale, curator.next_round)
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
-        projection = _project(task)
+        projection = project_columns(task)
         places = projection.project(records.steps.astype(np.int64))
         candidates = self._discover(places, projection.half, task, curator)
-        if self.n_swaps:
-            centres = self._search(places, projection.half, candidates, task, curator)
-            scale = None
-        else:
-            histogram = _count_votes(task, curator.next_round, len(candidates))
-            labels = find_nearest(places, candidates)
-            counts = np.bincount(labels, minlength=len(candidates)).astype(np.int64)
-            answer = curator.ask(histogram, counts, candidates=candidates)
-            centres, scale = _cluster(
-                task, histogram, answer, task.n_clusters, make_rng(task, "votes")
-            )
-        radius = STEPS if self.n_swaps else choose_radius(task.scale or scale, curator.next_round)
+        centres, radius = self.choose_centres(places, candidates, task, curator)
         if not projection.is_identity:
             planned = curator.next_round
             answer = self._ask_projected(records, places, centres, task, curator)
@@ -152,7 +135,7 @@ class CandidateMethod:
             # Votes are of projected records: they tell no scale of those in the columns.
             radius = choose_radius(task.scale, planned)
         for planned in curator.rounds[len(curator.answers) :]:
-            answer = ask_sums(records, task, curator, centres, self._law, radius)
+            answer = ask_sums(records, task, curator, centres, self.law, radius)
             centres = self._read(task, planned, answer).centroids
 
     def _ask_projected(
@@ -165,7 +148,7 @@ class CandidateMethod:
     ) -> Answer:
         """Ask for the sums of records by the centre nearest to their projections."""
         around = np.rint(centres).astype(np.int64)
-        noise = make_noise(self._law, curator.next_round, task, STEPS)
+        noise = make_noise(self.law, curator.next_round, task, STEPS)
         sums = np.zeros((task.n_clusters + 1, task.n_dimensions + 1), dtype=np.int64)
         labels = find_nearest(places, around).astype(np.intp)
         sums[:-1] = sum_bodies(records.steps, labels, task.n_clusters, noise.sums.count_unit)
@@ -184,7 +167,7 @@ class CandidateMethod:
             return found
         votes = next((answer for answer in answers if answer.name == "votes"), None)
         points, weights = found.centroids, found.shares
-        if votes is not None and _project(task).is_identity:
+        if votes is not None and project_columns(task).is_identity:
             planned = next(each for each in rounds if each.name == "votes")
             histogram = _count_votes(task, planned, len(votes.values))
             points = votes.asked["candidates"].astype(np.float64)
@@ -202,11 +185,7 @@ class CandidateMethod:
         )
 
     def _read(self, task: Task, planned: Round, answer: Answer) -> NoisyClusters:
-        return read_sums(task, planned, answer, self._law, is_shrunk=not self.n_swaps)
-
-    @property
-    def _law(self) -> str:
-        return "laplace" if self.n_swaps else "cube"
+        return read_sums(task, planned, answer, self.law, is_shrunk=self.is_shrunk)
 
     def _discover(self, places: Integers, half: int, task: Task, curator: Curator) -> Integers:
         """Ask for the cells of all levels; return the centres of live ones: shape ``(c, d')``."""
@@ -228,7 +207,7 @@ class CandidateMethod:
             answer = curator.ask(
                 histogram, counts.astype(np.int64), parents=parents, shift=tree.shift
             )
-            limit = (_PUBLISHED_LIVE if self.n_swaps else _LIVE) * histogram.threshold
+            limit = self.least_live * histogram.threshold
             live = _keep_live(answer.values[: len(children)], limit, places.shape[1])
             parents = children[live]
             found.append(tree.find_centres(parents, level))
@@ -239,17 +218,6 @@ class CandidateMethod:
         candidates = np.unique(np.concatenate(found), axis=0)
         return candidates if len(candidates) else np.zeros((1, places.shape[1]), dtype=np.int64)
 
-    def _search(
-        self, places: Integers, half: int, candidates: Integers, task: Task, curator: Curator
-    ) -> Floats:
-        """Swap candidates by private choice, then choose one of the sets on the way."""
-        rng = make_rng(task, "search")
-        sets = [rng.choice(len(candidates), size=task.n_clusters)]
-        for _ in range(self.n_swaps):
-            sets.append(ask_swap(places, half, candidates, sets[-1], curator, task.relation))
-        best = ask_best_set(places, half, candidates, sets, curator, task.relation)
-        return candidates[sets[best]].astype(np.float64)
-
 
 def choose_depth(task: Task) -> int:
     """Choose the levels, each of which divides a cell into 2^d and takes a part of epsilon.
@@ -257,10 +225,10 @@ def choose_depth(task: Task) -> int:
     ``min(6, 3 + floor(8 / d))``, and one more from ``n epsilon / k = 3000`` on.
     """
     is_strong = task.strength >= _STRONG * task.n_clusters
-    return min(6, 3 + 8 // _project(task).n_projected) + int(is_strong)
+    return min(6, 3 + 8 // project_columns(task).n_projected) + int(is_strong)
 
 
-def _project(task: Task) -> SignProjection:
+def project_columns(task: Task) -> SignProjection:
     """Return the projection of many columns on ``ln(n) / 2`` dimensions."""
     d = task.n_dimensions
     n_projected = (

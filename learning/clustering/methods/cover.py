@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,16 +23,10 @@ from sfumato.learning.clustering.methods.contract import (
     Task,
 )
 from sfumato.learning.clustering.methods.starts import make_rng
-from sfumato.learning.clustering.reference.published_cover import (
-    FRACTION,
-    PublishedPlan,
-    plan_published,
-    run_published,
-)
 from sfumato.learning.clustering.weighted_points import cluster_weighted
 from sfumato.learning.coverage.plan import CoverPlan, plan_cover
 from sfumato.shared.core.quantise import STEPS
-from sfumato.shared.errors import ConfigError, PrivacyError
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
 from sfumato.shared.privacy.samplers import RandomSource
 
@@ -54,8 +48,6 @@ class CoverMethod:
         Dimensions of the cover; 0 for a number by n and d.
     cover_share, votes_share
         Of epsilon; the averages take what the joint cost leaves.
-    is_published
-        Whether stages and constants are those of the paper.
     """
 
     name: ClassVar[str] = "cover"
@@ -64,12 +56,6 @@ class CoverMethod:
     n_projected: int = 0
     cover_share: Fraction = Fraction(4, 10)
     votes_share: Fraction = Fraction(1, 10)
-    is_published: bool = False
-
-    @classmethod
-    def published(cls, **settings: Any) -> Self:
-        """Return the algorithm with the constants of its authors' experiments."""
-        return cls(is_published=True, **settings)
 
     def describe(self) -> dict[str, Any]:
         """See ``Method``."""
@@ -80,7 +66,7 @@ class CoverMethod:
         self.make_plan(task)
         return (Round(name=_ROUND, epsilon=task.epsilon, delta=task.delta),)
 
-    def make_plan(self, task: Task) -> CoverPlan | PublishedPlan:
+    def make_plan(self, task: Task) -> CoverPlan:
         """Return the public numbers of all stages.
 
         Raises
@@ -90,15 +76,13 @@ class CoverMethod:
         """
         # The calibration does not depend on the seed.
         plan = _calibrate(self, replace(task, seed=b""))
-        return replace(plan, projection=replace(plan.projection, seed=_derive_seed(task)))
+        return replace(plan, projection=replace(plan.projection, seed=derive_seed(task)))
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
         plan, rng = self.make_plan(task), make_rng(task, self.name)
 
         def draw(source: RandomSource) -> Integers:
-            if isinstance(plan, PublishedPlan):
-                return run_published(records.steps, plan, source=source, rng=rng).ravel()
             answer = run_cover(records.steps, plan, source=source, rng=rng)
             parts = answer.candidates, answer.votes, answer.rounds
             return np.concatenate([part.ravel() for part in parts])
@@ -112,28 +96,13 @@ class CoverMethod:
         self, task: Task, answers: Sequence[Answer], *, n_clusters: int, rng: np.random.Generator
     ) -> Clusters:
         """See ``Method``; fewer clusters than the task's are made of the averages."""
-        if not 1 <= n_clusters <= task.n_clusters:
-            raise ConfigError(
-                f"must be from 1 to the {task.n_clusters} clusters that were averaged",
-                field="n_clusters",
-                fix="ask for fewer clusters",
-            )
         centroids, masses = self._read(task, answers[0].values)
-        found = Clusters.of(centroids, masses)
-        if n_clusters == task.n_clusters:
-            return found
-        merged = cluster_weighted(found.centroids, found.shares, n_clusters, rng)
-        squares = np.sum((found.centroids[:, None] - merged[None]) ** 2, axis=2)
-        shares = np.bincount(np.argmin(squares, axis=1), found.shares, minlength=n_clusters)
-        return Clusters.of(merged, shares.astype(np.float64))
+        return take_fewer(task, Clusters.of(centroids, masses), n_clusters, rng)
 
     def _read(self, task: Task, values: Integers) -> tuple[Floats, Floats]:
         """Return centroids and masses from all that was released."""
         plan = self.make_plan(task)
         k, d = task.n_clusters, task.n_dimensions
-        if isinstance(plan, PublishedPlan):
-            # Their program releases no shares.
-            return values.reshape(k, d) / FRACTION, np.ones(k)
         rounds = values[-len(plan.averages) * k * (1 + d) :].reshape(-1, k, 1 + d)
         centroids: Floats | None = None
         masses: Floats = np.ones(k)
@@ -144,25 +113,30 @@ class CoverMethod:
         return centroids, masses
 
 
-@lru_cache(maxsize=32)
-def _calibrate(method: CoverMethod, task: Task) -> CoverPlan | PublishedPlan:
-    radius = method.radius or None
-    if method.is_published:
-        if task.relation != "add-remove-one":
-            raise PrivacyError(
-                "must be add-remove-one for the published cover, which claims no other",
-                field="relation",
-                fix="use add-remove-one, or the cover that is not published",
-            )
-        return plan_published(
-            n_clusters=task.n_clusters,
-            n_dimensions=task.n_dimensions,
-            n_records=task.n_records,
-            epsilon=task.epsilon,
-            delta=task.delta,
-            seed=_derive_seed(task),
-            radius=radius,
+def take_fewer(task: Task, found: Clusters, n_clusters: int, rng: np.random.Generator) -> Clusters:
+    """Cluster the averages of k clusters into fewer.
+
+    Raises
+    ------
+    ConfigError
+        More clusters than the task's were asked for.
+    """
+    if not 1 <= n_clusters <= task.n_clusters:
+        raise ConfigError(
+            f"must be from 1 to the {task.n_clusters} clusters that were averaged",
+            field="n_clusters",
+            fix="ask for fewer clusters",
         )
+    if n_clusters == task.n_clusters:
+        return found
+    merged = cluster_weighted(found.centroids, found.shares, n_clusters, rng)
+    squares = np.sum((found.centroids[:, None] - merged[None]) ** 2, axis=2)
+    shares = np.bincount(np.argmin(squares, axis=1), found.shares, minlength=n_clusters)
+    return Clusters.of(merged, shares.astype(np.float64))
+
+
+@lru_cache(maxsize=32)
+def _calibrate(method: CoverMethod, task: Task) -> CoverPlan:
     return plan_cover(
         n_clusters=task.n_clusters,
         n_dimensions=task.n_dimensions,
@@ -170,12 +144,13 @@ def _calibrate(method: CoverMethod, task: Task) -> CoverPlan | PublishedPlan:
         epsilon=task.epsilon,
         delta=task.delta,
         relation=task.relation,
-        seed=_derive_seed(task),
-        radius=radius,
+        seed=derive_seed(task),
+        radius=method.radius or None,
         n_projected=method.n_projected or None,
         shares=(method.cover_share, method.votes_share),
     )
 
 
-def _derive_seed(task: Task) -> bytes:
+def derive_seed(task: Task) -> bytes:
+    """Derive the public seed of the projection."""
     return hashlib.sha256(b"cover" + task.seed).digest()

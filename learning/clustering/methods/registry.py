@@ -1,9 +1,11 @@
-"""Registry of the central methods, by the names that releases carry."""
+"""Registry of the central methods, by the names that releases carry.
+
+The laboratory adds the methods of the literature when it is imported.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
@@ -13,27 +15,19 @@ from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
 from sfumato.learning.clustering.methods.tree import TreeMethod
-from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
-from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
-from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from sfumato.shared.errors import ConfigError
 
-METHODS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {
-        method.name: method
-        for method in (
-            GridMethod,
-            LloydMethod,
-            KernelMethod,
-            TreeMethod,
-            CandidateMethod,
-            CoverMethod,
-            PrivGeneMethod,
-            SampleAggregateMethod,
-            KVariatesMethod,
-        )
-    }
-)
+METHODS: Final[dict[str, type[Any]]] = {
+    method.name: method
+    for method in (
+        GridMethod,
+        LloydMethod,
+        KernelMethod,
+        TreeMethod,
+        CandidateMethod,
+        CoverMethod,
+    )
+}
 
 
 def make_method(name: str, settings: Mapping[str, Any]) -> Method:
@@ -46,7 +40,9 @@ def make_method(name: str, settings: Mapping[str, Any]) -> Method:
     """
     if name not in METHODS:
         raise ConfigError(
-            f"must be one of {', '.join(METHODS)}", field="method", fix="use a name of the list"
+            f"must be one of {', '.join(METHODS)}",
+            field="method",
+            fix="use a name of the list; for a method of a paper import sfumato.lab",
         )
     try:
         made: Method = METHODS[name](**settings)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from sfumato.analyst.estimators import (
@@ -18,11 +19,11 @@ from sfumato.analyst.estimators import (
     KernelKMeans,
     LloydKMeans,
     MomentMixture,
-    NetworkMixture,
     PrivatePCA,
-    ReferenceKMeans,
     TreeKMeans,
 )
+from sfumato.lab import NetworkMixture, ReferenceKMeans
+from tests.soak import leave_to_lab
 
 Floats = NDArray[np.float64]
 K, D = 3, 2
@@ -34,7 +35,7 @@ CENTRAL: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "grid alone": (GridKMeans, {"n_rounds": 0}),
     "grid published": (GridKMeans.published, {}),
     "candidates": (CandidateKMeans, {}),
-    "candidates published": (CandidateKMeans.published, {"n_swaps": 2}),
+    "local-search": (ReferenceKMeans, {"method": "local-search"}),
     "privgene": (ReferenceKMeans, {}),
     "sample-aggregate": (ReferenceKMeans, {"method": "sample-aggregate"}),
     "cover": (CoverKMeans, {"relation": "replace-one"}),
@@ -53,8 +54,14 @@ KINDS: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "moments": (MomentMixture, {"delta": "1e-6"}),
     "networks": (NetworkMixture, NETWORK),
 }
+LAB = ("local-search", "privgene", "sample-aggregate", "networks")
 GAUSSIAN = ("kernel", "moments", "networks")
 """Kinds whose rounds compose to less than the sum of their epsilons."""
+
+
+def each_of(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Run a test for each kind, and for those of the laboratory in its own run."""
+    return pytest.mark.parametrize("name", leave_to_lab(names, LAB))
 
 
 def is_of_clusters(name: str) -> bool:

@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from sklearn.base import clone
 
 import sfumato.analyst.estimators as package
+from sfumato import lab
 from sfumato.analyst.estimators.contract import PrivateEstimator
 from sfumato.analyst.sketching.sketch_file import encode_sketch_file
 from sfumato.shared.errors import BudgetExceededError, PrivacyError, SketchError, TableError
@@ -23,10 +24,10 @@ from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.reading.unreadable import UnreadableError
 from sfumato.shared.spending import OwnersLedger
 from tests.analyst.estimators import kinds
-from tests.analyst.estimators.kinds import GAUSSIAN, KINDS, is_of_clusters, list_values
+from tests.analyst.estimators.kinds import GAUSSIAN, KINDS, each_of, is_of_clusters, list_values
 from tests.analyst.estimators.records import D, make_exact, make_private, make_records
 
-each = pytest.mark.parametrize("name", KINDS)
+each = each_of(KINDS)
 ABSENT = {
     "components": ("fit_transform", "score", "singular_values_", "n_samples_"),
     "compressive": ("labels_", "inertia_", "score", "fit_predict", "fit_transform"),
@@ -51,7 +52,7 @@ def plan(name: str, found: Any, n: int) -> Any:
 
 
 def test_every_private_estimator_is_tested_here() -> None:
-    known = [getattr(package, name) for name in package.__all__]
+    known = [getattr(room, name) for room in (package, lab) for name in room.__all__]
     private = {
         kind for kind in known if isinstance(kind, type) and issubclass(kind, PrivateEstimator)
     }
@@ -121,7 +122,7 @@ def test_an_estimator_is_copied_and_stored_and_shows_nothing_of_the_records(name
 
 
 # Networks need a delta that no second fit can have beside it.
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "networks"])
+@each_of(name for name in KINDS if name != "networks")
 def test_the_ledger_counts_a_fit_and_refuses_beyond_the_budget(name: str, tmp_path: Path) -> None:
     source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
     source.write_text("x\n")
@@ -137,7 +138,7 @@ def test_the_ledger_counts_a_fit_and_refuses_beyond_the_budget(name: str, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.db", "records.csv"]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each
 def test_where_too_many_values_cannot_be_read_nothing_is_spent(name: str, tmp_path: Path) -> None:
     source, ledger = tmp_path / "records.csv", tmp_path / "ledger.db"
     source.write_text("x\n")

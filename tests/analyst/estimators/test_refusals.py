@@ -17,7 +17,7 @@ from sfumato.shared.errors import (
     TableError,
 )
 from tests.analyst.estimators import kinds
-from tests.analyst.estimators.kinds import KINDS, is_of_clusters
+from tests.analyst.estimators.kinds import KINDS, each_of, is_of_clusters
 from tests.analyst.estimators.records import make_exact
 
 Case = tuple[dict[str, Any], type[SketchError], str]
@@ -169,7 +169,7 @@ def list_faults(make: Callable[..., Any], cases: list[Case]) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each_of(KINDS)
 def test_parameters_that_cannot_hold_are_refused_by_name_before_anything_is_spent(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

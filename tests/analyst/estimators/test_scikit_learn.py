@@ -17,10 +17,10 @@ from sfumato.analyst.estimators import (
     CompressiveMixture,
     GridKMeans,
     MomentMixture,
-    NetworkMixture,
     PrivatePCA,
 )
 from sfumato.analyst.estimators.contract import PrivateEstimator
+from sfumato.lab import NetworkMixture
 from tests.analyst.estimators.records import K, make_exact, make_records
 
 

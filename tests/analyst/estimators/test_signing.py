@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given, strategies as st
 
-from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, NetworkMixture, TreeKMeans
+from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, TreeKMeans
 from sfumato.analyst.estimators.held import decode_release
 from sfumato.analyst.estimators.signing import (
     create_owner_key,
@@ -20,6 +20,7 @@ from sfumato.analyst.estimators.signing import (
     read_owner_key,
     sign_release,
 )
+from sfumato.lab import NetworkMixture
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared.errors import ConfigError, MalformedMessageError, SignatureError
 

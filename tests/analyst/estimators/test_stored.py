@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.analyst.estimators import MomentMixture, NetworkMixture
+from sfumato.analyst.estimators import MomentMixture
+from sfumato.lab import NetworkMixture
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.errors import MalformedMessageError, PrivacyError
-from tests.analyst.estimators import test_moment_mixture, test_network_mixture
+from tests.analyst.estimators import test_moment_mixture
+from tests.lab.estimators import test_network_mixture
 
 Model = MomentMixture | NetworkMixture
 
@@ -31,7 +33,14 @@ def fit_found_parts() -> Model:
     return model.fit(records.to_numpy())
 
 
-@pytest.fixture(scope="module", params=[fit_moments, fit_networks, fit_found_parts])
+@pytest.fixture(
+    scope="module",
+    params=[
+        fit_moments,
+        pytest.param(fit_networks, marks=pytest.mark.lab),
+        pytest.param(fit_found_parts, marks=pytest.mark.lab),
+    ],
+)
 def model(request: pytest.FixtureRequest) -> Model:
     fit: Callable[[], Model] = request.param
     return fit()

@@ -6,12 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.learning.clustering.covering import run_cover
-from sfumato.learning.clustering.reference.published_cover import (
+from sfumato.lab.clustering.published_cover import (
     FRACTION,
     plan_published,
     run_published,
 )
+from sfumato.learning.clustering.covering import run_cover
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.testing import SeededSource

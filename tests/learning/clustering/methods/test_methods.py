@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
+from sfumato.lab.clustering.kvariates import KVariatesMethod
+from sfumato.lab.clustering.local_search import LocalSearchMethod
+from sfumato.lab.clustering.privgene import PrivGeneMethod
+from sfumato.lab.clustering.published_cover import PublishedCoverMethod
+from sfumato.lab.clustering.sample_aggregate import SampleAggregateMethod
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
 from sfumato.learning.clustering.methods.contract import (
     Curator,
@@ -30,9 +36,6 @@ from sfumato.learning.clustering.methods.sums import (
     sum_bodies,
 )
 from sfumato.learning.clustering.methods.tree import TreeMethod
-from sfumato.learning.clustering.reference.kvariates import KVariatesMethod
-from sfumato.learning.clustering.reference.privgene import PrivGeneMethod
-from sfumato.learning.clustering.reference.sample_aggregate import SampleAggregateMethod
 from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError, MalformedMessageError, PrivacyError
@@ -57,9 +60,9 @@ VARIANTS: dict[str, Callable[[], Method]] = {
     "grid published": lambda: GridMethod.published(n_rounds=1),
     "candidates": CandidateMethod,
     "candidates in rounds": lambda: CandidateMethod(n_rounds=3),
-    "candidates published": lambda: CandidateMethod.published(n_swaps=2),
+    "local search": lambda: LocalSearchMethod(n_swaps=2),
     "cover": CoverMethod,
-    "cover published": CoverMethod.published,
+    "cover published": PublishedCoverMethod,
     "privgene": lambda: PrivGeneMethod(n_candidates=12, n_survivors=3),
     "sample-aggregate": SampleAggregateMethod,
     "sample-aggregate published": SampleAggregateMethod.published,
@@ -85,10 +88,25 @@ ONLY = {
 """Methods that know one relation, and refuse the other."""
 DRAWN = ("cover", "cover published", "privgene", "k-variates")
 """Methods whose answers are no noisy sums; their own tests compare their laws."""
-each_method = pytest.mark.parametrize("name", VARIANTS)
+LAB = {
+    "k-variates",
+    "local-search",
+    "privgene",
+    "published-cover",
+    "sample-aggregate",
+}
+
+
+def mark(name: str, *more: str) -> ParameterSet:
+    """Leave the methods of the laboratory to its own run."""
+    marks = [pytest.mark.lab] if VARIANTS[name]().name in LAB else []
+    return pytest.param(name, *more, marks=marks)
+
+
+each_method = pytest.mark.parametrize("name", [mark(name) for name in VARIANTS])
 each_pair = pytest.mark.parametrize(
     ("name", "relation"),
-    [(name, relation) for name in VARIANTS for relation in ONLY.get(name, RELATIONS)],
+    [mark(name, relation) for name in VARIANTS for relation in ONLY.get(name, RELATIONS)],
 )
 DELTAS = {name: Fraction(1, 10**6) for name in ("gaussian", "cover", "kernel")}
 
@@ -100,7 +118,7 @@ def delta_of(name: str) -> Fraction:
 def make_release(
     method: Method, relation: str = "replace-one", **changes: object
 ) -> ClusterRelease:
-    if method == CoverMethod.published():
+    if isinstance(method, PublishedCoverMethod):
         relation = "add-remove-one"
     task = make_task(relation, **changes)
     records = QuantisedRecords(steps=draw_steps(1, d=task.n_dimensions), n_missing=0)

@@ -1,0 +1,521 @@
+"""Private synthetic records from networks: one for each part, trained with exact noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.analyst.estimators.clustering import compose_rounds
+from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.labels import (
+    make_array,
+    place_labels,
+    place_wanted,
+    read_parts,
+    require_visible,
+)
+from sfumato.analyst.estimators.reading import (
+    Exact,
+    find_names,
+    list_names,
+    read_number,
+    read_rng,
+    read_rows,
+    read_seed,
+    read_whole,
+    refuse_words,
+    require_delta,
+)
+from sfumato.analyst.estimators.sizes import require_records
+from sfumato.analyst.estimators.stored import StoredModel
+from sfumato.lab.generative.accounting import MOST_STEPS
+from sfumato.lab.generative.network_mixture import (
+    MOST_PARTS,
+    NetworkDesign,
+    NetworkMixtureModel,
+    read_rate,
+)
+from sfumato.lab.generative.networks.clipping import Clipping
+from sfumato.lab.generative.networks.fixed_point import MOST_FEATURES
+from sfumato.lab.generative.partition import FeatureMap, KernelPartition
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.quantise import Quantiser
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE
+from sfumato.shared.system import SystemSource
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Floats = NDArray[np.float64]
+
+_MOST_ROUNDS: Final = 1000
+_MOST_KERNEL_FEATURES: Final = 4000
+_RATES: Final = {"vae": 0.02, "rbm": 0.2}
+
+
+class NetworkMixture(StoredModel):
+    """Synthetic records from a generative network for each part of the records.
+
+    Parts are labels, or are found first by private k-means on random features. Then every part's
+    network is trained: in each step each of its records joins a batch by a public chance, its
+    gradient is clipped, and noise is added to the sum. Everything that is computed from a record is
+    a whole number and all noise is drawn exactly, so that no rounding weakens the guarantee. The
+    loss is composed by ``dp-accounting``, of the extra ``generative``.
+
+    It suits many columns with values between bounds, such as pixels, where there are some ten
+    thousand records a part and epsilon is 2 or more. ``MomentMixture`` is faster, and better at
+    small epsilons.
+
+    Parameters
+    ----------
+    parts
+        The values that ``y`` can have, public: they must not be read off the records. None: parts
+        are found, or there is one, and ``fit`` takes no ``y``.
+    epsilon, delta
+        The guarantee: texts such as ``"2"`` or ``"1/2"``, integers, fractions, or floats, which
+        stand for their decimal text. Gaussian noise needs a delta.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    n_parts
+        k, where parts are found; 1 for one network of all records.
+    start
+        Shape ``(k, d)``, data units: public records that the parts to be found start from.
+    share_for_parts
+        The share of the squared Gaussian strength that finding parts gets.
+    n_rounds, n_kernel_features, bandwidth
+        How often centroids move, the random features of a record, and the distance at which records
+        differ, in half widths of the bounds; None for half the square root of d.
+    network
+        ``vae``, a variational autoencoder, or ``rbm``, a restricted Boltzmann machine, whose
+        columns are zeros and ones.
+    n_hidden, n_latent
+        Hidden units of each side, and the length of the code in between.
+    batch_rate, n_steps
+        The chance of a record to be in a batch, and the batches of each training. Public.
+    learning_rate
+        Of Adam, which moves the weights; their running mean is kept. None: 0.02, or 0.2 for a
+        machine, whose columns start from even chances.
+    clipping
+        ``auto`` gives all gradients nearly one length and needs no threshold. ``fixed`` shortens
+        those above ``clipping_norm``. ``dpnorm`` finds a threshold up to it in every step, which
+        costs a tenth of the step's squared strength.
+    clipping_norm
+        Length of a gradient, public; not used by ``auto``.
+    binary
+        Whether columns hold 0 or 1: drawn values are then chances, and one of both is drawn.
+    relation
+        ``add-remove-one``, where the number of records is secret too, or ``replace-one``, which
+        costs twice as much here.
+    public_seed
+        Steers what depends on no record: first weights, frequencies and directions. Published.
+    random_state
+        Steers what is drawn from the networks, never noise.
+    ledger, source, budget
+        An owner's ledger that counts the releases, the file that the records come from, and the
+        limit of epsilon for each of them.
+    refit
+        Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
+
+    Attributes
+    ----------
+    parts_
+        The parts, in the order of what follows.
+    part_sizes_
+        Shape ``(k,)``: records of each part, with noise; 0 for a part that noise hides.
+    multiplier_
+        Standard deviation of a step's noise over the length of a clipped gradient.
+    model_
+        :class:`sfumato.lab.generative.network_mixture.NetworkMixtureModel`.
+    release_, events_, guarantee_
+        What was released, what it spent, and what it guarantees.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import NetworkMixture
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, size=4000)
+    >>> records = (rng.random((4000, 6)) < np.where(y, 0.9, 0.1)[:, None]).astype(float)
+    >>> model = NetworkMixture(
+    ...     [0, 1], epsilon="4", delta="1e-5", bounds=(0, 1), binary=True,
+    ...     n_hidden=8, n_latent=2, n_steps=60, learning_rate=0.05,
+    ... )
+    >>> drawn, parts = model.fit(records, y).sample(1000)
+    >>> bool(drawn[parts == 1].mean() > 0.7), bool(drawn[parts == 0].mean() < 0.3)
+    (True, True)
+    """
+
+    model_: NetworkMixtureModel
+    _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "labels_": "parts of the records would not be private; call predict for others",
+            "loss_": "a loss of the records would be another release",
+            "n_iter_": "the steps are public: see n_steps",
+            "score": "a score of the records would be another release",
+            "score_samples": "a score of the records would be another release",
+            "feature_names_in_": "the records had no names of columns",
+        }
+    )
+
+    def __init__(
+        self,
+        parts: Sequence[Any] | None = None,
+        *,
+        epsilon: Exact,
+        bounds: Bounds,
+        delta: Exact = "0",
+        n_parts: int = 1,
+        start: ArrayLike | None = None,
+        share_for_parts: Exact = "1/4",
+        n_rounds: int = 5,
+        n_kernel_features: int = 200,
+        bandwidth: float | None = None,
+        network: Literal["vae", "rbm"] = "vae",
+        n_hidden: int = 100,
+        n_latent: int = 8,
+        batch_rate: float = 0.15,
+        n_steps: int = 100,
+        learning_rate: float | None = None,
+        clipping: Literal["auto", "fixed", "dpnorm"] = "auto",
+        clipping_norm: float = 10.0,
+        binary: bool = False,
+        relation: Literal["replace-one", "add-remove-one"] = "add-remove-one",
+        public_seed: int | str | bytes | None = None,
+        random_state: object = None,
+        ledger: str | Path | None = None,
+        source: str | Path | None = None,
+        budget: Exact | None = None,
+        refit: bool = False,
+        max_unreadable: float = MOST_UNREADABLE,
+    ) -> None:
+        self.parts = parts
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.n_parts = n_parts
+        self.start = start
+        self.share_for_parts = share_for_parts
+        self.n_rounds = n_rounds
+        self.n_kernel_features = n_kernel_features
+        self.bandwidth = bandwidth
+        self.network = network
+        self.n_hidden = n_hidden
+        self.n_latent = n_latent
+        self.batch_rate = batch_rate
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.clipping = clipping
+        self.clipping_norm = clipping_norm
+        self.binary = binary
+        self.relation = relation
+        self.public_seed = public_seed
+        self.random_state = random_state
+        self.ledger = ledger
+        self.source = source
+        self.budget = budget
+        self.refit = refit
+        self.max_unreadable = max_unreadable
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+        """Find parts if they are not given, and train a network on each, once.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units. A record with a missing value adds nothing.
+        y
+            Shape ``(n,)``, the part of each record; one of no part adds nothing. Ignored without
+            ``parts``.
+
+        Raises
+        ------
+        PrivacyError, ConfigError, TableError
+            A parameter, or the shape or type of what was passed, is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        """
+        with holding(self):
+            self._require_first()
+            self._fit_networks(X, y)
+        return self
+
+    def _fit_networks(self, X: ArrayLike, y: Any) -> None:  # noqa: N803
+        rows = read_rows(X)
+        found = find_names(X)
+        names = list_names(found, rows.shape[1])
+        refuse_words(X)
+        require_records(rows.shape, self.relation)
+        self._require_readable(rows, names, X)
+        places = None
+        if not self._finds_parts:
+            given = None if self.parts is None else y
+            places = place_labels(given, self._list_parts(), len(rows))
+        design = self._design(names)
+        read_rng(self.random_state)
+        n_public = len(rows) if self.relation == "replace-one" else None
+        public = self._publish(design, names)
+        event = self._make_event(design, public)
+
+        def release() -> NDArray[np.int64]:
+            return design.release(
+                rows.astype(np.float64, copy=False),
+                places,
+                SystemSource(),
+                np.random.default_rng(design.seed),
+            )
+
+        with self._take_turn({**public, "n_records": n_public}) as turn:
+            self.release_ = Release(
+                design=self._complete(public, names),
+                n_records=n_public,
+                # The loss is counted before the first batch is drawn.
+                sums=self._draw_once(turn, release, event),
+                noise_variance=math.nan,
+            )
+            self.guarantee_ = compose_rounds(self.events_)
+            self.n_features_in_ = rows.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            if found is not None:
+                self.feature_names_in_ = found
+            self.multiplier_ = design.rule.multiplier
+            self._show(names)
+
+    def _state_spent(self, events: Sequence[PrivacyEvent]) -> PrivacyGuarantee:
+        return compose_rounds(events)
+
+    def plan_events(
+        self, n_features: int, *, names: Sequence[str] | None = None
+    ) -> tuple[PrivacyEvent, ...]:
+        """Return what a fit to records of so many columns will spend; reads no record.
+
+        Parameters
+        ----------
+        names
+            Of the columns, where ``bounds`` names them.
+        """
+        known = list(names or list_names(None, n_features))
+        design = self._design(known)
+        return (self._make_event(design, self._publish(design, known)),)
+
+    def sample(
+        self, n_samples: int = 1, *, parts: ArrayLike | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw synthetic records: shapes ``(n, d)``, data units, and ``(n,)``, their parts.
+
+        Parameters
+        ----------
+        parts
+            Shape ``(n_samples,)``, the part of each record; None to draw them by their noisy sizes.
+
+        Raises
+        ------
+        DecodingError
+            Noise hides every part, or one that is asked for.
+        ConfigError
+            A part is unknown.
+        """
+        self._require_fitted()
+        n = read_whole(n_samples, "n_samples", most=1 << 30, fix="ask for fewer records")
+        wanted = place_wanted(parts, self.parts_, n)
+        require_visible(self.part_sizes_, wanted)
+        records, places = self.model_.draw(
+            n,
+            read_rng(self.random_state),
+            parts=None if wanted is None else wanted.tolist(),
+            binary=self.binary,
+        )
+        return records, make_array(self.parts_)[places]
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
+        """Return the part of records: shape ``(n,)``; -1 where a value is missing.
+
+        What is computed here from private records is as private as they are.
+
+        Raises
+        ------
+        ConfigError
+            Parts were given.
+        TableError
+            The columns are not those of the fit.
+        """
+        self._require_fitted()
+        if self.parts is not None:
+            raise ConfigError(
+                "were not found but given",
+                field="parts",
+                fix="use the rule that made them, or fit with parts=None",
+            )
+        rows = read_rows(X)
+        self._require_columns(rows.shape[1], find_names(X))
+        return self.model_.find_parts(rows.astype(np.float64, copy=False))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    # ---- before the records ----
+
+    @property
+    def _finds_parts(self) -> bool:
+        return self.parts is None and self._count_parts() > 1
+
+    def _count_parts(self) -> int:
+        if self.parts is not None:
+            if self.n_parts != 1:
+                raise ConfigError(
+                    "cannot be combined with parts, whose number is theirs",
+                    field="n_parts",
+                    fix="leave one of both out",
+                )
+            return len(read_parts(self.parts))
+        return read_whole(self.n_parts, "n_parts", most=MOST_PARTS, fix="use some ten")
+
+    def _list_parts(self) -> list[Any]:
+        return list(range(self._count_parts())) if self.parts is None else read_parts(self.parts)
+
+    def _design(self, names: Sequence[str]) -> NetworkDesign:
+        design = self._make_design(names)
+        # Noise that cannot be drawn is refused here, before anything is counted.
+        _ = design.rule.gradient_noise, design.rule.count_noise, design.sizes_noise
+        return design
+
+    def _make_design(self, names: Sequence[str]) -> NetworkDesign:
+        epsilon, delta = self._read_level()
+        lower, upper = read_box(self.bounds, names)
+        require_delta(delta)
+        if self.binary and not (np.all(lower == 0.0) and np.all(upper == 1.0)):
+            raise ConfigError(
+                "must be (0, 1) for binary columns", field="bounds", fix="set binary=False"
+            )
+        if self.network == "rbm" and not self.binary:
+            raise ConfigError(
+                "draws zeros and ones only",
+                field="network",
+                fix="set binary=True if the columns hold 0 or 1, or use vae",
+            )
+        quantiser = Quantiser.from_bounds(lower, upper)
+        seed = hashlib.sha256((read_seed(self.public_seed) or "").encode()).digest()
+        return NetworkDesign(
+            quantiser=quantiser,
+            n_parts=self._count_parts(),
+            partition=self._make_partition(quantiser, seed) if self._finds_parts else None,
+            share_of_parts=read_number(self.share_for_parts, "share_for_parts"),
+            network=self.network,
+            n_hidden=_read(self.n_hidden, "n_hidden", MOST_FEATURES),
+            n_latent=_read(self.n_latent, "n_latent", MOST_FEATURES // 2),
+            clipping=Clipping(
+                rule=self.clipping, norm=_read_float(self.clipping_norm, "clipping_norm")
+            ),
+            rate=_read_chance(self.batch_rate),
+            n_steps=_read(self.n_steps, "n_steps", MOST_STEPS),
+            learning_rate=_RATES.get(self.network, 0.02)
+            if self.learning_rate is None
+            else _read_float(self.learning_rate, "learning_rate"),
+            relation=self.relation,
+            epsilon=epsilon,
+            delta=delta,
+            seed=int.from_bytes(seed[:8], "little"),
+        )
+
+    def _make_partition(self, quantiser: Quantiser, seed: bytes) -> KernelPartition:
+        d = quantiser.n_dimensions
+        bandwidth = 0.5 * math.sqrt(d) if self.bandwidth is None else self.bandwidth
+        features = FeatureMap.draw(
+            quantiser,
+            n_features=2
+            * (_read(self.n_kernel_features, "n_kernel_features", _MOST_KERNEL_FEATURES) // 2),
+            bandwidth=_read_float(bandwidth, "bandwidth"),
+            seed=seed,
+        )
+        start = None
+        if self.start is not None:
+            points = np.asarray(self.start, dtype=np.float64)
+            if points.shape != (self._count_parts(), d) or not np.isfinite(points).all():
+                raise ConfigError(
+                    f"must have shape ({self._count_parts()}, {d}) and finite values",
+                    field="start",
+                    fix="pass one public record for each part",
+                )
+            start = features.compute(quantiser.quantise(points)[0]).astype(np.int64)
+        return KernelPartition(
+            features=features,
+            n_parts=self._count_parts(),
+            n_rounds=_read(self.n_rounds, "n_rounds", _MOST_ROUNDS),
+            start=start,
+            seed=int.from_bytes(seed[8:16], "little"),
+        )
+
+    def _publish(self, design: NetworkDesign, names: Sequence[str]) -> dict[str, Any]:
+        parts = [str(part) for part in self._list_parts()]
+        return {**design.public, "parts": parts, "names": list(names), "binary": bool(self.binary)}
+
+    def _make_event(self, design: NetworkDesign, public: Mapping[str, Any]) -> PrivacyEvent:
+        return PrivacyEvent(
+            stream=self._name_fit(),
+            plan_digest=hashlib.sha256(encode_deterministic(dict(public))).digest(),
+            sequence=0,
+            neighbouring=design.relation,
+            epsilon=design.epsilon,
+            delta=design.delta,
+        )
+
+    # ---- after the release ----
+
+    def _read_release(
+        self, names: Sequence[str], public: Mapping[str, Any], sums: NDArray[np.int64]
+    ) -> tuple[float, Sequence[PrivacyEvent]]:
+        design = self._make_design(names)
+        if any(public[key] != value for key, value in design.stated.items()):
+            raise ValueError
+        if sums.shape != (design.n_centroids + design.n_parts * (1 + design.n_weights),):
+            raise ValueError
+        # As it was calibrated: another version of the accounting may find another one.
+        self.multiplier_ = float(public["multiplier"])
+        return math.nan, (self._make_event(design, public),)
+
+    def _show(self, names: Sequence[str]) -> None:
+        design = self._make_design(names)
+        self.model_ = design.read(self.release_.sums)
+        self.parts_ = self._list_parts()
+        self.part_sizes_ = self.model_.sizes
+
+
+def _read(value: object, field: str, most: int) -> int:
+    return read_whole(value, field, most=most, fix="choose another number")
+
+
+def _read_float(value: object, field: str) -> float:
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number:
+        raise ConfigError("must be a number", field=field, fix="choose a positive one")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _read_chance(rate: object) -> Fraction:
+    value = _read_float(rate, "batch_rate")
+    if not 0.0 < value <= 1.0:
+        raise ConfigError(
+            "must be above 0 and at most 1",
+            field="batch_rate",
+            fix="use 0.05 to 0.2; it is the chance of a record to be in a batch",
+        )
+    return read_rate(value)

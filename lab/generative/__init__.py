@@ -1,0 +1,1 @@
+"""Generative methods of the literature: networks, MWEM, a tree of pairs."""
