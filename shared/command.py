@@ -162,6 +162,8 @@ def _run_command(name: str, arguments: list[str]) -> int:
     if name not in entries:
         known = ", ".join(entries) or "none"
         return _complain(f"no command {name!r}; known commands: {known}")
+    # Read when NumPy is loaded. Threads that share out small matrices only slow a command down.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     command = load_command(entries[name])
     if isinstance(command, Missing):
         return _complain(f"the command {name!r} is not installed here: {command.fix}")

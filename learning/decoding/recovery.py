@@ -25,6 +25,7 @@ from sfumato.learning.decoding.responses import respond
 from sfumato.learning.decoding.settings import check_count, check_flag
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.decoding.threads import use_one_thread
 
 __all__ = ["MixtureDecoder"]
 
@@ -51,8 +52,8 @@ class MixtureDecoder:
     Guarantees
     ----------
     The result is a function of problem, settings and the state of `rng`: the same bits with the
-    same numerical libraries and number of threads, and up to rounding with others. Rounding may
-    lead to another local optimum where noise leaves several equally good ones.
+    same numerical libraries, and up to rounding with others. Linear algebra uses one thread.
+    Rounding may lead to another local optimum where noise leaves several equally good ones.
     """
 
     name: ClassVar[str] = "mixture/2"
@@ -75,11 +76,12 @@ class MixtureDecoder:
     ) -> Solution:
         """Recover centroids; see `Solver.solve`."""
         monitor = Monitor(1, progress, cancelled)
-        if not self.choose:
-            return self._solve(problem, rng, monitor)
-        for_choice, for_fits = rng.spawn(2)
-        choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
-        return self._solve_choice(problem, choice, for_fits, monitor.part(0.5, 1.0))
+        with use_one_thread():
+            if not self.choose:
+                return self._solve(problem, rng, monitor)
+            for_choice, for_fits = rng.spawn(2)
+            choice = choose_n_clusters(problem, rng=for_choice, monitor=monitor.part(0.0, 0.5))
+            return self._solve_choice(problem, choice, for_fits, monitor.part(0.5, 1.0))
 
     def follow(
         self,
@@ -104,7 +106,7 @@ class MixtureDecoder:
             As in `Solver.solve`.
         """
         monitor = Monitor(1, None, cancelled)
-        with np.errstate(all="ignore"):
+        with use_one_thread(), np.errstate(all="ignore"):
             standard = measure_in_wavelengths(problem)
             fits = [descend_round(standard, start, monitor)]
             return self._finish(problem, standard, fits, rng.spawn(5), monitor)
