@@ -41,7 +41,7 @@ soak: .venv/.stamp-spark  ## run the long explorations, an hour or more; ARGS="t
 	@$(VENV) -m pytest -n auto --dist worksteal -m soak $(ARGS)
 	@HYPOTHESIS_PROFILE=explore $(VENV) -m pytest -n auto --dist worksteal -m 'hypothesis and not soak' $(ARGS)
 
-lab-test: .venv/.stamp-dev  ## run the tests of the laboratory: methods of the literature, some minutes
+lab-test: .venv/.stamp-dev  ## run the tests of the laboratory and of the experiments that compare with papers, some minutes
 	@echo 'lab-test: running the tests of the laboratory on every core' >&2
 	@$(VENV) -m pytest -n auto --dist worksteal -m 'lab and not soak' $(ARGS)
 

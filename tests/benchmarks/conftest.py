@@ -9,6 +9,21 @@ from deploy.demo import cluster, fleet, secure_sum
 from tests.forking import forking_in
 
 STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
+HERE = Path(__file__).parent
+EXPERIMENTS = {
+    *("bars", "calibration", "decoding", "digits", "estimator", "generative", "grids", "insight"),
+    *("insight_devices", "local", "method_fleets", "methods", "paper", "real_sets", "reference"),
+    *("reported_pilots", "sketching_files", "sketching_tables", "synthesis"),
+}
+"""Comparisons with papers and libraries: their tests run with those of the laboratory."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the experiments to `make lab-test`."""
+    for item in items:
+        name = item.path.stem.removeprefix("test_")
+        if item.path.is_relative_to(HERE) and name in EXPERIMENTS:
+            item.add_marker(pytest.mark.lab)
 
 
 @pytest.fixture
