@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import httpx
@@ -27,13 +26,9 @@ ANSWERS = AnswerReader("url")
 EVENTS = "text/event-stream"
 SearchBox = Mapping[str, Sequence[float]]
 """Lower and upper bound by dimension."""
-Sleep = Callable[[float], None]
 AsyncSleep = Callable[[float], Awaitable[None]]
-Stream = Generator[T, None, None]
-"""Items as they come, from a request that must be closed."""
 AsyncStream = AsyncGenerator[T, None]
-sleep = time.sleep
-async_sleep = asyncio.sleep
+"""Items as they come, from a request that must be closed."""
 
 _COME_AGAIN = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 _DEFAULT_PAUSE_S = 1.0
@@ -75,9 +70,9 @@ def require_address(url: str) -> str:
     return url
 
 
-def require_open(http: httpx.Client | httpx.AsyncClient) -> None:
+def require_open(*, is_closed: bool) -> None:
     """Raise ``ConfigError`` if connections were closed."""
-    if http.is_closed:
+    if is_closed:
         raise ConfigError(
             "is closed",
             field="client",

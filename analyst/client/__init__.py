@@ -1,11 +1,9 @@
 """Client of the REST interface, for analysts and operators: ``from sfumato import Client``."""
 
-from sfumato.analyst.client.asynchronous.analyses import AsyncAnalysis
-from sfumato.analyst.client.asynchronous.client import AsyncClient
-from sfumato.analyst.client.asynchronous.decodes import AsyncDecode, AsyncServedResult
-from sfumato.analyst.client.synchronous.analyses import Analysis
-from sfumato.analyst.client.synchronous.client import Client
-from sfumato.analyst.client.synchronous.decodes import Decode, ServedResult
+from sfumato.analyst.client.analyses import AsyncAnalysis
+from sfumato.analyst.client.blocking import Analysis, Client, Decode, ServedResult
+from sfumato.analyst.client.client import AsyncClient
+from sfumato.analyst.client.decodes import AsyncDecode, AsyncServedResult
 
 __all__ = [
     "Analysis",

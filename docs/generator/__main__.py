@@ -1,11 +1,10 @@
-"""Write the reference pages and the client without coroutines: ``python -m docs.generator``."""
+"""Write the reference pages: ``python -m docs.generator``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generator.client import render_modules
 from docs.generator.commands import render_commands
 from docs.generator.problems import render_problems
 from docs.generator.rest import render_interface
@@ -33,8 +32,7 @@ def render_pages() -> dict[str, str]:
 def main() -> None:
     """Write every page whose text has changed."""
     pages = {DOCS / name: text for name, text in render_pages().items()}
-    # The modules first: pages describe what is imported, and it must be there to be imported.
-    for path, text in {**render_modules(), **pages}.items():
+    for path, text in pages.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")  # noqa: T201

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from sfumato.analyst import AsyncClient
-from sfumato.analyst.client.asynchronous.connection import AsyncConnection
-from sfumato.analyst.client.asynchronous.decodes import AsyncDecode
+from sfumato.analyst.client.connection import Connection
+from sfumato.analyst.client.decodes import AsyncDecode
 from sfumato.shared.errors import ConfigError
 from tests.analyst.test_client import DONE, ID, RESULT, RUNNING, answer_origin
 
@@ -46,7 +46,7 @@ def connect(streams: dict[str, Events]) -> AsyncClient:
         return httpx.Response(200, stream=streams[decode_id], headers=headers)
 
     client = AsyncClient("http://server", patience_s=0.0)
-    client._server = AsyncConnection("http://server", transport=httpx.MockTransport(handle))
+    client._server = Connection("http://server", transport=httpx.MockTransport(handle))
     return client
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.analyst import Client
 from sfumato.analyst.client import Decode
-from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.client.connection import Connection
 from sfumato.analyst.questions import make_questions
 from sfumato.shared.errors import (
     ConfigError,
@@ -55,6 +55,10 @@ def answer_origin(path: str) -> httpx.Response | None:
     return None
 
 
+async def skip(_seconds: float) -> None:
+    """Sleep for no time."""
+
+
 def connect(answer: Answers) -> tuple[Decode, list[str]]:
     """Follow a decode at a server that answers the n-th request for a path so."""
     asked: list[str] = []
@@ -67,10 +71,11 @@ def connect(answer: Answers) -> tuple[Decode, list[str]]:
 
     client = Client("http://server", patience_s=0.0)
     client.close()
-    client._server = Connection(
+    client._calls._server = Connection(
         "http://server",
+        blocks=True,
         patience_s=0.0,
-        sleep=lambda _: None,
+        sleep=skip,
         transport=httpx.MockTransport(handle),
     )
     return Decode(client, ID), asked
@@ -244,10 +249,11 @@ def answer_strangely(body: bytes, path: str, n: int) -> httpx.Response:
 def test_what_no_aggregator_answers_is_a_value_or_an_error_of_ours() -> None:
     answer = httpx.Response(200)
     client = Client("http://server", patience_s=0.0)
-    client._server = Connection(
+    client._calls._server = Connection(
         "http://server",
+        blocks=True,
         patience_s=0.0,
-        sleep=lambda _: None,
+        sleep=skip,
         transport=httpx.MockTransport(lambda _request: answer),
     )
     for name, status, body in itertools.product(METHODS, (200, 302, 404, 500), STRANGE):

@@ -5,7 +5,8 @@ import httpx
 import pytest
 
 from sfumato.analyst.client import AsyncClient, Client
-from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.client.blocking import run
+from sfumato.analyst.client.connection import Connection
 from sfumato.shared.command import main
 from sfumato.shared.errors import ConfigError, OverloadedError, TransportError
 from sfumato.shared.http_client import PROXY_FIX
@@ -24,7 +25,7 @@ class Clock:
     def now(self) -> float:
         return self.seconds
 
-    def sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         self.seconds += seconds
 
 
@@ -41,6 +42,7 @@ def connect(
     clock = Clock()
     connection = Connection(
         "http://server",
+        blocks=True,
         patience_s=patience_s,
         sleep=clock.sleep,
         monotonic=clock.now,
@@ -59,10 +61,10 @@ def test_what_a_busy_server_puts_off_is_sent_again_when_it_says(
         return httpx.Response(200, json={"n": n})
 
     connection, clock, asked = connect(answer)
-    assert connection.call("POST", "/v1/studies", {"name": "pumps"}) == {"n": 3}
+    assert run(connection.call("POST", "/v1/studies", {"name": "pumps"})) == {"n": 3}
     assert asked == ['POST /v1/studies {"name":"pumps"}'] * 3
     assert 14.0 <= clock.seconds <= 14.0 * 1.1
-    connection.close()
+    run(connection.aclose())
 
 
 def test_patience_ends_and_the_last_answer_is_raised() -> None:
@@ -71,10 +73,10 @@ def test_patience_ends_and_the_last_answer_is_raised() -> None:
 
     connection, clock, asked = connect(answer, patience_s=50.0)
     with pytest.raises(OverloadedError, match="holds too many requests"):
-        connection.call("GET", "/v1/studies")
+        run(connection.call("GET", "/v1/studies"))
     assert len(asked) == 3
     assert clock.seconds <= 50.0
-    connection.close()
+    run(connection.aclose())
 
 
 def test_a_date_and_no_word_at_all_say_when_too() -> None:
@@ -83,19 +85,19 @@ def test_a_date_and_no_word_at_all_say_when_too() -> None:
         return httpx.Response(503, headers=headers[n - 1]) if n < 4 else httpx.Response(204)
 
     connection, clock, asked = connect(answer)
-    assert connection.call("DELETE", "/v1/decodes/1") == {}
+    assert run(connection.call("DELETE", "/v1/decodes/1")) == {}
     assert len(asked) == 4
     assert 2.0 <= clock.seconds <= 2.2
-    connection.close()
+    run(connection.aclose())
 
 
 @pytest.mark.parametrize("status", [400, 404, 408, 500, 502])
 def test_other_refusals_are_raised_at_once(status: int) -> None:
     connection, clock, asked = connect(lambda _n: httpx.Response(status, text="no"))
     with pytest.raises(TransportError):
-        connection.call("GET", "/v1/studies")
+        run(connection.call("GET", "/v1/studies"))
     assert (len(asked), clock.seconds) == (1, 0.0)
-    connection.close()
+    run(connection.aclose())
 
 
 def test_a_wrong_proxy_is_refused_by_the_name_of_its_variable(
@@ -118,6 +120,6 @@ def test_a_proxy_that_asks_for_a_password_is_not_taken_for_the_server() -> None:
 
     connection, _, _ = connect(answer)
     with pytest.raises(TransportError, match="not reached: the proxy that HTTP_PROXY names") as hit:
-        connection.call("GET", "/v1/studies")
+        run(connection.call("GET", "/v1/studies"))
     assert hit.value.fix == PROXY_FIX
-    connection.close()
+    run(connection.aclose())

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from sfumato.analyst import Client
-from sfumato.analyst.client.synchronous.connection import Connection
+from sfumato.analyst.client.connection import Connection
 from sfumato.analyst.sketching.sources import find_snapshot
 from sfumato.shared.errors import NotFoundError, TransportError
 from sfumato.shared.plan import SketchPlan, plan_to_json
@@ -63,7 +63,9 @@ def serve(name: str, **changes: Any) -> tuple[Client, list[tuple[str, Any]]]:
 
     client = Client("http://server", patience_s=0.0)
     client.close()
-    client._server = Connection("http://server", transport=httpx.MockTransport(handle))
+    client._calls._server = Connection(
+        "http://server", blocks=True, transport=httpx.MockTransport(handle)
+    )
     return client, posted
 
 

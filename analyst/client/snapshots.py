@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.analyst.client.asynchronous.studies import AsyncStudies
+from sfumato.analyst.client.studies import AsyncStudies
 from sfumato.analyst.periods import When, make_selection
 from sfumato.analyst.requests import path_of_snapshot
 from sfumato.shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody

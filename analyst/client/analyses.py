@@ -6,8 +6,8 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from sfumato.analyst.client.asynchronous.decodes import AsyncDecodes
-from sfumato.analyst.client.asynchronous.jobs import AsyncJob
+from sfumato.analyst.client.decodes import AsyncDecodes
+from sfumato.analyst.client.jobs import AsyncJob
 from sfumato.analyst.periods import Choice, When, require_choice
 from sfumato.analyst.requests import AsyncStream, path_of_analysis
 from sfumato.analyst.results.analyses import (

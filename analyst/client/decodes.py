@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
-from sfumato.analyst.client.asynchronous.jobs import AsyncJob
-from sfumato.analyst.client.asynchronous.snapshots import AsyncSnapshots
+from sfumato.analyst.client.jobs import AsyncJob
+from sfumato.analyst.client.snapshots import AsyncSnapshots
 from sfumato.analyst.periods import When
 from sfumato.analyst.questions import Box, make_questions
 from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
@@ -23,6 +23,10 @@ from sfumato.shared.wire.references import require_identity
 
 class AsyncDecodes(AsyncSnapshots):
     """Calls about decodes."""
+
+    @property
+    def _served(self) -> type[AsyncServedResult]:
+        return AsyncServedResult
 
     async def decode(
         self,
@@ -135,7 +139,7 @@ class AsyncDecodes(AsyncSnapshots):
         body = require_success(decode)
         snapshot = await self.frozen(decode.snapshot_id)
         plan = await self.plan(snapshot.study_id)
-        return AsyncServedResult(
+        return self._served(
             body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed, client=self
         )
 

@@ -1,1 +1,0 @@
-"""The client as coroutines: the hand-written source, from which its twin is generated."""
