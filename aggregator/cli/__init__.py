@@ -246,11 +246,11 @@ def _backup(
 ) -> None:
     """Back up a SQLite database at one moment, while servers keep running.
 
-    The file appears whole and checked, or not at all. For Postgres use pg_dump.
+    The file appears whole and checked as by `check-store`, or not at all. For Postgres use pg_dump.
     """
-    from sfumato.aggregator.cli.databases import write_backup
+    from sfumato.aggregator.cli.backups import write_backup
 
-    write_backup(file, config, database_url)
+    asyncio.run(write_backup(file, config, database_url))
 
 
 @restore.command(
@@ -270,7 +270,7 @@ def _restore(
     stored already counts once. Stop every server first, and move the old file away with its -wal
     and -shm.
     """
-    from sfumato.aggregator.cli.databases import restore_backup
+    from sfumato.aggregator.cli.backups import restore_backup
 
     asyncio.run(restore_backup(file, config, database_url))
 
