@@ -316,6 +316,8 @@ def _check_store(
     A gap in the sequence numbers of a stream is a warning, with exit status 3: its device may not
     have sent these sketches yet, or they were refused for good, or an older database was put in
     place by hand. Use `sfumato restore` for that: then devices send again what it lacks.
+    Sketches behind the last stored one are named once their device's heartbeat claims an answer
+    for them, as after the loss of a -wal file.
     """
     from sfumato.aggregator.cli.checking import check
 
