@@ -202,11 +202,12 @@ def _open_with_whole_schema(path: Path) -> sqlite3.Connection | None:
     """
     connection = sqlite3.connect(":memory:")
     connection.row_factory, connection.text_factory = sqlite3.Row, decode_text
-    create_tables(connection)
-    new = connection.serialize()
-    ((page_bytes,),) = connection.execute("PRAGMA page_size")
-    roots = {row[0] for row in connection.execute("SELECT rootpage FROM sqlite_master")}
-    with suppress(*_UNREADABLE):
+    # A library may be built without copies in memory.
+    with suppress(*_UNREADABLE, AttributeError):
+        create_tables(connection)
+        new = connection.serialize()
+        ((page_bytes,),) = connection.execute("PRAGMA page_size")
+        roots = {row[0] for row in connection.execute("SELECT rootpage FROM sqlite_master")}
         data = bytearray(path.read_bytes())
         for number in range(1, len(new) // page_bytes + 1):
             if number not in roots:
