@@ -171,6 +171,7 @@ class HeartbeatRequest:
     )
     acknowledged: Annotated[dict[StreamName, Count], Rule(max_length=1000)] = member(
         "The last sequence number that the server has acknowledged, by stream.",
+        {"main": 41},
         default_factory=dict,
     )
 
