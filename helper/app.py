@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import Engine
@@ -24,17 +25,20 @@ from sfumato.helper.tables import leader_keys
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import (
     AccessError,
+    DiskError,
     MalformedMessageError,
     MediaTypeError,
     NotFoundError,
     SketchError,
     TooLargeError,
+    TransportError,
 )
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document
 from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 
 _LOG = logging.getLogger("sfumato.helper")
 _MOST_BYTES = 8 << 20
+_RETRY_AFTER_S = "10"
 _KEY_PREFIX = "Bearer "
 
 
@@ -165,8 +169,19 @@ def create_app(
 async def _refuse(_: Request, error: Exception) -> Response:
     if not isinstance(error, SketchError):
         raise error
+    if isinstance(error, DiskError):
+        # It may pass: the leader asks again.
+        error = TransportError(error.rule, field="journal", fix=error.fix)
     document = problem_document(error)
-    return JSONResponse(document, status_code=document["status"], media_type=PROBLEM_MEDIA_TYPE)
+    is_away = document["status"] == HTTPStatus.SERVICE_UNAVAILABLE
+    if is_away:
+        _LOG.warning("answered 503: %s", error)
+    return JSONResponse(
+        document,
+        status_code=document["status"],
+        media_type=PROBLEM_MEDIA_TYPE,
+        headers={"Retry-After": _RETRY_AFTER_S} if is_away else None,
+    )
 
 
 async def _leave(request: Request, _: Exception) -> Response:

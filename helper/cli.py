@@ -118,7 +118,7 @@ def accept(
     from sfumato.helper.accepting import Plans
     from sfumato.helper.keys import KeyFolder
     from sfumato.helper.tables import open_database
-    from sfumato.shared.errors import ConfigError
+    from sfumato.shared.errors import ConfigError, DiskError
     from sfumato.shared.plan import (
         compute_plan_digest,
         describe_trust,
@@ -143,9 +143,18 @@ def accept(
     if not yes and not typer.confirm("Accept this plan?", err=True):
         raise typer.Exit(2)
     accepted = plans_of_helper.accept(plan, name=name, now=time.time(), leader=chosen)
-    out.write_text(json.dumps(plan_to_json(accepted), indent=1) + "\n", encoding="utf-8")
+    digest = compute_plan_digest(accepted).hex()
+    try:
+        out.write_text(json.dumps(plan_to_json(accepted), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        out.unlink(missing_ok=True)
+        raise DiskError(
+            f"{out} cannot be written ({error.strerror}), and the plan is accepted",
+            field="out",
+            fix=f"free space, run `sfumato helper retire {digest}`, and accept the draft again",
+        ) from error
     typer.echo(
-        f"accepted {compute_plan_digest(accepted).hex()} for {chosen}: send {out} to the operator "
+        f"accepted {digest} for {chosen}: send {out} to the operator "
         "of the other server, who runs `sfumato study create`",
         err=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from sfumato.shared.errors import ConfigError
+from sfumato.shared.errors import ConfigError, DiskError
 
 _KEY_BYTES = 32
 
@@ -73,19 +74,26 @@ class KeyFolder:
 
 
 def _write_secret(path: Path, secret: bytes) -> None:
-    """Write a new file in one step: after a crash it is whole, or not there."""
+    """Write a new file in one step: after a crash or on a full disk it is whole, or not there."""
     part = path.with_suffix(f".{os.getpid()}.part")
-    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, secret)
-        os.fsync(file)
-    finally:
-        os.close(file)
-    try:
+        file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            if os.write(file, secret) < len(secret):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file)
+        finally:
+            os.close(file)
         os.link(part, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise DiskError(
+            f"cannot be written ({error.strerror})",
+            field=str(path),
+            fix="free space on its disk, then try again; nothing was written",
+        ) from error
     finally:
-        part.unlink()
-    _sync_folder(path.parent)
+        part.unlink(missing_ok=True)
 
 
 def _sync_folder(path: Path) -> None:

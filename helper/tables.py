@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,6 +104,9 @@ _PRAGMAS = (
     "PRAGMA busy_timeout=30000",
     "PRAGMA foreign_keys=ON",
 )
+
+
+_NOT_WRITTEN = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def open_database(address: str) -> Engine:
@@ -221,14 +225,21 @@ def _mapped_errors() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
-        raise _unavailable() from error
+        raise _unavailable(error) from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise _unavailable() from error
+            raise _unavailable(error) from error
         raise
 
 
-def _unavailable() -> TransportError:
+def _unavailable(error: DBAPIError) -> TransportError:
+    if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITTEN:
+        return TransportError(
+            f"cannot be written ({error.orig})",
+            field="database",
+            fix="let its operator free space on its disk, then send the same again; nothing was "
+            "stored",
+        )
     return TransportError(
         "does not answer", field="database", fix="check that it is running, and its disk"
     )

@@ -246,11 +246,11 @@ def _backup(
 ) -> None:
     """Back up a SQLite database at one moment, while servers keep running.
 
-    The file appears whole and checked, or not at all. For Postgres use pg_dump.
+    The file appears whole and checked as by `check-store`, or not at all. For Postgres use pg_dump.
     """
-    from sfumato.aggregator.cli.databases import write_backup
+    from sfumato.aggregator.cli.backups import write_backup
 
-    write_backup(file, config, database_url)
+    asyncio.run(write_backup(file, config, database_url))
 
 
 @restore.command(
@@ -270,7 +270,7 @@ def _restore(
     stored already counts once. Stop every server first, and move the old file away with its -wal
     and -shm.
     """
-    from sfumato.aggregator.cli.databases import restore_backup
+    from sfumato.aggregator.cli.backups import restore_backup
 
     asyncio.run(restore_backup(file, config, database_url))
 
@@ -316,6 +316,8 @@ def _check_store(
     A gap in the sequence numbers of a stream is a warning, with exit status 3: its device may not
     have sent these sketches yet, or they were refused for good, or an older database was put in
     place by hand. Use `sfumato restore` for that: then devices send again what it lacks.
+    Sketches behind the last stored one are named once their device's heartbeat claims an answer
+    for them, as after the loss of a -wal file.
     """
     from sfumato.aggregator.cli.checking import check
 

@@ -60,16 +60,7 @@ async def check(config: Path | None, database_url: str | None, *, as_json: bool)
         stream and nothing else.
     """
     settings = read_settings(config=config, database_url=database_url)
-    reports: list[CheckReport] = []
-    try:
-        async with open_database(settings.database_url) as store:
-            await store.require_ready()
-            async with store.begin() as transaction:
-                reports = await _inspect(transaction)
-    except TransportError:
-        # Closing a damaged file may fail too; the faults found before still count.
-        if not any(report.n_faults for report in reports):
-            raise
+    reports = await inspect_database(settings.database_url)
     ok = not any(report.n_faults for report in reports if not report.is_warning)
     is_warned = any(report.n_faults for report in reports if report.is_warning)
     if as_json:
@@ -79,6 +70,27 @@ async def check(config: Path | None, database_url: str | None, *, as_json: bool)
     if not ok:
         return EXIT_FAILED
     return EXIT_WARNED if is_warned else 0
+
+
+async def inspect_database(url: str) -> list[CheckReport]:
+    """Check the whole store at one moment.
+
+    Raises
+    ------
+    ConfigError, TransportError
+        As :func:`~sfumato.aggregator.cli.databases.open_database`.
+    """
+    reports: list[CheckReport] = []
+    try:
+        async with open_database(url) as store:
+            await store.require_ready()
+            async with store.begin() as transaction:
+                reports = await _inspect(transaction)
+    except TransportError:
+        # Closing a damaged file may fail too; the faults found before still count.
+        if not any(report.n_faults for report in reports):
+            raise
+    return reports
 
 
 async def _inspect(transaction: Transaction) -> list[CheckReport]:

@@ -1,4 +1,4 @@
-"""`sfumato operator-key | migrate | backup | restore | copy`: work on the database itself."""
+"""`sfumato operator-key | migrate | copy`: work on the database itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import (
     Store,
-    back_up_file,
     copy_database,
     migrate_database,
     open_store,
-    path_of,
     prepare_database,
 )
 from sfumato.aggregator.storage.engine import mapped_errors
@@ -85,38 +83,7 @@ async def migrate_tables(
             version = await migrate_database(store.engine, to)
         print(f"schema version {version or 'none'}")
         if new_generation:
-            await _renew_generation(store)
-
-
-def write_backup(file: Path, config: Path | None, database_url: str | None) -> None:
-    """Back up a SQLite database."""
-    settings = read_settings(config=config, database_url=database_url)
-    n_bytes = back_up_file(path_of(settings.database_url), file)
-    print(f"{file}: {n_bytes} bytes")
-
-
-async def restore_backup(file: Path, config: Path | None, database_url: str | None) -> None:
-    """Restore a SQLite database from a backup."""
-    settings = read_settings(config=config, database_url=database_url)
-    target = path_of(settings.database_url)
-    for left in (target, *(target.with_name(target.name + end) for end in ("-wal", "-shm"))):
-        if left.exists():
-            raise ConfigError(
-                f"{left} exists", field="database", fix="stop every server, and move it away"
-            )
-    # Prepared under another name, so that no server opens it before its new generation.
-    made = target.with_name(target.name + ".restored")
-    made.unlink(missing_ok=True)
-    back_up_file(file, made)
-    try:
-        async with open_database(normalise_database_url(str(made))) as store:
-            await store.require_ready()
-            await _renew_generation(store)
-        made.rename(target)
-    finally:
-        for end in ("", "-wal", "-shm"):
-            made.with_name(made.name + end).unlink(missing_ok=True)
-    print(f"{target}: restored; start the servers")
+            await renew_generation(store)
 
 
 async def copy_into(to: str, config: Path | None, database_url: str | None) -> None:
@@ -131,10 +98,11 @@ async def copy_into(to: str, config: Path | None, database_url: str | None) -> N
     ):
         for name, count in (await copy_database(source, target)).items():
             print(f"{name}: {count}")
-        await _renew_generation(target)
+        await renew_generation(target)
 
 
-async def _renew_generation(store: Store) -> None:
+async def renew_generation(store: Store) -> None:
+    """Give a database another generation, so that devices send again what it lacks."""
     async with store.begin(write=True) as transaction:
         generation = await transaction.renew_generation()
         await write_entry(

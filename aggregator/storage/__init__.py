@@ -8,7 +8,7 @@ running sums, which knows no database.
 """
 
 from sfumato.aggregator.storage.copying import copy_database
-from sfumato.aggregator.storage.files import back_up_file, path_of
+from sfumato.aggregator.storage.files import back_up_file, describe_damage, path_of
 from sfumato.aggregator.storage.schema import migrate_database
 from sfumato.aggregator.storage.statements.references import Identified
 from sfumato.aggregator.storage.store import Store, Transaction, open_store, prepare_database
@@ -21,6 +21,7 @@ __all__ = [
     "Transaction",
     "back_up_file",
     "copy_database",
+    "describe_damage",
     "migrate_database",
     "open_store",
     "path_of",

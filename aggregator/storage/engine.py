@@ -171,14 +171,22 @@ def mapped_errors() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise _unavailable() from error
-        if _is_damage(error.orig):
+        if is_damage(error.orig):
+            raise _damaged() from error
+        raise
+    except UnicodeDecodeError as error:
+        if is_damage(error):
             raise _damaged() from error
         raise
     except sqlite3.DatabaseError as error:  # while a connection was made ready
-        raise (_damaged() if _is_damage(error) else _unavailable()) from error
+        raise (_damaged() if is_damage(error) else _unavailable()) from error
 
 
-def _is_damage(error: object) -> bool:
+def is_damage(error: object) -> bool:
+    """Return whether an error says that a SQLite file is damaged, or another kind of file."""
+    if isinstance(error, UnicodeDecodeError):
+        # The message itself, which quotes the schema, is no text.
+        return error.object.startswith(b"malformed database schema")
     code = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import make_url
 
+from sfumato.aggregator.storage.engine import is_damage
 from sfumato.shared.errors import ConfigError, StoreError
 
 _PAGES_AT_ONCE = 4096
@@ -34,17 +36,24 @@ def path_of(database_url: str) -> Path:
     return Path(url.database)
 
 
-def back_up_file(source: Path, target: Path) -> int:
+async def back_up_file(
+    source: Path, target: Path, *, check: Callable[[Path], Awaitable[None]]
+) -> int:
     """Copy a database at one moment to a new file; return its size in bytes.
 
     Servers may run meanwhile. The file appears whole and checked, or not at all.
+
+    Parameters
+    ----------
+    check
+        Checks the copy before it gets its name; it may change it, and raises if it is damaged.
 
     Raises
     ------
     ConfigError
         There is no such database, or the target exists or cannot be written.
     StoreError
-        The copy is damaged.
+        The database is damaged.
     """
     if not source.is_file():
         raise ConfigError(f"{source} is not a file", field="database", fix="correct the path")
@@ -53,20 +62,35 @@ def back_up_file(source: Path, target: Path) -> int:
     part = target.with_name(target.name + ".part")
     try:
         # An interrupted run may have left one. Only the owner may read the new one.
-        part.unlink(missing_ok=True)
+        _remove(part)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _copy(source, part)
+        await check(part)
+        with closing(sqlite3.connect(part)) as copy:
+            # A backup in WAL mode would need more than one file.
+            copy.execute("PRAGMA journal_mode=DELETE")
         _sync(part)
         # A rename would replace a file that was made meanwhile.
         os.link(part, target)
         _sync(target.parent)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        if is_damage(error):
+            raise describe_damage(source, str(error)) from error
         raise ConfigError(
             f"{target} cannot be written ({error})", field="file", fix="name another, or make room"
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
     return target.stat().st_size
+
+
+def describe_damage(source: Path, damage: str) -> StoreError:
+    """Return the error that names a damaged database, or a damaged backup."""
+    return StoreError(
+        f"{source} is damaged: {damage}; nothing was written",
+        field="database",
+        fix="use an earlier backup; `sfumato check-store --database FILE` lists every fault",
+    )
 
 
 def _copy(source: Path, part: Path) -> None:
@@ -78,11 +102,14 @@ def _copy(source: Path, part: Path) -> None:
         whole.execute("BEGIN")
         whole.execute("SELECT count(*) FROM sqlite_master").fetchone()
         whole.backup(copy, pages=_PAGES_AT_ONCE, sleep=_PAUSE_S)
-        # A backup in WAL mode would need more than one file.
-        copy.execute("PRAGMA journal_mode=DELETE")
-        (found,) = copy.execute("PRAGMA quick_check").fetchone()
+        (found,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(f"is damaged: {found}", field="database", fix="restore an earlier backup")
+        raise describe_damage(source, found)
+
+
+def _remove(part: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        part.with_name(part.name + end).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

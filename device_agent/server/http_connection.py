@@ -9,10 +9,9 @@ from typing import Any
 
 import httpx
 
-from sfumato.device_agent.server.connection import Deadline
 from sfumato.shared import __version__
 from sfumato.shared.errors import TransportError
-from sfumato.shared.http_client import PROXY_FIX, open_client
+from sfumato.shared.http_client import PROXY_FIX, Deadline, open_client
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _WHOLE_S = 120.0

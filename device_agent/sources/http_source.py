@@ -58,7 +58,11 @@ class HttpSettings(SourceSettings):
         "A file whose content is sent as a bearer token.", default=None
     )
     poll_s: Seconds = member("Seconds between looks.", default=60.0)
-    timeout_s: Seconds = member("Seconds within which an answer must go on.", default=30.0)
+    timeout_s: Seconds = member(
+        "Seconds within which an answer must go on. After ten times as long, an answer that brings "
+        "less than 100 bytes a second is ended.",
+        default=30.0,
+    )
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -129,6 +133,7 @@ class HttpSource(RecordSource):
             client,
             records=settings.records,
             following=settings.next,
+            timeout_s=settings.timeout_s,
         )
         self._resources.callback(self._fetcher.close)
 

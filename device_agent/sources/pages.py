@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum, auto
 from queue import Empty, Full, Queue, SimpleQueue
@@ -18,6 +20,7 @@ from typing import Any
 
 import httpx
 
+from sfumato.shared.http_client import Deadline
 from sfumato.shared.reading.intact import SCAN_ERRORS
 from sfumato.shared.reading.lines import MAX_LINE_BYTES
 
@@ -26,6 +29,8 @@ _KEPT_BYTES = MAX_LINE_BYTES + 1
 _PIECE_RECORDS = 512
 _MOST_PIECES = 2
 _LOOK_S = 0.1
+_MOST_TIMEOUTS = 10
+_LEAST_BYTES_PER_S = 100
 """Seconds after which a thread that nobody reads from looks whether it is closed."""
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -283,16 +288,22 @@ class PageFetcher:
         For the thread alone, which closes it.
     records, following
         As of :class:`PageReader`.
+    timeout_s
+        Seconds within which an answer must go on.
 
     Guarantees
     ----------
-    It keeps a few pieces, however long a page is; a server that is not read from waits.
+    It keeps a few pieces, however long a page is; a server that is not read from waits. An answer
+    that drips is ended.
     """
 
-    def __init__(self, client: httpx.Client, *, records: str, following: str) -> None:
+    def __init__(
+        self, client: httpx.Client, *, records: str, following: str, timeout_s: float
+    ) -> None:
         self.is_busy = False
         """True if the end of an answer is outstanding."""
         self._keys = records, following
+        self._timeout_s, self._deadline = timeout_s, Deadline()
         self._urls: SimpleQueue[httpx.URL | None] = SimpleQueue()
         self._found: Queue[PagePiece | PageEnd] = Queue(_MOST_PIECES)
         self._is_closed = threading.Event()
@@ -338,19 +349,37 @@ class PageFetcher:
                 continue
 
     def _fetch(self, url: httpx.URL) -> PageEnd:
-        with self._client.stream("GET", url) as answer:
+        ask = self._client.build_request("GET", url, extensions={"trace": self._deadline.trace})
+        # A time-out for each read never ends a head that drips.
+        with self._deadline.within(_MOST_TIMEOUTS * self._timeout_s):
+            answer = self._client.send(ask, stream=True)
+        with closing(answer):
             if answer.status_code != httpx.codes.OK:
                 after = answer.headers.get("Retry-After", "")
                 return PageEnd(status=answer.status_code, retry_after=after)
             reader = PageReader(*self._keys)
             try:
-                for piece in _cut(reader, answer.iter_bytes()):
+                for piece in _cut(reader, self._hurry(answer.iter_bytes())):
                     self._put(piece)
                     if self._is_closed.is_set():
                         return PageEnd()
             except PageError as error:
                 return PageEnd(status=answer.status_code, refused=str(error))
             return PageEnd(status=answer.status_code, following=reader.following)
+
+    def _hurry(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass an answer on; end one that drips. Time in which nobody reads does not count."""
+        waited, n_bytes = 0.0, 0
+        while True:
+            began = time.monotonic()
+            chunk = next(chunks, None)
+            if chunk is None:
+                return
+            waited += time.monotonic() - began
+            n_bytes += len(chunk)
+            if waited > _MOST_TIMEOUTS * self._timeout_s and n_bytes < waited * _LEAST_BYTES_PER_S:
+                raise httpx.ReadTimeout("drips")
+            yield chunk
 
 
 def _cut(reader: PageReader, chunks: Iterator[bytes]) -> Iterator[PagePiece]:

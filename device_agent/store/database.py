@@ -225,10 +225,18 @@ def connect(path: Path, *, has_threads: bool = False) -> Connection:
         )
         connection.folder = path.parent
         with _closing_on_error(connection):
-            connection.row_factory = sqlite3.Row
+            connection.row_factory, connection.text_factory = sqlite3.Row, decode_text
             for pragma in _PRAGMAS:
                 connection.execute(pragma).fetchall()
     return connection
+
+
+def decode_text(data: bytes) -> str:
+    """Return a text of a database; damaged bytes are seen, and end no reading.
+
+    Python's own error would show the text, which may be a path or a label.
+    """
+    return data.decode("utf-8", "replace")
 
 
 @contextmanager

@@ -86,21 +86,17 @@ def repair(folder: Path) -> list[str]:
         return _mend_journal(folder, noted, places)
     places = _require_whole(path, noted, places, damage)
     message = f"{path}: {damage}; the ledger was made again from {JOURNAL_NAME}"
-    kept = _set_aside(folder, DATABASE_NAME)
-    n_lost = build_database(folder, noted, places, damaged=kept)
+    _set_aside(folder, DATABASE_NAME)
+    kept = list_set_aside(folder)
+    lines = build_database(folder, noted, places, damaged=kept)
     with closing(open_database(folder)) as connection:
         _note_moved_keys(connection, folder)
-    if kept is not None:
+    if kept:
         message += (
-            f". The file was set aside as {kept.name}: it may hold the exact sum of a window, so "
-            "delete it when you have looked at it"
+            f". The file was set aside as {kept[0].name}: it may hold the exact sum of a window, "
+            "so delete it when you have looked at it"
         )
-    if n_lost:
-        message += (
-            f". The bytes of {n_lost} sketch(es) are lost, whether or not they were sent; their "
-            "cost stays spent, and `sfumato-agent status` shows them"
-        )
-    return [message]
+    return [message, *lines]
 
 
 def _find_damage(folder: Path, noted: Noted) -> str | None:
@@ -122,7 +118,7 @@ def _find_damage(folder: Path, noted: Noted) -> str | None:
                     return "is not the state of an agent"
             truncate_log(connection)
             return _find_contradiction(connection, noted)
-    except (StoreError, ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
+    except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:
         cause = error.__cause__
         if isinstance(error, StoreError) and not isinstance(cause, sqlite3.DatabaseError):
             raise
@@ -132,7 +128,8 @@ def _find_damage(folder: Path, noted: Noted) -> str | None:
 
 
 def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | None:
-    ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    # Indices too: a place that its index does not find would be read again from the beginning.
+    ((found,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if found != "ok":
         return "is damaged (its pages contradict each other)"
     for table in find_broken_seals(connection):
@@ -149,7 +146,7 @@ def _find_contradiction(connection: sqlite3.Connection, noted: Noted) -> str | N
         if held is None:
             return f"lacks releases that {JOURNAL_NAME} holds, from the {i + 1}th on"
         # Where bytes were dropped after they were sent, or all of it by `forget`, less is known.
-        known = {key: value for key, value in held.items() if value is not None}
+        known = {k: value for k, value in held.items() if k != "digest" or value is not None}
         is_forgotten = FORGOTTEN in meta.get(str(held["study"]), {})
         if not is_forgotten and {key: said.get(key) for key in known} != known:
             return f"holds another release than {JOURNAL_NAME} in the {i + 1}th place"
@@ -264,6 +261,12 @@ def _require_whole(path: Path, noted: Noted, places: Places | None, damage: str)
         "released again: `sfumato-agent forget --yes --also-the-ledger "
         "--records-may-be-released-again`, then `init`",
     )
+
+
+def list_set_aside(folder: Path) -> list[Path]:
+    """Return the databases of a folder that were set aside, the latest first."""
+    found = sorted(folder.glob(f"{DATABASE_NAME}.damaged-*"), reverse=True)
+    return [path for path in found if not path.name.endswith(("-wal", "-shm"))]
 
 
 def _set_aside(folder: Path, name: str) -> Path | None:

@@ -308,9 +308,10 @@ def list_public_facts(
         ),
         PublicFact(
             what="waiting sketches",
-            detail="The number of released sketches that wait on the device.",
+            detail="The number of released sketches that wait on the device, and the last number "
+            "of each stream that the server has acknowledged.",
             seen_by="analysts",
-            fields=("waiting_sketches",),
+            fields=("waiting_sketches", "acknowledged"),
         ),
         PublicFact(
             what="refusals",

@@ -23,6 +23,7 @@ from sfumato.shared.errors import (
     ConfigError,
     DiskError,
     LedgerError,
+    PrivacyError,
     StoreError,
 )
 from sfumato.shared.privacy import (
@@ -170,7 +171,7 @@ class OwnersLedger:
     Raises
     ------
     LedgerError
-        The known ledger is not there.
+        The known ledger is not there, or a row states an impossible cost.
     ConfigError
         The file cannot be created or written, others may read it, or it is not a ledger.
     StoreError
@@ -339,6 +340,12 @@ class OwnersLedger:
             finally:
                 # Closing rolls back an open transaction.
                 connection.close()
+        except _ImpossibleError as error:
+            raise LedgerError(
+                f"must state a possible cost of {error}; nothing was released",
+                field=self._field,
+                fix="put the ledger back from a copy, never from an older one",
+            ) from error
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", -1) & 0xFF in _PASSING:
                 raise DiskError(
@@ -433,13 +440,26 @@ def _load(
     return [_to_event(row, count=row["n"], apart=True) for row in rows], index
 
 
+class _ImpossibleError(Exception):
+    """A row that no release has written; it names the release."""
+
+
 def _to_event(row: sqlite3.Row, *, count: int = 1, apart: bool = False) -> PrivacyEvent:
+    """Return the release of a row; one that costs less than nothing would give budget back."""
+    with suppress(ValueError, TypeError, AttributeError, ArithmeticError, PrivacyError):
+        event = _parse_event(row, count=count, apart=apart)
+        if event.epsilon > 0 and 0 <= event.delta < 1 and (event.rho is None or event.rho > 0):
+            return event
+    raise _ImpossibleError(f"sketch {row['sequence']} of stream {row['stream']!r}")
+
+
+def _parse_event(row: sqlite3.Row, *, count: int, apart: bool) -> PrivacyEvent:
     stream = row["stream"]
     return PrivacyEvent(
         study=row["study"],
         stream=_name_reader(row["holder"], row["study"], stream)[1] if apart else stream,
         plan_digest=row["plan_digest"],
-        sequence=row["sequence"],
+        sequence=int(row["sequence"]),
         neighbouring=row["neighbouring"],
         epsilon=Fraction(row["epsilon"]),
         delta=Fraction(row["delta"]),

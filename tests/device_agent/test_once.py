@@ -19,7 +19,7 @@ from sfumato.shared.plan import WindowRule
 from sfumato.shared.wire import PayloadForm
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_other_plan, make_plan
 from tests.device_agent.daemons import query
-from tests.device_agent.driver import put_back
+from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import TOKEN, Server, running
 
 
@@ -264,6 +264,30 @@ def test_when_clocks_differ_no_window_is_closed_by_the_clock(enrolled: Agent) ->
         assert any("the server (" in message for message in report["messages"])
     enrolled.server.clock_offset = 0.0
     assert enrolled.once()["released"] == 1
+
+
+def test_a_clock_that_jumps_forth_and_back_is_named_and_no_record_is_lost_or_released_twice(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time_now, jump, n_written = BASE + 100.0 * HOUR, 0.0, 0
+    monkeypatch.setattr(server, "now", lambda: time_now)
+    device = Driver(tmp_path, server, clock=lambda: time_now + jump)
+    device.enrol()
+    unnamed = []
+    for hours in (2, -2, 72, -72, 0, 960, -960, 9600, -9600, 0, 0, 0):
+        time_now, jump = time_now + 2 * HOUR, hours * HOUR
+        with device.records.open("a") as file:
+            file.writelines(f"{time_now + jump - 60 + i},1,1\n" for i in range(3))
+        n_written += 3
+        time_now += 2 * HOUR
+        (stream,) = device.once().streams
+        if hours and not any(f"{abs(jump):.0f} s" in message for message in stream.messages):
+            unnamed.append(hours)
+    assert unnamed == []
+    ((n_open,),) = query(device.state, "SELECT COALESCE(SUM(n_records), 0) FROM open_windows")
+    stored = [message.header for message in server.stored.values()]
+    assert sum(header.n_records or 0 for header in stored) + n_open == n_written
+    assert sorted(header.sequence for header in stored) == list(range(len(stored)))
 
 
 def test_a_record_is_believed_up_to_a_time_that_was_agreed_on_whatever_a_clock_says(

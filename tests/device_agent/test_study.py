@@ -95,8 +95,11 @@ def test_the_heartbeat_tells_version_engine_and_outbox_alone(enrolled: Agent) ->
     enrolled.once("--no-send")
     enrolled.once()
     last = enrolled.server.heartbeats[-1]
-    assert sorted(last) == ["agent", "engine", "plan_refusals", "waiting_sketches"]
+    assert sorted(last) == ["acknowledged", "agent", "engine", "plan_refusals", "waiting_sketches"]
     assert (last["waiting_sketches"], last["plan_refusals"]) == (1, [])
+    assert last["acknowledged"] == {}
+    enrolled.once()
+    assert enrolled.server.heartbeats[-1]["acknowledged"] == {"meter": 0}
 
 
 def test_where_presence_is_secret_the_heartbeat_is_the_same_with_and_without_records(

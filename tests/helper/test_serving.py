@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from sfumato.shared.command import main
 from sfumato.shared.plan import compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.sharing.batches import compute_members, compute_report
 from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, SumAnswer
+from tests.device_agent.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
 from tests.forking import Forked
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import SPEC, make_draft
@@ -55,9 +57,9 @@ def run(folder: Path, *arguments: str, status: int = 0) -> Done:
 
 @contextmanager
 def serving(
-    folder: Path, process_type: type[subprocess.Popen[str]] = Forked
+    folder: Path, process_type: type[subprocess.Popen[str]] = Forked, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0"]
+    command = [sys.executable, "-c", PROGRAM, "serve", "--port", "0", *options]
     with process_type(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -232,3 +234,86 @@ def test_the_database_of_a_helper_is_closed_to_others_and_an_open_one_is_warned_
         os.umask(before)
     (warned,) = caplog.messages
     assert f"chmod 600 {path}*" in warned
+
+
+def prepare(operated: Operated) -> tuple[str, list[tuple[str, str, bytes]]]:
+    """Return a batch, and the two requests that bring its reports and ask for its sum."""
+    reports, key = operated.reports(4), operated.key()
+    path = f"/v1/batches/{key.batch_id.hex()}"
+    sent = ReportsRequest(batch=key, headers=tuple(each.data for each in reports))
+    members = compute_members(compute_report(each.data) for each in reports)
+    asked = CommitRequest(members=members, count=4)
+    return key.batch_id.hex(), [
+        ("PUT", f"{path}/reports", sent.encode()),
+        ("POST", f"{path}/commit", asked.encode()),
+    ]
+
+
+def test_a_full_disk_is_named_and_once_there_is_room_the_same_question_gets_its_one_answer(
+    operated: Operated,
+) -> None:
+    batch, steps = prepare(operated)
+    with serving(operated.folder) as (process, url):
+        http = httpx.Client(base_url=url, headers=operated.headers, timeout=60)
+        journal = operated.folder / "helper.journal"
+        answers = []
+        for method, where, content in steps:
+            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            whole = journal.read_bytes() if journal.exists() else b""
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+            for _ in range(2):
+                full = http.request(method, where, content=content)
+                assert (full.status_code, full.headers["retry-after"]) == (503, "10"), full.text
+                assert "cannot be written" in full.json()["detail"]
+                assert "free space" in full.json()["fix"]
+            assert (journal.read_bytes() if journal.exists() else b"") == whole
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            answers.append(http.request(method, where, content=content))
+        answers.append(http.request(*steps[1][:2], content=steps[1][2]))
+        http.close()
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert answers[1].content == answers[2].content
+    assert SumAnswer.decode(answers[1].content, operated.identity).count == 4
+    assert journal.read_text().count(batch) == 1
+
+
+def test_a_key_that_does_not_fit_the_disk_is_named_and_no_file_is_left_of_it(
+    operated: Operated,
+) -> None:
+    window = replace(SPEC.window, origin=int(time.time()) - 120)
+    (operated.folder / "other.json").write_text(json.dumps(plan_to_json(make_draft(window=window))))
+    keys = sorted(operated.folder.glob("helper-keys/*"))
+    accept = ["accept", "other.json", "--name", "Us", "--out", "other-plan.json", "--yes"]
+    for n_bytes in (0, 1):
+        # A system writes what fits, and calls that no error.
+        limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({n_bytes}, {n_bytes}))"
+        command = [sys.executable, "-c", f"import resource; {limit}\n{PROGRAM}", *accept]
+        done = subprocess.run(
+            command, cwd=operated.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stderr
+        assert "cannot be written" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert sorted(operated.folder.glob("helper-keys/*")) == keys
+    run(operated.folder, *accept)
+
+
+def test_a_line_that_does_not_fit_the_journals_disk_is_asked_for_again(
+    operated: Operated,
+    small_disk: Path,  # noqa: F811
+) -> None:
+    batch, ((_, reports, sent), (_, commit, asked)) = prepare(operated)
+    journal = small_disk / "helper.journal"
+    with serving(operated.folder, Forked, "--journal", str(journal)) as (_, url):
+        http = httpx.Client(base_url=url, headers=operated.headers, timeout=60)
+        assert http.put(reports, content=sent).status_code == 200
+        ballast = fill(small_disk)
+        full = http.post(commit, content=asked)
+        assert (full.status_code, full.headers["retry-after"]) == (503, "10"), full.text
+        assert "free space" in full.json()["fix"]
+        ballast.unlink()
+        answers = [http.post(commit, content=asked) for _ in range(2)]
+        http.close()
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].content == answers[1].content
+    assert journal.read_text().count(batch) == 1

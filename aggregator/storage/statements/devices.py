@@ -248,7 +248,10 @@ class DeviceRows(Rows):
         return dict(found)
 
     async def describe_gaps(self) -> AsyncIterator[str]:
-        """Yield a line for every gap: its stream, its length and its age."""
+        """Yield a line for every gap: its stream, its length and its age.
+
+        An end that went with a lost log of SQLite leaves no gap: only devices know of it.
+        """
         # Sketches of withdrawn studies are removed in no order.
         kept = (
             select(Device.device_id)
@@ -269,6 +272,17 @@ class DeviceRows(Rows):
                     f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
                     f"since {moment}"
                 )
+        last = select(*_STREAM, func.max(Sketch.sequence).label("last")).group_by(*_STREAM)
+        held = {(r.device_id, r.stream): r.last for r in await self._connection.execute(last)}
+        beats = select(Device.device_id, Device.heartbeat).where(Device.device_id.in_(kept))
+        for device_id, heartbeat in await self._connection.execute(beats):
+            for stream, acknowledged in (heartbeat or {}).get("acknowledged", {}).items():
+                stored = held.get((device_id, stream), -1)
+                if acknowledged > stored:
+                    yield (
+                        f"device {device_id.hex()}: stream {stream!r} lacks acknowledged sketches, "
+                        f"sequence {stored + 1} to {acknowledged}, by its device's heartbeat"
+                    )
 
 
 def _is_before(other: type[Device]) -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from sfumato.device_agent.agent.exchange.network import Link, catch
 from sfumato.device_agent.agent.exchange.presenting import make_device_question
 from sfumato.device_agent.server.messages import DeviceAnswer
 from sfumato.device_agent.server.transport import ServerClient
-from sfumato.device_agent.store.outbox import count_sketches
+from sfumato.device_agent.store.outbox import count_sketches, list_acknowledged
 from sfumato.device_agent.store.server_state import StudyNotice, load_notice, save_notice
 from sfumato.shared import __version__
 from sfumato.shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
@@ -204,6 +204,8 @@ def _make_question(
         agent=__version__,
         engine=device.settings.engine.name,
         waiting_sketches=count_sketches(device.connection).waiting,
+        # In ascending order: the last one stays.
+        acknowledged={name: last for name, last, _ in list_acknowledged(device.connection)},
     )
 
     def request(client: ServerClient) -> ServerAnswer | StudyNotice:

@@ -375,9 +375,9 @@ class WindowReader:
         return True
 
     def describe_held_up(self) -> str | None:
-        """Describe a window that stays open only because the clocks differ; None without one."""
+        """Describe a window that is over by one clock and open by another; None without one."""
         clocks = self._clocks()
-        is_over = self._cutter.is_over(self._state.window, now=clocks.device)
+        is_over = self._cutter.is_over(self._state.window, now=max(clocks.known))
         return describe_difference(clocks) if is_over and not clocks.may_close else None
 
     def _release(self, closed: WindowState, following: WindowState) -> None:

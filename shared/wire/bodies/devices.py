@@ -169,6 +169,11 @@ class HeartbeatRequest:
     plan_refusals: Annotated[list[PlanRefusalRequest], Rule(max_length=16)] = member(
         "Plans that the owner's rules refuse.", default_factory=list
     )
+    acknowledged: Annotated[dict[StreamName, Count], Rule(max_length=1000)] = member(
+        "The last sequence number that the server has acknowledged, by stream.",
+        {"main": 41},
+        default_factory=dict,
+    )
 
 
 @body

@@ -46,6 +46,7 @@ async def test_the_last_heartbeat_is_shown_with_the_servers_time(server: Server)
     assert said["heartbeat"] == BODY | {
         "waiting_sketches": 0,
         "plan_refusals": [],
+        "acknowledged": {},
         "received": "2026-03-01T12:01:00.000000Z",
     }
     assert said["last_seen"] == "2026-03-01T12:01:00.000000Z"

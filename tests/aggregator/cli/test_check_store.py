@@ -19,6 +19,7 @@ from sqlalchemy import text
 from sfumato.aggregator.records import RetiredKeyRecord
 from sfumato.aggregator.storage import Store
 from sfumato.shared.command import main
+from tests.aggregator.api.test_heartbeats import send
 from tests.aggregator.databases import find_address, open_kind, open_sqlite
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.serving import open_server
@@ -136,6 +137,21 @@ async def test_gaps_in_a_stream_are_warned_of_until_they_are_filled(
         capsys.readouterr()
         assert await filled.check("--json") == 0
         assert find(json.loads(capsys.readouterr().out), "gaps") == []
+
+
+async def test_an_end_that_went_with_the_log_is_named_once_its_device_has_said_so(
+    filled: Filled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a loss of SQLite's log: the rest is whole, and no number is missing in between."""
+    body = {"agent": "1", "engine": "numpy", "waiting_sketches": 0, "acknowledged": {"main": 4}}
+    async with open_server(filled.store) as server:
+        assert (await send(server, KEPT, body)).status_code == 200
+    capsys.readouterr()
+    assert await filled.check("--json") == 3
+    assert find(json.loads(capsys.readouterr().out), "gaps") == [
+        f"device {KEPT.device_id.hex()}: stream 'main' lacks acknowledged sketches, "
+        "sequence 3 to 4, by its device's heartbeat"
+    ]
 
 
 async def test_a_withdrawn_study_is_no_fault_while_it_is_removed_nor_after(

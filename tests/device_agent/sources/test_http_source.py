@@ -29,6 +29,7 @@ class Feed:
         self.asked: list[str] = []
         self.authorization: str | None = None
         self.drips = False
+        self.drips_first = False
         self.cut: int | None = None
         """Bytes of an answer that are sent; then it stops."""
         self.hangs: threading.Event | None = None
@@ -59,6 +60,10 @@ class serving:  # noqa: N801
                 feed.asked.append(self.path)
                 feed.may_answer.wait()
                 feed.authorization = self.headers["Authorization"]
+                with suppress(ConnectionError):
+                    while feed.drips_first:  # a head without an end
+                        self.wfile.write(b"H" if self.close_connection else b"HTTP/1.1 200 OK\r\n")
+                        time.sleep(0.02)
                 body = feed.answer(urlsplit(self.path).query)
                 self.send_response(feed.status)
                 for name, value in feed.headers.items():
@@ -455,6 +460,22 @@ def test_an_answer_that_stops_ends_in_time_and_one_that_drips_is_read(feed: Feed
     feed.hangs.set()
     feed.cut, feed.drips = None, True
     assert make_reader(feed, timeout_s=0.3).once() == [1]
+
+
+@pytest.mark.parametrize("where", ["body", "head"])
+def test_an_answer_that_drips_for_ever_ends_the_look_and_costs_no_record(
+    where: str, feed: Feed
+) -> None:
+    feed.records = [{"x": 1}, {"x": 2}]
+    reader = make_reader(feed, timeout_s=0.1)
+    if where == "body":
+        feed.body, feed.drips = b" " * 100_000, True
+    else:
+        feed.drips_first = True
+    assert reader.once() == []
+    assert "did not answer" in reader.messages[0]
+    feed.body, feed.drips, feed.drips_first = None, False, False
+    assert reader.once() == [1, 2]
 
 
 def test_another_address_is_not_read_on_under_the_name_of_the_first(feed: Feed) -> None:

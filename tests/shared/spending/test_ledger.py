@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,28 @@ def test_entries_are_never_deleted(ledger: OwnersLedger) -> None:
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(f"DELETE FROM {table}")
     connection.close()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *("epsilon = '-1'", "epsilon = '0'", "epsilon = 'no number'", "epsilon = '1/0'"),
+        *("delta = '-1'", "rho = '-1'", "neighbouring = 'none'", "holder = 'text'"),
+    ],
+)
+def test_a_row_that_no_release_has_written_is_refused_by_name_and_gives_no_budget_back(
+    forged: str, ledger: OwnersLedger
+) -> None:
+    ledger.reserve(make(), BUDGET, now=0.0)
+    connection = sqlite3.connect(ledger.path)
+    with connection:
+        connection.execute(f"UPDATE entries SET {forged}")
+    connection.close()
+    before = ledger.path.read_bytes()
+    for spend in (ledger.require_affordable, partial(ledger.reserve, now=0.0)):
+        with pytest.raises(LedgerError, match=r"^ledger /.*sketch 0 of stream 'meter'"):
+            spend(make(stream="other"), BUDGET)
+    assert ledger.path.read_bytes() == before
 
 
 _SPENDER = """
