@@ -19,6 +19,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from sfumato.shared.hosts import HostList
+
 _MIB = 1 << 20
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d+)?")
 
@@ -61,6 +63,9 @@ class Settings(BaseSettings):
     web_origins
         Origins of the web pages whose devices may use this server, separated by commas, such as
         `https://app.example`; `*` for any page. By default none but those of this server.
+    webhook_hosts
+        Hosts that webhooks may have besides public ones, separated by commas: names, `*.suffix` for
+        the names below one, addresses and networks, such as `hooks.internal,10.0.0.0/8`.
     n_workers
         Decoding processes that `sfumato serve` starts.
     lease_s
@@ -103,6 +108,7 @@ class Settings(BaseSettings):
     behind_proxy: bool = False
     proxies: str = "127.0.0.1,::1"
     web_origins: str = ""
+    webhook_hosts: str = ""
     n_workers: Annotated[int, Field(ge=0, le=256)] = 1
     lease_s: Annotated[float, Field(gt=0)] = 60.0
     poll_s: Annotated[float, Field(gt=0)] = 0.5
@@ -147,6 +153,12 @@ class Settings(BaseSettings):
         for part in list_origins(value):
             if part != "*" and not _ORIGIN.fullmatch(part):
                 raise ValueError(f"must be origins such as https://app.example, and has {part!r}")
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _are_hosts(cls, value: str) -> str:
+        HostList(value)
         return value
 
     @field_validator("database_url")
