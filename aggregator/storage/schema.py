@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, column, inspect, select, table
@@ -14,6 +15,7 @@ from sfumato.shared.errors import ConfigError, UnpreparedError
 LATEST_REVISION = f"0001_{digest_tables()}"
 """The schema version of this release."""
 GENERATION_BYTES = 16
+_HEAD = b"SQLite format 3\0"
 _OF_HELPER = "leader_keys"
 """A table that only the second server of secure sums has."""
 _VERSIONS = table("alembic_version", column("version_num"))
@@ -26,6 +28,8 @@ def require_file(engine: AsyncEngine) -> None:
     ------
     UnpreparedError
         The file is missing.
+    ConfigError
+        The file is something else.
     """
     missing = _find_missing_file(engine)
     if missing is not None:
@@ -41,7 +45,17 @@ def _find_missing_file(engine: AsyncEngine) -> Path | None:
     path = engine.url.database
     if engine.dialect.name != "sqlite" or not path or path.startswith("file:"):
         return None
-    return None if Path(path).exists() else Path(path)
+    if not Path(path).exists():
+        return Path(path)
+    with suppress(OSError), Path(path).open("rb") as file:
+        if (head := file.read(len(_HEAD))) and head != _HEAD:
+            raise ConfigError(
+                f"{path} is not a SQLite database",
+                field="database",
+                fix="correct the path; if a database was damaged, move it away and run "
+                "`sfumato restore`",
+            )
+    return None
 
 
 async def is_empty(engine: AsyncEngine) -> bool:
