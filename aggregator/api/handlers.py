@@ -25,6 +25,7 @@ from sfumato.shared.errors import (
     MethodError,
     NotFoundError,
     OverloadedError,
+    RequestSignatureError,
     SketchError,
     TooEarlyError,
     TransportError,
@@ -55,7 +56,8 @@ def problem_response(
     document = problem_document(error)
     sent = dict(headers or {})
     if document["status"] == HTTPStatus.UNAUTHORIZED:
-        sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
+        scheme = "Signature" if isinstance(error, RequestSignatureError) else "Bearer"
+        sent["WWW-Authenticate"] = f'{scheme} realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
     if isinstance(error, OverloadedError | TooEarlyError):

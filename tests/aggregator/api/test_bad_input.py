@@ -194,7 +194,7 @@ async def test_the_clock_of_a_device_may_be_wrong_by_minutes(
         # The device learns how wrong it is.
         assert answer.json()["server_time"] == server.clock.now()
         return
-    assert_problem(answer, "signature-invalid", 422, "Signature")
+    assert_problem(answer, "request-signature-invalid", 401, "Signature")
     assert "clock" in json.dumps(answer.json())
 
 
