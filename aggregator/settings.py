@@ -93,6 +93,9 @@ class Settings(BaseSettings):
     helper_url, helper_api_key, helper_ca
         Address of the second server of secure sums, the key that its operator gave, and a PEM file
         with the authority of its certificate where that is not a public one.
+    metrics_key
+        Key of at least 16 characters that `/metrics` is read with; without one it takes the key of
+        an operator alone, and needs the database for that.
     log_format
         ``console`` for people, ``json`` for machines.
     """
@@ -126,6 +129,7 @@ class Settings(BaseSettings):
     helper_url: str | None = None
     helper_api_key: Annotated[str | None, Field(repr=False)] = None
     helper_ca: Path | None = None
+    metrics_key: Annotated[str | None, Field(repr=False, min_length=16)] = None
     log_format: Literal["console", "json"] = "console"
 
     @classmethod
