@@ -99,7 +99,12 @@ async def test_labels_have_values_that_are_known_beforehand(server: Server) -> N
 async def test_metrics_need_the_key_of_the_settings_or_an_operators() -> None:
     async with open_server(metrics_key="k" * 16) as server:
         own = {"Authorization": f"Bearer {'k' * 16}"}
-        keys = ({}, {"Authorization": f"Bearer {'k' * 15}"}, server.desk.operator, own)
+        keys: list[dict[str, str]] = [
+            {},
+            {"Authorization": f"Bearer {'k' * 15}"},
+            server.desk.operator,
+            own,
+        ]
         answers = [await server.desk.http.get("/metrics", headers=key) for key in keys]
     assert [answer.status_code for answer in answers] == [401, 401, 200, 200]
 
