@@ -19,6 +19,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from sfumato.shared.hosts import HostList
+
 _MIB = 1 << 20
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d+)?")
 
@@ -61,6 +63,9 @@ class Settings(BaseSettings):
     web_origins
         Origins of the web pages whose devices may use this server, separated by commas, such as
         `https://app.example`; `*` for any page. By default none but those of this server.
+    webhook_hosts
+        Hosts that webhooks may have besides public ones, separated by commas: names, `*.suffix` for
+        the names below one, addresses and networks, such as `hooks.internal,10.0.0.0/8`.
     n_workers
         Decoding processes that `sfumato serve` starts.
     lease_s
@@ -88,6 +93,9 @@ class Settings(BaseSettings):
     helper_url, helper_api_key, helper_ca
         Address of the second server of secure sums, the key that its operator gave, and a PEM file
         with the authority of its certificate where that is not a public one.
+    metrics_key
+        Key of at least 16 characters that `/metrics` is read with; without one it takes the key of
+        an operator alone, and needs the database for that.
     log_format
         ``console`` for people, ``json`` for machines.
     """
@@ -103,6 +111,7 @@ class Settings(BaseSettings):
     behind_proxy: bool = False
     proxies: str = "127.0.0.1,::1"
     web_origins: str = ""
+    webhook_hosts: str = ""
     n_workers: Annotated[int, Field(ge=0, le=256)] = 1
     lease_s: Annotated[float, Field(gt=0)] = 60.0
     poll_s: Annotated[float, Field(gt=0)] = 0.5
@@ -120,6 +129,7 @@ class Settings(BaseSettings):
     helper_url: str | None = None
     helper_api_key: Annotated[str | None, Field(repr=False)] = None
     helper_ca: Path | None = None
+    metrics_key: Annotated[str | None, Field(repr=False, min_length=16)] = None
     log_format: Literal["console", "json"] = "console"
 
     @classmethod
@@ -147,6 +157,12 @@ class Settings(BaseSettings):
         for part in list_origins(value):
             if part != "*" and not _ORIGIN.fullmatch(part):
                 raise ValueError(f"must be origins such as https://app.example, and has {part!r}")
+        return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _are_hosts(cls, value: str) -> str:
+        HostList(value)
         return value
 
     @field_validator("database_url")

@@ -78,8 +78,10 @@ class JournalledAnswers:
         if not is_known:
             raise _is_behind()
 
-    def mark_restored(self) -> int:
-        """Give up every report without an answer; return how many. The journal goes on.
+    def mark_restored(self) -> tuple[int, float]:
+        """Give up every report without an answer; the journal goes on.
+
+        Return how many, and the time before whose slots no report is taken any more.
 
         No report of a slot that has begun by now is taken any more: the database may have forgotten
         that it was answered. Of batches whose total it has forgotten, it gives no answer again: the
@@ -96,6 +98,8 @@ class JournalledAnswers:
             for entry in self.journal.entries
             if entry.kind == "total"
         ]
+        # Batches of slots that begin so soon may have been answered already.
+        burnt_before = max([self.now() + CLOCK_SKEW_S, *(each + 1 for each in answered)])
         with write(self.database) as connection:
             own = connection.execute(select(server.c.generation)).scalar_one()
             generation = max(generation, own + 1)
@@ -112,15 +116,11 @@ class JournalledAnswers:
                     )
                 )
             connection.execute(
-                server.update().values(
-                    generation=generation,
-                    # Batches of slots that begin so soon may have been answered already.
-                    burnt_before=max([self.now() + CLOCK_SKEW_S, *(each + 1 for each in answered)]),
-                )
+                server.update().values(generation=generation, burnt_before=burnt_before)
             )
         with self._journal_lock:
             self.journal.append(Entry(kind="restored", values=(str(generation),)))
-        return dropped
+        return dropped, burnt_before
 
     def write_journal(self, batch: Row[Any]) -> None:
         """Write what a batch says, its answer or its total, unless the journal has it already."""

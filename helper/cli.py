@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.wire.bodies.declaring import to_rfc3339
 
 # The work is imported late. Without its packages, the command counts as not installed.
 if find_spec("starlette") is None:
@@ -245,8 +246,10 @@ def restored(
 
     _, batches = open_helper(database=database, keys=keys, journal=journal)
     with closing(batches.journal):
-        dropped = batches.mark_restored()
+        dropped, burnt_before = batches.mark_restored()
     typer.echo(
-        f"{dropped} report(s) given up; no report of a slot that has begun is taken any more",
+        f"{dropped} report(s) given up; no report of a slot that begins before "
+        f"{to_rfc3339(burnt_before)} is taken any more; check that time: a clock that is ahead "
+        "gives up slots to come",
         err=True,
     )

@@ -20,6 +20,7 @@
     │   ├── MalformedMessageError    not decodable, not deterministic, or a field breaks its rule
     │   ├── UnsupportedVersionError  a version or kind this release does not know
     │   ├── SignatureError           the signature, key or proof of possession does not verify
+    │   │   └── RequestSignatureError    that of a request, or it is missing or too old
     │   ├── SealError                a seal does not open, or its key hides nothing
     │   ├── ImplausibleSketchError   sums or counts that no honest device can send
     │   ├── TooEarlyError            the window has not begun by the receiver's clock
@@ -157,6 +158,10 @@ class UnsupportedVersionError(WireError):
 
 class SignatureError(WireError):
     """The signature, the key or the proof of possession does not verify."""
+
+
+class RequestSignatureError(SignatureError):
+    """The signature of a request is missing, too old or does not verify."""
 
 
 class SealError(WireError):

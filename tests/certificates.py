@@ -31,10 +31,12 @@ class Authority:
     def issue(
         self, name: str, *, address: str = "127.0.0.1", days: tuple[int, int] = (-1, 30)
     ) -> tuple[Path, Path]:
-        """Write a certificate for an address, valid between these days, and its key."""
+        """Write a certificate for an address and a name, valid between these days, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+        names = x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName(name)]
+        )
         certificate = (
             self._build(subject, key, days=days)
             .add_extension(names, critical=False)

@@ -59,6 +59,11 @@ async def require_operator(services: ServicesDep, credentials: Credentials) -> K
     return await services.keys.require(_secret(credentials), "operator")
 
 
+async def require_monitor(services: ServicesDep, credentials: Credentials) -> None:
+    """Require the key of metrics, or an operator's."""
+    await services.keys.require_monitor(_secret(credentials))
+
+
 async def require_analyst(services: ServicesDep, credentials: Credentials) -> KeyRecord:
     """Require an analyst's or operator's key."""
     return await services.keys.require(_secret(credentials), "analyst")

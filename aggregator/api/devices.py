@@ -126,7 +126,7 @@ async def put_heartbeat(
 @router.post(
     "/devices/me/keys",
     status_code=201,
-    responses=describe_problems(*BY_DEVICE, *WITH_BODY, "store-conflict")
+    responses=describe_problems(*BY_DEVICE, *WITH_BODY, "signature-invalid", "store-conflict")
     | {200: {"model": RotationBody}},
 )
 async def change_key(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -24,10 +25,12 @@ from sfumato.shared.errors import (
     MethodError,
     NotFoundError,
     OverloadedError,
+    RequestSignatureError,
     SketchError,
     TooEarlyError,
     TransportError,
 )
+from sfumato.shared.structure import read_hints, suggest
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
 from sfumato.shared.wire.bodies.analyses import AnalysisKind
 from sfumato.shared.wire.bodies.declaring import HEX_64, HEX_128
@@ -53,7 +56,8 @@ def problem_response(
     document = problem_document(error)
     sent = dict(headers or {})
     if document["status"] == HTTPStatus.UNAUTHORIZED:
-        sent["WWW-Authenticate"] = 'Bearer realm="sfumato"'
+        scheme = "Signature" if isinstance(error, RequestSignatureError) else "Bearer"
+        sent["WWW-Authenticate"] = f'{scheme} realm="sfumato"'
     if isinstance(error, MediaTypeError):
         sent["Accept-Encoding"] = "identity"
     if isinstance(error, OverloadedError | TooEarlyError):
@@ -90,7 +94,10 @@ def add_problem_handlers(app: FastAPI) -> None:
     async def answer_invalid(
         request: Request, error: RequestValidationError
     ) -> ProblemJSONResponse:
-        return problem_response(_to_config_error(error.errors()[0]), request.scope)
+        found = error.errors()
+        # A member that is unknown explains one that is missing, and not the other way round.
+        unknown = [each for each in found if each["type"] == _UNKNOWN]
+        return problem_response(_to_config_error((unknown or found)[0], request), request.scope)
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> ProblemJSONResponse:
@@ -101,6 +108,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 _KINDS = get_args(AnalysisKind)
+_UNKNOWN = "unexpected_keyword_argument"
 _DIGITS = {HEX_64: 64, HEX_128: 128, HEX_16: 16}
 _WHERE_IDS_ARE = {
     "study": "`sfumato study list` shows the ids of studies; send the whole id",
@@ -110,7 +118,7 @@ _WHERE_IDS_ARE = {
 """The fix for an invalid identity, by the last part of its field."""
 
 
-def _to_config_error(found: Any) -> ConfigError:
+def _to_config_error(found: Any, request: Request) -> ConfigError:
     if found["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return ConfigError(
             f"must be {' or '.join(_KINDS)}", field="kind", fix="name the kind of analysis"
@@ -121,8 +129,10 @@ def _to_config_error(found: Any) -> ConfigError:
     field = ".".join(where[1:]) or where[0]
     if found["type"] == "json_invalid":
         return ConfigError("is not JSON", field="body", fix="send a JSON object")
-    if found["type"] == "unexpected_keyword_argument":
-        return ConfigError("is unknown", field=field, fix="leave it out, or check its spelling")
+    if found["type"] == _UNKNOWN:
+        known = _list_members(request, found["loc"]) if field == where[-1] else []
+        fix = suggest(field, known) if known else "leave it out, or check its spelling"
+        return ConfigError("is unknown", field=field, fix=fix)
     if found["type"] in ("missing", "missing_argument"):
         return ConfigError("is missing", field=field, fix="send it; see /docs")
     rule = found["msg"].removeprefix("Value error, ")
@@ -142,6 +152,15 @@ def _to_config_error(found: Any) -> ConfigError:
             fix=_WHERE_IDS_ARE.get(where[-1], "send it in full"),
         )
     return ConfigError(rule[:1].lower() + rule[1:], field=field, fix="see /docs")
+
+
+def _list_members(request: Request, where: Sequence[object]) -> list[str]:
+    """Return the members of the request's body; of an analysis those of its kind."""
+    body = request.scope["route"].body_field.field_info.annotation
+    kinds: list[Any] = [each for each in get_args(body) or (body,) if is_dataclass(each)]
+    if len(kinds) > 1:
+        kinds = [each for each in kinds if where[1] in get_args(read_hints(each)["kind"])]
+    return [member.name for each in kinds for member in fields(each)]
 
 
 def _find_methods(request: Request) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from sfumato.aggregator.api.dependencies import ServicesDep
+from sfumato.aggregator.api.dependencies import ServicesDep, require_monitor
 from sfumato.aggregator.api.middleware import RequestQueue
+from sfumato.aggregator.api.responses import WITH_KEY, describe_problems
 from sfumato.aggregator.batch_records import BatchTotals
 from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
 from sfumato.aggregator.records import StoreTotals
@@ -46,7 +47,9 @@ async def get_readiness(services: ServicesDep) -> ReadinessBody:
 @router.get(
     "/metrics",
     response_class=PlainTextResponse,
-    responses={200: {"content": {"text/plain": {"example": _SAMPLE}}}},
+    dependencies=[Depends(require_monitor)],
+    responses=describe_problems(*WITH_KEY)
+    | {200: {"content": {"text/plain": {"example": _SAMPLE}}}},
 )
 async def get_metrics(request: Request, services: ServicesDep) -> Response:
     """Show the metrics of this process for Prometheus, with totals if the database answers."""

@@ -21,7 +21,7 @@ WITH_KEY = ("access-denied", "forbidden")
 WITH_PATH = ("not-found", "request-invalid")
 OF_STUDY = (*WITH_PATH, "study-withdrawn")
 WITH_BODY = ("request-invalid", "request-timeout", "too-large", "media-type-unsupported")
-BY_DEVICE = (*WITH_KEY, "signature-invalid", "study-withdrawn")
+BY_DEVICE = (*WITH_KEY, "request-signature-invalid", "study-withdrawn")
 
 TO_STUDY = {
     "study": (

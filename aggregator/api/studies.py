@@ -120,7 +120,7 @@ async def list_studies(
     "/{study}",
     dependencies=CONDITIONAL,
     response_model=StudyBody | NoticeBody,
-    responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "signature-invalid"),
+    responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "request-signature-invalid"),
 )
 async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> Any:
     """Show a study; a device that signs the request sees only the life cycle.

@@ -113,6 +113,13 @@ def _serve(
             help="Of that proxy, by commas; its X-Forwarded-... is trusted (127.0.0.1,::1).",
         ),
     ] = None,
+    webhook_hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOSTS",
+            help="Permit to webhooks besides public hosts: names, *.suffix, addresses, networks.",
+        ),
+    ] = None,
     n_workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Decoding processes (1).")
     ] = None,
@@ -142,6 +149,7 @@ def _serve(
         tls_client_ca=tls_client_ca,
         behind_proxy=behind_proxy or None,
         proxies=proxies,
+        webhook_hosts=webhook_hosts,
         n_workers=0 if no_worker else n_workers,
         log_format=log_format,
     )

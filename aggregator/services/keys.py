@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
+from hmac import compare_digest
 
 from sfumato.aggregator.records import LOCAL_ACTOR, KeyRecord, KeyScope
 from sfumato.aggregator.services.audit import write_entry
@@ -78,6 +79,19 @@ class KeyService(Service):
         self._note_use(key)
         require_scope(key, scope)
         return key
+
+    async def require_monitor(self, secret: str | None) -> None:
+        """Require the key of metrics, which needs no database, or an operator's.
+
+        Raises
+        ------
+        AccessError, ForbiddenError, OverloadedError
+            As :meth:`require`.
+        """
+        own = self._settings.metrics_key
+        if own and secret and compare_digest(hash_secret(secret), hash_secret(own)):
+            return
+        await self.require(secret, "operator")
 
     async def require_still(self, key: KeyRecord) -> None:
         """Check again, during a streamed answer, that a key is not revoked.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, column, inspect, select, table
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sfumato.aggregator.storage.models import digest_tables
 from sfumato.shared.errors import ConfigError, UnpreparedError
@@ -44,11 +48,29 @@ def _find_missing_file(engine: AsyncEngine) -> Path | None:
     return None if Path(path).exists() else Path(path)
 
 
+@asynccontextmanager
+async def _connect(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    # Left to SQLite: its locks would go if its file were opened beside it, and closed.
+    try:
+        async with engine.connect() as connection:
+            yield connection
+    except (DBAPIError, sqlite3.DatabaseError) as error:
+        code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None) or 0
+        if code & 0xFF != sqlite3.SQLITE_NOTADB:
+            raise
+        raise ConfigError(
+            f"{engine.url.database} is not a SQLite database",
+            field="database",
+            fix="correct the path; if a database was damaged, move it away and run "
+            "`sfumato restore`",
+        ) from error
+
+
 async def is_empty(engine: AsyncEngine) -> bool:
     """Return whether a database has no table, or no file yet."""
     if _find_missing_file(engine):
         return True
-    async with engine.connect() as connection:
+    async with _connect(engine) as connection:
         return not await connection.run_sync(lambda sync: inspect(sync).get_table_names())
 
 
@@ -64,7 +86,7 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
     if missing is not None:
         # Its secrets are for its owner alone. SQLite gives the files beside it the same mode.
         missing.touch(mode=0o600)
-    async with engine.connect() as opened:
+    async with _connect(engine) as opened:
         connection = await opened.execution_options(sfumato_write=True)
         async with connection.begin():
             await connection.run_sync(migrate, revision)
@@ -79,10 +101,11 @@ async def require_latest(engine: AsyncEngine) -> None:
     UnpreparedError
         It has no table at all, or no file.
     ConfigError
-        It has another version, or tables of something else, such as a helper's.
+        It has another version, or tables of something else, such as a helper's; or the file is not
+        a SQLite database.
     """
     require_file(engine)
-    async with engine.connect() as connection:
+    async with _connect(engine) as connection:
         found, names = await connection.run_sync(
             lambda sync: (find_revision(sync), inspect(sync).get_table_names())
         )

@@ -176,7 +176,7 @@ async def prepare_database(store: Store) -> None:
     UnpreparedError
         It is on Postgres, and has no tables yet.
     ConfigError
-        The schema is of another version.
+        The schema is of another version, or the file is not a SQLite database.
     TransportError
         The database does not answer.
     """

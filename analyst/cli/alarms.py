@@ -153,7 +153,7 @@ def _remove_schedule(client: Client, schedule_id: ScheduleId) -> Answer:
     alarm,
     "create",
     "sfumato alarm create STUDY --to https://hooks.example.org/sfumato",
-    "sfumato alarm create STUDY --to http://127.0.0.1:9000/ --secret-file secret.txt",
+    "sfumato alarm create STUDY --to https://hooks.example.org/ --secret-file secret.txt",
 )
 def _create_alarm(
     client: Client,

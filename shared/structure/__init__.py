@@ -28,7 +28,7 @@ from sfumato.shared.structure.declaring import (
     member,
     read_hints,
 )
-from sfumato.shared.structure.reading import read_exact, read_toml, structure
+from sfumato.shared.structure.reading import read_exact, read_toml, structure, suggest
 
 __all__ = [
     "Rule",
@@ -42,4 +42,5 @@ __all__ = [
     "read_hints",
     "read_toml",
     "structure",
+    "suggest",
 ]

@@ -38,7 +38,7 @@ class Rule:
     fix
         An imperative.
     ge, gt, le, lt
-        Bounds of a number; pydantic reads a bounded ``int`` strictly.
+        Bounds of a number; pydantic reads an ``int`` or ``bool`` with a rule strictly.
     min_length, max_length
         Of a text, list or table.
     pattern
@@ -81,7 +81,7 @@ class Rule:
     ) -> dict[str, Any]:
         """Add the rule to pydantic's schema of the type, which is a plain dictionary."""
         schema = handler(source) | self.limits
-        if schema["type"] == "int":
+        if schema["type"] in ("bool", "int"):
             schema["strict"] = True
         if self.holds is None:
             return schema

@@ -115,7 +115,7 @@ class _Reader:
             raise self.error(
                 "is not a known key",
                 field=_join(path, _quote(others[0])),
-                fix=_suggest(str(others[0]), list(known)),
+                fix=suggest(str(others[0]), list(known)),
             )
         values = dict(given)
         for name, (hint, is_needed, is_optional) in known.items():
@@ -250,7 +250,8 @@ def _quote(name: object) -> str:
     return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else repr(name)
 
 
-def _suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
+    """Return the fix for an unknown name: the one that is like it, or all that are known."""
     # A device seldom needs it.
     from difflib import get_close_matches  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from sfumato.shared.errors import SignatureError
+from sfumato.shared.errors import RequestSignatureError
 
 CLOCK_LEEWAY_S = 300
 """Most seconds by which the clocks of device and server may differ."""
@@ -77,13 +77,15 @@ def parse_request_signature(headers: Mapping[str, str]) -> RequestSignature:
 
     Raises
     ------
-    SignatureError
+    RequestSignatureError
         It is missing or not of this profile.
     """
     stated = _INPUT.match(headers.get("signature-input", ""))
     signed = _SIGNATURE.match(headers.get("signature", ""))
     if not stated or not signed:
-        raise SignatureError("is missing or not of this profile", field="Signature", fix=_FIX)
+        raise RequestSignatureError(
+            "is missing or not of this profile", field="Signature", fix=_FIX
+        )
     return RequestSignature(
         device=bytes.fromhex(stated.group(3)),
         created=int(stated.group(2)),
@@ -105,11 +107,11 @@ def verify_request(
 
     Raises
     ------
-    SignatureError
+    RequestSignatureError
         It does not verify, covers too little, or was made more than 300 s from now.
     """
     if abs(now - signature.created) > CLOCK_LEEWAY_S:
-        raise SignatureError(
+        raise RequestSignatureError(
             f"was made more than {CLOCK_LEEWAY_S} s from the server's time",
             field="Signature",
             fix="set this machine's clock",
@@ -122,7 +124,7 @@ def verify_request(
     except (InvalidSignature, ValueError):
         covers_all = False
     if not covers_all:
-        raise SignatureError("does not verify", field="Signature", fix=_FIX)
+        raise RequestSignatureError("does not verify", field="Signature", fix=_FIX)
 
 
 def _components(body: bytes) -> str:

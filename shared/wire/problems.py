@@ -104,6 +104,10 @@ signature-invalid | 422 | shelve | SignatureError | The signature does not verif
 The signature, payload digest or proof of possession does not match the enrolled key. The bytes were
 altered, or another device's key was used. Nothing was stored.
 
+request-signature-invalid | 401 | shelve | RequestSignatureError | The request's signature is wrong
+The headers Signature and Signature-Input are missing, do not verify, or were made more than five
+minutes from the server's time, which the header Date states. Nothing was changed.
+
 seal-invalid | 422 | shelve | SealError | The seal does not open
 The sealed seed of a masked sum opens with another key or header, or was altered. The report cannot
 be added to any batch. A device shelves the sketch.

@@ -19,6 +19,12 @@ from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Desk
 
+DEFAULTS: dict[str, Any] = {
+    "n_workers": 0,
+    "max_body_bytes": 64 * 1024,
+    "webhook_hosts": "127.0.0.1",
+}
+
 
 class SteppedClock:
     """A clock that stands still until it is moved."""
@@ -64,7 +70,7 @@ async def open_server(
             ):
                 yield server
         return
-    settings = Settings(**({"n_workers": 0, "max_body_bytes": 64 * 1024} | changes))
+    settings = Settings(**(DEFAULTS | changes))
     clock = clock or SteppedClock()
     app = create_app(settings, store=store, clock=clock)
     keys = app.state.services.keys

@@ -42,8 +42,8 @@ async def test_an_alarm_survives_the_server_that_was_to_deliver_it(
     kind: str, tmp_path: Path
 ) -> None:
     async with open_kind(kind, tmp_path) as store, receiving() as receiver:
-        await queue_alarm(store, receiver.url)
-        options = ("--no-worker", "--database", find_address(store))
+        alarm_id = await queue_alarm(store, receiver.url)
+        options = ("--no-worker", "--database", find_address(store), "--webhook-hosts", "127.0.0.1")
         with start(*options, stderr=subprocess.DEVNULL, program=KILLED) as doomed:
             await asyncio.to_thread(doomed.communicate)
         assert doomed.returncode == -signal.SIGKILL
@@ -51,7 +51,7 @@ async def test_an_alarm_survives_the_server_that_was_to_deliver_it(
         async with store.begin(write=True) as transaction:
             # Its lease of a minute is over.
             (left,) = await transaction.lease_deliveries(
-                token=b"later", now=SystemClock().now() + 61.0, expires=0.0, most=9
+                [alarm_id], token=b"later", now=SystemClock().now() + 61.0, expires=0.0, most=9
             )
         assert left.attempts == 2
         with start(*options, stderr=subprocess.DEVNULL) as heir:
@@ -68,11 +68,12 @@ async def test_an_alarm_survives_the_server_that_was_to_deliver_it(
         assert delivery.state == "delivered"
 
 
-async def queue_alarm(store: Store, url: str) -> None:
-    services = Services(store, SystemClock(), Settings())
+async def queue_alarm(store: Store, url: str) -> bytes:
+    services = Services(store, SystemClock(), Settings(webhook_hosts="127.0.0.1"))
     summary, _, _ = await services.studies.create("pumps", plan_to_json(make_plan()))
     study_id = summary.study.study_id
-    await services.alarms.create(study_id, url=url, secret=SECRET)
+    alarm = await services.alarms.create(study_id, url=url, secret=SECRET)
     event = Event(name="alarm", kind="timeline.alarm", data={"words": ["the records changed"]})
     async with store.begin(write=True) as transaction:
         assert await queue_events(transaction, study_id, [event], now=SystemClock().now()) == 1
+    return alarm.alarm_id

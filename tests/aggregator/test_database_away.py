@@ -17,6 +17,7 @@ from sfumato.aggregator.storage import Store, migrate_database
 from tests.aggregator.databases import POSTGRES, find_address, open_postgres
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 
+MONITOR = {"Authorization": f"Bearer {'k' * 16}"}
 pytestmark = pytest.mark.anyio
 
 
@@ -109,14 +110,14 @@ async def require_unavailable(http: httpx.AsyncClient, study: str) -> None:
         assert_problem(answer, "unavailable", 503)
         assert int(answer.headers["retry-after"]) > 0
     assert (await http.get("/healthz")).status_code == 200
-    assert "sfumato_database_up 0.0" in (await http.get("/metrics")).text
+    assert "sfumato_database_up 0.0" in (await http.get("/metrics", headers=MONITOR)).text
 
 
 async def test_a_database_that_is_down_at_the_start_and_later_is_waited_for(
     proxied: tuple[Proxy, str],
 ) -> None:
     proxy, url = proxied
-    app = create_app(Settings(database_url=url, n_workers=0))
+    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
@@ -139,14 +140,14 @@ async def test_a_database_that_is_down_at_the_start_and_later_is_waited_for(
         assert (await desk.put(study, sketch, body)).status_code == 201
         assert (await desk.put(study, sketch, body)).status_code == 200
         assert (await http.get("/readyz")).status_code == 200
-        assert "sfumato_database_up 1.0" in (await http.get("/metrics")).text
+        assert "sfumato_database_up 1.0" in (await http.get("/metrics", headers=MONITOR)).text
 
 
 async def test_monitors_are_answered_while_the_database_hangs(proxied: tuple[Proxy, str]) -> None:
     """As under SIGSTOP: connections stay open, and nothing comes."""
     proxy, url = proxied
     await proxy.open()
-    app = create_app(Settings(database_url=url, n_workers=0))
+    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
     app.state.services.readiness.patience_s = 0.3
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (
@@ -159,10 +160,10 @@ async def test_monitors_are_answered_while_the_database_hangs(proxied: tuple[Pro
             for answer in await asyncio.gather(*(http.get("/readyz") for _ in range(30))):
                 assert_problem(answer, "unavailable", 503)
                 assert "does not answer within 0.3 s" in answer.text
-            assert "sfumato_database_up 0.0" in (await http.get("/metrics")).text
+            assert "sfumato_database_up 0.0" in (await http.get("/metrics", headers=MONITOR)).text
         proxy.is_flowing.set()
         await wait_until(http, 200)
-        assert "sfumato_database_up 1.0" in (await http.get("/metrics")).text
+        assert "sfumato_database_up 1.0" in (await http.get("/metrics", headers=MONITOR)).text
 
 
 async def test_a_folder_that_appears_later_is_used(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ async def test_a_shared_database_without_tables_is_waited_for_until_it_is_migrat
     bare: tuple[Store, str],
 ) -> None:
     store, url = bare
-    app = create_app(Settings(database_url=url, n_workers=0))
+    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

@@ -20,7 +20,7 @@ DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "sfumato.json"
 
 async def read_metrics(desk: Desk) -> dict[str, float]:
     """Return each sample by its name and labels, as Prometheus writes them."""
-    answer = await desk.http.get("/metrics")
+    answer = await desk.operate("GET", "/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     samples = {}
@@ -75,7 +75,7 @@ async def test_metrics_hold_no_identity_and_no_secret(server: Server) -> None:
     for path in ("/nowhere/" + "ab" * 32, f"/v1/studies/{study.hex()}", "/v1/keys/" + "cd" * 8):
         await desk.operate("GET", path)
     await desk.http.request("BREW", "/v1/studies")
-    text = (await desk.http.get("/metrics")).text
+    text = (await desk.operate("GET", "/metrics")).text
     for secret in (study.hex(), Device(1).device_id.hex(), desk.operator_key[4:20], "sfk_"):
         assert secret not in text
     assert not re.search(r"[0-9a-f]{16}", re.sub(r" [0-9.e-]+$", "", text, flags=re.MULTILINE))
@@ -87,13 +87,26 @@ async def test_labels_have_values_that_are_known_beforehand(server: Server) -> N
     for i in range(50):
         await server.desk.http.get(f"/nowhere/{i}")
         await server.desk.http.request(f"M{i}", "/v1/studies")
-    text = (await server.desk.http.get("/metrics")).text
+    text = (await server.desk.operate("GET", "/metrics")).text
     described = (await server.desk.http.get("/openapi.json")).json()["paths"]
     known = {"none", *described}
     assert set(re.findall(r'route="([^"]*)"', text)) <= known
     slugs = {problem.slug for problem in problem_types()}
     assert set(re.findall(r'problem="([^"]*)"', text)) <= slugs
     assert set(re.findall(r'state="([^"]*)"', text)) == {*JOB_STATES, *BATCH_STATES}
+
+
+async def test_metrics_need_the_key_of_the_settings_or_an_operators() -> None:
+    async with open_server(metrics_key="k" * 16) as server:
+        own = {"Authorization": f"Bearer {'k' * 16}"}
+        keys: list[dict[str, str]] = [
+            {},
+            {"Authorization": f"Bearer {'k' * 15}"},
+            server.desk.operator,
+            own,
+        ]
+        answers = [await server.desk.http.get("/metrics", headers=key) for key in keys]
+    assert [answer.status_code for answer in answers] == [401, 401, 200, 200]
 
 
 def test_every_state_of_a_decode_has_a_metric() -> None:
@@ -133,6 +146,6 @@ async def test_labels_in_the_dashboard_are_those_of_the_metrics() -> None:
     labels |= {name.strip() for group in groups for name in group.split(",")}
     async with open_server() as server:
         await use(server)
-        text = (await server.desk.http.get("/metrics")).text
+        text = (await server.desk.operate("GET", "/metrics")).text
     there = set(re.findall(r'[{,]([a-z]+)="', text)) | {"instance"}
     assert labels <= there

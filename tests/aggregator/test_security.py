@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.aggregator.api.test_access import list_calls
+
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "explanation" / "security.md").read_text()
 
@@ -35,6 +37,17 @@ def test_every_control_of_the_threat_model_names_a_test_that_exists(
         named = re.findall(r"`(test_\w+)`", proofs)
         assert named, (threat, control)
         assert set(named) <= known, set(named) - known
+
+
+@pytest.mark.parametrize("scope", ["analyst", "operator"])
+def test_the_table_says_all_that_a_scope_may_do(scope: str) -> None:
+    (may,) = (row[2] for row in read_controls("Who can do what") if row[0] == scope)
+    left = []
+    for _, path in list_calls(scope):
+        last = re.findall(r"/([a-z-]+)", path)[-1]
+        if not any(word in may for word in (last.replace("-", " "), last[:-1])):
+            left.append(path)
+    assert left == []
 
 
 def test_every_test_of_limits_and_keys_is_named_by_a_control_or_plainly_none() -> None:

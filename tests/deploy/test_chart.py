@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sfumato.aggregator.app import create_app
+
 helm = pytest.importorskip("helm_python", reason="Helm has no package for this platform")
 kubernetes = pytest.importorskip("kubernetes_validate")
 
@@ -74,6 +76,34 @@ def test_every_pod_runs_without_rights() -> None:
             assert confined["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_the_ingress_leads_to_every_page_and_call_but_metrics() -> None:
+    (ingress,) = (each for each in render(LEADER | INGRESS) if each["kind"] == "Ingress")
+    paths = ingress["spec"]["rules"][0]["http"]["paths"]
+    exact = {each["path"] for each in paths if each["pathType"] == "Exact"}
+    prefixes = {each["path"] for each in paths if each["pathType"] == "Prefix"}
+    called = {"/", "/try/", "/ui/", "/docs", "/openapi.json", *create_app().openapi()["paths"]}
+    left = {path for path in called if f"/{path.split('/')[1]}" not in prefixes} - exact
+    assert left == {"/metrics"}
+
+
+def test_prometheus_reads_metrics_with_the_key_of_the_servers() -> None:
+    leader = LEADER["leader"] | {"metrics": {"secret": "monitor", "serviceMonitor": True}}
+    documents = render({"leader": leader})
+    (monitor,) = (each for each in documents if each["kind"] == "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    (service,) = (each for each in documents if each["kind"] == "Service")
+    assert endpoint["port"] in [each["name"] for each in service["spec"]["ports"]]
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    assert wanted <= service["metadata"]["labels"].items()
+    (variable,) = (
+        each
+        for pod in list_pods(documents)
+        for each in pod["containers"][0]["env"]
+        if each["name"] == "SFUMATO_METRICS_KEY" and "serve" in pod["containers"][0]["args"]
+    )
+    assert variable["valueFrom"]["secretKeyRef"] == endpoint["authorization"]["credentials"]
+
+
 def test_secrets_are_named_and_never_written() -> None:
     for pod in list_pods(render(SECURE)):
         (container,) = pod["containers"]
@@ -99,6 +129,7 @@ def test_database_and_journal_of_the_helper_are_two_volumes_of_one_pod() -> None
         (LEADER | {"aggregator": {"replica": 3}}, "replica"),
         ({"leader": LEADER["leader"] | {"settings": {"PORT": "1"}}}, "PORT"),
         ({"leader": LEADER["leader"] | {"secureSum": {"url": "https://h"}}}, "secret"),
+        ({"leader": LEADER["leader"] | {"metrics": {"serviceMonitor": True}}}, "secret"),
     ],
 )
 def test_values_that_are_missing_or_misspelt_are_refused_by_name(

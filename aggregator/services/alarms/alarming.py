@@ -15,6 +15,7 @@ from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import NotFoundError, StoreError
+from sfumato.shared.hosts import HostList
 
 _ID_BYTES = 32
 _TEST_BYTES = 8
@@ -33,13 +34,13 @@ class AlarmService(Service):
         NotFoundError, StudyWithdrawnError
             There is no such study, or it was withdrawn.
         ConfigError
-            The address or the secret is malformed.
+            The address or the secret is malformed, or the address's host is not permitted.
         """
         now = self._clock.now()
         record = AlarmRecord(
             alarm_id=secrets.token_bytes(_ID_BYTES),
             study_id=study_id,
-            url=require_webhook(url),
+            url=require_webhook(url, HostList(self._settings.webhook_hosts)),
             secret=make_secret() if secret is None else read_secret(secret),
             created=now,
         )

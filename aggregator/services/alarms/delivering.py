@@ -1,5 +1,6 @@
 """Delivery of messages to webhooks: a background task of each server.
 
+Each target, a host and its port, has a queue: a slow or dead one delays only its own messages.
 A message is sent at least once: if its server was killed before it noted the answer, it is sent
 again under the same identity, by which a receiver tells. Pauses between attempts grow to a day;
 after the last the message is given up, and after several of these in a row the webhook is disabled.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -17,12 +19,14 @@ import structlog
 from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
 from sfumato.aggregator.logs import describe_cause
 from sfumato.aggregator.records import LOCAL_ACTOR, wait_for_stop
+from sfumato.aggregator.services.alarms.targets import AT_ONCE, MOST_TARGETS, find_target
 from sfumato.aggregator.services.alarms.webhooks import Attempt, Sender
 from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import TransportError
+from sfumato.shared.hosts import HostList
 
 PAUSES_S = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
 """Pauses after the first attempt, the second, and so on, as Standard Webhooks advises."""
@@ -32,8 +36,6 @@ KEEP_S = 90 * 86_400.0
 """How long the log keeps a message that has ended."""
 _PERIOD_S = 1.0
 _LEASE_S = 60.0
-_LONGEST_S = 30.0
-_AT_ONCE = 8
 _DROP_PERIOD_S = 3600.0
 _JITTER = 0.1
 _TOKEN_BYTES = 16
@@ -48,49 +50,83 @@ class Deliverer(Service):
         super().__init__(parts)
         self._readiness = readiness
         self._next_drop = 0.0
+        self._busy: dict[tuple[str, int], asyncio.Task[int]] = {}
+        self._is_crowded = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send messages when they are due until ``stop``, while the database can be used."""
-        async with Sender() as sender:
+        async with Sender(HostList(self._settings.webhook_hosts)) as sender:
             while not stop.is_set():
                 await wait_for_stop(stop, _PERIOD_S)
                 if stop.is_set() or not self._readiness.is_open:
                     continue
                 try:
-                    await self.send_due(sender)
+                    await self._start_due(sender, stop)
                     await self._drop_now_and_then()
                 except TransportError as error:
                     log.warning("alarms wait for the database", reason=describe_cause(error))
                 except Exception as error:
                     # Or the task would end, and with it all alarms.
                     log.error("unforeseen error", exc_info=error)
+            await asyncio.gather(*self._busy.values())
 
     async def send_due(self, sender: Sender) -> int:
-        """Send the messages that are due, some at once; return the number of attempts.
+        """Send the messages that are due; return the number of attempts.
 
         Raises
         ------
         TransportError
             The database does not answer.
         """
-        n_sent = 0
-        while leased := await self._take():
-            await asyncio.gather(*(self._send(sender, delivery) for delivery in leased))
-            n_sent += len(leased)
+        n_sent, never = 0, asyncio.Event()
+        while started := await self._start_due(sender, never):
+            n_sent += sum(await asyncio.gather(*started))
         return n_sent
 
-    async def _take(self) -> list[DeliveryRecord]:
-        now = self._clock.now()
+    async def _start_due(self, sender: Sender, stop: asyncio.Event) -> list[asyncio.Task[int]]:
+        """Start sending to the targets with due messages, those that wait longest first."""
         async with self._store.begin() as transaction:
-            # Servers look often: without the lock of a writer first.
-            if not await transaction.has_due_delivery(now=now):
-                return []
-        token = secrets.token_bytes(_TOKEN_BYTES)
+            due = await transaction.list_due_alarms(now=self._clock.now())
+        alarms: dict[tuple[str, int], list[bytes]] = {}
+        for alarm_id, url in due:
+            alarms.setdefault(find_target(url), []).append(alarm_id)
+        waiting = [target for target in alarms if target not in self._busy]
+        n_free = MOST_TARGETS - len(self._busy)
+        self._is_crowded = len(waiting) > n_free
+        for target in waiting[:n_free]:
+            queue = self._send_to(target, alarms[target], sender, stop)
+            self._busy[target] = asyncio.create_task(queue)
+        return [self._busy[target] for target in waiting[:n_free]]
+
+    async def _send_to(
+        self,
+        target: tuple[str, int],
+        alarm_ids: Sequence[bytes],
+        sender: Sender,
+        stop: asyncio.Event,
+    ) -> int:
+        """Send what is due to one target; return the number of attempts."""
+        n_sent = 0
+        try:
+            while leased := await self._take(alarm_ids):
+                await asyncio.gather(*(self._send(sender, delivery) for delivery in leased))
+                n_sent += len(leased)
+                if stop.is_set() or self._is_crowded:
+                    break  # others have waited longer
+        except TransportError as error:
+            log.warning("alarms wait for the database", reason=describe_cause(error))
+        except Exception as error:
+            log.error("unforeseen error", exc_info=error)
+        finally:
+            del self._busy[target]
+        return n_sent
+
+    async def _take(self, alarm_ids: Sequence[bytes]) -> Sequence[DeliveryRecord]:
+        now, token = self._clock.now(), secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
-            leased = await transaction.lease_deliveries(
-                token=token, now=now, expires=now + _LEASE_S, most=_AT_ONCE
+            return await transaction.lease_deliveries(
+                alarm_ids, token=token, now=now, expires=now + _LEASE_S, most=AT_ONCE
             )
-        return list(leased)
 
     async def _send(self, sender: Sender, delivery: DeliveryRecord) -> None:
         async with self._store.begin() as transaction:
@@ -98,17 +134,13 @@ class Deliverer(Service):
         if alarm is None:
             return  # removed meanwhile, and its messages with it
         if alarm.state == "active":
-            try:
-                async with asyncio.timeout(_LONGEST_S):
-                    attempt = await sender.send(
-                        alarm.url,
-                        alarm.secret,
-                        message_id=message_id_of(delivery),
-                        body=delivery.body,
-                        now=self._clock.now(),
-                    )
-            except TimeoutError:
-                attempt = Attempt(problem=f"no answer within {_LONGEST_S:g} s")
+            attempt = await sender.send(
+                alarm.url,
+                alarm.secret,
+                message_id=message_id_of(delivery),
+                body=delivery.body,
+                now=self._clock.now(),
+            )
         else:
             attempt = Attempt(problem="the webhook is disabled")
         await self._note(delivery, attempt, was_active=alarm.state == "active")

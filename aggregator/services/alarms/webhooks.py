@@ -7,21 +7,24 @@ status is used.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import secrets
-import ssl
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
 
 import httpx
+import structlog
 
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.services.alarms.targets import CheckedTransport, RefusedError, require_host
 from sfumato.shared import __version__
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.hosts import is_loopback
+from sfumato.shared.hosts import HostList, is_loopback
 from sfumato.shared.http_client import open_async_client
 from sfumato.shared.wire import read_retry_after
 
@@ -29,9 +32,11 @@ SECRET_PREFIX = "whsec_"
 _SECRET_BYTES = 32
 _LEAST_SECRET, _MOST_SECRET = 24, 64
 _MOST_URL = 2000
-_CONNECT_S, _ANSWER_S = 5.0, 15.0
+_CONNECT_S, _ANSWER_S, _LONGEST_S = 5.0, 15.0, 30.0
 _MOST_RETRY_S = 86_400.0
 _WORDS = {404: "not found", 410: "gone"}
+
+log = structlog.get_logger("aggregator.alarms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +63,14 @@ class Attempt:
         return self.status == httpx.codes.GONE
 
 
-def require_webhook(url: str) -> str:
+def require_webhook(url: str, hosts: HostList) -> str:
     """Return an address that messages may be sent to.
 
     Raises
     ------
     ConfigError
-        It is not https, except to this machine, or carries a user's name.
+        It is not https, except to this machine, carries a user's name, or states a host that is
+        neither public nor permitted.
     """
     fix = "write it as https://hooks.example.org/path"
     try:
@@ -86,6 +92,7 @@ def require_webhook(url: str) -> str:
         raise ConfigError(
             "cannot have a user or a fragment", field="url", fix="put a token into the path"
         )
+    require_host(hosts, host)
     return url
 
 
@@ -130,15 +137,14 @@ def sign_message(secret: bytes, *, message_id: str, timestamp: int, body: str) -
 class Sender:
     """Sends messages: no redirect is followed, no proxy used, and no answer read."""
 
-    def __init__(self, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, hosts: HostList) -> None:
+        self._hosts = hosts
         self._http = open_async_client(
             None,
-            # The authorities of this machine, which its operator may have added to.
-            verify=ssl.create_default_context(),
+            transport=CheckedTransport(hosts),
             timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
             follow_redirects=False,
             headers={"User-Agent": f"sfumato/{__version__}", "Accept-Encoding": "identity"},
-            transport=transport,
         )
 
     async def __aenter__(self) -> Self:
@@ -161,17 +167,22 @@ class Sender:
             ),
         }
         try:
-            require_webhook(url)
-            async with self._http.stream(
-                "POST", url, content=body.encode(), headers=headers
-            ) as answer:
+            require_webhook(url, self._hosts)
+            async with (
+                asyncio.timeout(_LONGEST_S),
+                self._http.stream("POST", url, content=body.encode(), headers=headers) as answer,
+            ):
                 # Its body is not read: it may have no end.
                 return _judge(answer, now=now)
-        except ConfigError as error:
-            return Attempt(problem=str(error))
+        except (ConfigError, RefusedError) as error:
+            problem = "refused by this server: see its option --webhook-hosts"
+            log.warning("webhook refused", message=message_id, reason=str(error))
         # A host's name that cannot be encoded is found only where it is looked up.
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, UnicodeError) as error:
-            return Attempt(problem=f"no answer ({type(error).__name__})")
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            # The cause would tell an open port of a permitted network from a closed one.
+            problem = "no answer; the server's log has the cause"
+            log.info("webhook did not answer", message=message_id, reason=describe_cause(error))
+        return Attempt(problem=problem)
 
 
 def _judge(answer: httpx.Response, *, now: float) -> Attempt:

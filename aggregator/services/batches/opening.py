@@ -30,6 +30,7 @@ from sfumato.shared.errors import (
     BatchDiffersError,
     BatchError,
     HelperError,
+    HelperRestoredError,
     NotFoundError,
     PlanNotAcceptedError,
     SketchError,
@@ -218,7 +219,18 @@ class BatchOpener(BatchLeaser):
         known = await helper.find(leased.batch_id)
         if known is not None and known.state == "acknowledged":
             return await self._adopt(leased, helper, known)
-        return await self._reopen(leased)
+        state = await self._reopen(leased)
+        async with self._store.begin() as transaction:
+            counts = await transaction.count_reports(leased.batch_id)
+        if n_refused := counts.get("refused-burnt"):
+            raise HelperRestoredError(
+                f"takes no report of this slot, and has refused {n_refused}: by its clock the slot "
+                "had begun when its operator ran `sfumato helper restored`",
+                field="helper",
+                fix="wait for later slots; if this one began after that, the helper's clock was "
+                "ahead: its operator knows the time from which slots count",
+            )
+        return state
 
     async def _commit_what_is_here(
         self, leased: Leased, helper: HelperClient, request: CommitRequest, error: BatchDiffersError

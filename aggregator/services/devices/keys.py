@@ -14,7 +14,13 @@ from dataclasses import replace
 
 from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord
 from sfumato.aggregator.storage import Transaction
-from sfumato.shared.errors import AccessError, ConfigError, SignatureError, StoreError
+from sfumato.shared.errors import (
+    AccessError,
+    ConfigError,
+    RequestSignatureError,
+    SignatureError,
+    StoreError,
+)
 from sfumato.shared.wire import SketchMessage
 
 MOST_RETIRED = 32
@@ -118,11 +124,11 @@ async def repeat_change(
 
     Raises
     ------
-    SignatureError
+    RequestSignatureError
         Another key replaced the key that signed.
     """
     if signer.successor != key_id_of(public_key):
-        raise SignatureError(
+        raise RequestSignatureError(
             "is by a key that another key replaced",
             field="Signature",
             fix="sign with the device's present key",

@@ -64,17 +64,24 @@ class AlarmRows(Rows):
             Delivery, DeliveryRecord, order, which, after=after, limit=limit, newest_first=True
         )
 
-    async def has_due_delivery(self, *, now: float) -> bool:
-        """Return whether a message waits to be sent."""
-        return await self._exists(select(Delivery.delivery_id).where(_due(now)))
+    async def list_due_alarms(self, *, now: float) -> Sequence[tuple[bytes, str]]:
+        """Return identity and address of each webhook with due messages, the longest due first."""
+        statement = (
+            select(Alarm.alarm_id, Alarm.url)
+            .join(Delivery, Delivery.alarm_id == Alarm.alarm_id)
+            .where(_due(now))
+            .group_by(Alarm.alarm_id, Alarm.url)
+            .order_by(func.min(Delivery.next_at))
+        )
+        return [(row.alarm_id, row.url) for row in await self._connection.execute(statement)]
 
     async def lease_deliveries(
-        self, *, token: bytes, now: float, expires: float, most: int
+        self, alarm_ids: Sequence[bytes], *, token: bytes, now: float, expires: float, most: int
     ) -> Sequence[DeliveryRecord]:
         """Lease the messages that are due for longest; of two servers one gets each."""
         oldest = (
             select(Delivery.delivery_id)
-            .where(_due(now))
+            .where(_due(now), Delivery.alarm_id.in_(alarm_ids))
             .order_by(Delivery.next_at)
             .limit(most)
             .with_for_update(skip_locked=True)

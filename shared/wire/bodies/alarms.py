@@ -12,6 +12,7 @@ from sfumato.shared.wire.bodies.declaring import (
     Hex,
     Labels,
     SmallText,
+    Switch,
     Time,
     body,
     request,
@@ -48,7 +49,7 @@ class ScheduleRequest:
     settings: dict[SmallText, bool | int | float | str] = member(
         "Settings of the decoder. Decodes only.", {}, default_factory=dict
     )
-    publish: bool = member(
+    publish: Switch = member(
         "Whether each new result is signed for the study's devices, unless its verdict is not to "
         "use it. Decodes only.",
         True,

@@ -46,6 +46,8 @@ Hex = Annotated[str, Rule(pattern=HEX_64)]
 """32 bytes in hexadecimal digits."""
 Signature = Annotated[str, Rule(pattern=HEX_128)]
 """64 bytes in hexadecimal digits."""
+Switch = Annotated[bool, Rule()]
+"""True or false in a request."""
 SmallText = Annotated[str, plain_text(max_length=200)]
 Labels = dict[SmallText, SmallText]
 SearchBox = dict[SmallText, Annotated[list[float], Rule(min_length=2, max_length=2)]]

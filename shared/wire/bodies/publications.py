@@ -10,6 +10,7 @@ from sfumato.shared.wire.bodies.declaring import (
     SAMPLE_TIME,
     Hex,
     Signature,
+    Switch,
     Time,
     body,
     plain_text,
@@ -26,7 +27,7 @@ class PublicationRequest:
     name: Annotated[str, plain_text(min_length=0, max_length=MOST_NAME)] = member(
         "A name for people.", "winter", default=""
     )
-    allow_unusable: bool = member(
+    allow_unusable: Switch = member(
         'Publish even if the verdict is "do not use".', False, default=False
     )
 
@@ -71,7 +72,7 @@ class IdentityBody:
 class RotationOrder:
     """A replacement of the result key."""
 
-    endorse: bool = member(
+    endorse: Switch = member(
         "Let the old key name its successor, so that devices follow; false where the old key may "
         "be in other hands.",
         True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.bodies.declaring import SmallText, body, request
+from sfumato.shared.wire.bodies.declaring import SmallText, Switch, body, request
 
 MOST_QUESTIONS = 32
 """Most questions of each kind in one request."""
@@ -62,7 +62,7 @@ class QuestionsRequest:
     conditional: Annotated[list[ConditionalQuestion], Rule(max_length=MOST_QUESTIONS)] = member(
         "Means over some of the records.", default_factory=list
     )
-    allow_narrow: bool = member(
+    allow_narrow: Switch = member(
         "Answer ranges that are narrower than half of the plan's scale, which the sketch blurs.",
         False,
         default=False,

@@ -14,6 +14,7 @@ from sfumato.shared.wire.bodies.declaring import (
     Labels,
     SearchBox,
     SmallText,
+    Switch,
     Time,
     body,
     request,
@@ -43,7 +44,7 @@ class StudyRequest:
 
     name: SmallText = member("The study's name.", "pumps")
     plan: dict[str, Any] = member("The plan.", {"see": "`sfumato plan new` writes one"})
-    allow_same_plan: bool = member(
+    allow_same_plan: Switch = member(
         "Create the study even if a study of another name has the plan.", False, default=False
     )
     search_box: SearchBox | None = member(

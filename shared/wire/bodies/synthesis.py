@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.bodies.declaring import SAMPLE_ID, Hex, SmallText, body, request
+from sfumato.shared.wire.bodies.declaring import SAMPLE_ID, Hex, SmallText, Switch, body, request
 from sfumato.shared.wire.bodies.results import DimensionBody, PromiseBody
 
 MOST_SYNTHETIC = 20_000
@@ -30,7 +30,7 @@ class SynthesisRequest:
     part: Annotated[int, Rule(ge=0, lt=1 << 32)] = member(
         "Number of the part: other parts of one seed are further records.", 0, default=0
     )
-    allow_unusable: bool = member(
+    allow_unusable: Switch = member(
         'Draw also where the verdict on the decode is "do not use".', False, default=False
     )
 

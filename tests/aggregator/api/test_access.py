@@ -36,6 +36,7 @@ CALLS = {
         POST /v1/studies/{study}/batches/{batch}/give-up
         POST /v1/devices/{device}/exclude
         POST /v1/devices/{device}/revoke
+        GET /metrics
     """,
     "analyst": """
         GET /v1/studies
@@ -83,7 +84,6 @@ CALLS = {
         GET /v1/identity
         GET /healthz
         GET /readyz
-        GET /metrics
         GET /problems
         GET /problems/{slug}
     """,

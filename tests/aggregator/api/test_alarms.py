@@ -28,6 +28,7 @@ from sfumato.aggregator.services.alarms.webhooks import (
 )
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.hosts import HostList
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server, open_server
@@ -40,6 +41,7 @@ ON_BOTH = pytest.mark.parametrize("server", ["sqlite", "postgres"], indirect=Tru
 PLAN = make_plan()
 DAY = 86_400.0
 SECRET = show_secret(b"s" * 32)
+LOOPBACK = HostList("127.0.0.1")
 
 
 @dataclass
@@ -104,7 +106,7 @@ async def create_alarm(desk: Desk, study: bytes, url: str, **more: Any) -> dict[
 
 
 async def send_due(server: Server) -> int:
-    async with Sender() as sender:
+    async with Sender(LOOPBACK) as sender:
         return await server.services.deliverer.send_due(sender)
 
 
@@ -400,7 +402,7 @@ async def test_a_webhook_that_takes_nothing_is_disabled_and_says_why(server: Ser
         await send_due(server)
     shown = (await desk.operate("GET", url)).json()
     assert shown["state"] == "disabled"
-    assert "no answer (ConnectError)" in shown["problem"]
+    assert "no answer" in shown["problem"]
     refused = await desk.operate("POST", f"{url}/test")
     assert_problem(refused, "store-conflict", 409, "alarm")
     entries = await server.services.audit.list_page(after=None, limit=100)
@@ -483,12 +485,12 @@ async def test_the_secret_is_shown_once(server: Server) -> None:
 )
 def test_an_address_that_others_could_read_or_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="url"):
-        require_webhook(url)
+        require_webhook(url, LOOPBACK)
 
 
 @pytest.mark.parametrize("url", ["https://xn--a/", "https://a..b/", f"https://{'a' * 70}/"])
 async def test_a_name_that_cannot_be_looked_up_is_no_answer(url: str) -> None:
-    async with Sender() as sender:
+    async with Sender(LOOPBACK) as sender:
         attempt = await sender.send(url, b"s" * 32, message_id="msg_1", body="{}", now=0.0)
     assert attempt.status is None
     assert attempt.problem

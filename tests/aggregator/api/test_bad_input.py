@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_args
 
 import cbor2
 import pytest
+from pydantic import TypeAdapter
 
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.text import PLAIN_TEXT_RULE
 from sfumato.shared.plan import plan_to_json
-from sfumato.shared.wire import DeviceAction, error_from_problem, problem_type_of, sign_request
+from sfumato.shared.structure import read_hints
+from sfumato.shared.wire import (
+    DeviceAction,
+    bodies,
+    error_from_problem,
+    problem_type_of,
+    sign_request,
+)
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 from tests.walking import Walk
@@ -184,7 +194,7 @@ async def test_the_clock_of_a_device_may_be_wrong_by_minutes(
         # The device learns how wrong it is.
         assert answer.json()["server_time"] == server.clock.now()
         return
-    assert_problem(answer, "signature-invalid", 422, "Signature")
+    assert_problem(answer, "request-signature-invalid", 401, "Signature")
     assert "clock" in json.dumps(answer.json())
 
 
@@ -208,3 +218,55 @@ async def test_a_server_whose_clock_is_put_back_counts_on(server: Server) -> Non
             break
     assert sorted(seen) == [0, 1, 2, 3]
     assert await server.services.merger.check(study) == []
+
+
+def test_every_switch_of_a_request_is_true_or_false_and_nothing_like_it() -> None:
+    """Pydantic would read 0 and "no" as false."""
+    names = [each.name for each in iter_modules(bodies.__path__, f"{bodies.__name__}.")]
+    requests = {
+        each
+        for name in names
+        for each in vars(import_module(name)).values()
+        if getattr(each, "__pydantic_config__", {}).get("extra") == "forbid"
+    }
+    lax = [
+        (each.__name__, name)
+        for each in requests
+        for name, hint in read_hints(each).items()
+        if get_args(hint)[:1] == (bool,) or hint is bool
+        for value in (0, 1, "no")
+        if TypeAdapter(hint).validator.isinstance_python(value)
+    ]
+    assert lax == []
+
+
+async def test_a_switch_that_is_no_switch_rotates_no_key(desk: Desk) -> None:
+    before = (await desk.http.get("/v1/identity")).json()
+    answer = await desk.operate("POST", "/v1/identity/rotate", {"endorse": 0})
+    assert_problem(answer, "request-invalid", 422, "endorse")
+    assert (await desk.http.get("/v1/identity")).json() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "fix"),
+    [
+        ({"k": 5}, "k", "use: snapshot_id, selection, n_clusters, "),
+        ({"n_cluster": 5}, "n_cluster", "did you mean n_clusters?"),
+        ({"n_clusters": 5, "sed": 1}, "sed", "did you mean seed?"),
+    ],
+)
+async def test_a_member_that_is_unknown_is_named_before_one_that_is_missing(
+    desk: Desk, body: dict[str, int], name: str, fix: str
+) -> None:
+    answer = await desk.post(f"/v1/studies/{'ab' * 32}/decodes", body)
+    assert_problem(answer, "request-invalid", 422, name)
+    assert answer.json()["rule"] == "is unknown"
+    assert answer.json()["fix"].startswith(fix)
+
+
+async def test_a_member_that_an_analysis_of_its_kind_has_not_is_named(desk: Desk) -> None:
+    study = await desk.publish(make_plan())
+    body = {"kind": "groups", "n_cluster": 5}
+    answer = await desk.post(f"/v1/studies/{study.hex()}/analyses", body)
+    assert_problem(answer, "request-invalid", 422, "n_cluster")
+    assert answer.json()["fix"] == "did you mean n_clusters?"

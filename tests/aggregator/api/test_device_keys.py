@@ -58,7 +58,7 @@ async def test_a_device_signs_with_its_new_key_and_keeps_its_identity(server: Se
     status = (await ask(server, new)).json()
     assert status["device_id"] == old.device_id.hex()
     assert status["streams"][0]["last_sequence"] == 1
-    assert_problem(await ask(server, old), "signature-invalid", 422, "Signature")
+    assert_problem(await ask(server, old), "request-signature-invalid", 401, "Signature")
 
 
 async def test_a_retired_key_verifies_what_it_signed_and_nothing_after(server: Server) -> None:
@@ -90,7 +90,7 @@ async def test_a_change_whose_answer_was_lost_is_sent_again(server: Server) -> N
     assert (await change(server, old, new, main=0)).status_code == 200
     assert (await desk.put(study, *message(study, plan, old, 1))).status_code == 201
     other = await change(server, old, old.with_key(102), main=9)
-    assert_problem(other, "signature-invalid", 422, "Signature")
+    assert_problem(other, "request-signature-invalid", 401, "Signature")
     details = await desk.read(f"/v1/devices/{old.device_id.hex()}")
     assert [(key["state"], key["last_sequences"]) for key in details["keys"]] == [
         ("present", None),
@@ -111,7 +111,7 @@ async def test_the_next_key_proves_that_it_is_possessed_for_this_change(server: 
         answer = await change(server, old, new, body=json.dumps(altered).encode())
         assert_problem(answer, "signature-invalid", 422, "proof")
     unsigned = await desk.http.post(PATH, json=body)
-    assert_problem(unsigned, "signature-invalid", 422, "Signature")
+    assert_problem(unsigned, "request-signature-invalid", 401, "Signature")
     assert (await ask(server, old)).status_code == 200
 
 

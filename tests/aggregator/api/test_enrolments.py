@@ -223,17 +223,17 @@ async def test_a_request_that_is_not_signed_by_the_device_is_refused(server: Ser
     desk, device = server.desk, Device(1)
     await desk.open(device)
     unsigned = await desk.http.get("/v1/devices/me")
-    assert_problem(unsigned, "signature-invalid", 422, "Signature")
+    assert_problem(unsigned, "request-signature-invalid", 401, "Signature")
     elsewhere = sign(server, device, path="/v1/devices/you")
     answer = await desk.http.get("/v1/devices/me", headers=elsewhere)
-    assert_problem(answer, "signature-invalid", 422, "Signature")
+    assert_problem(answer, "request-signature-invalid", 401, "Signature")
     stranger = sign(server, Device(2))
     answer = await desk.http.get("/v1/devices/me", headers=stranger)
     assert_problem(answer, "access-denied", 401, "device")
     old = sign(server, device)
     server.clock.seconds += 301
     answer = await desk.http.get("/v1/devices/me", headers=old)
-    assert_problem(answer, "signature-invalid", 422, "Signature")
+    assert_problem(answer, "request-signature-invalid", 401, "Signature")
 
 
 async def test_nobody_enrols_with_a_point_of_small_order_and_without_a_private_key(

@@ -63,12 +63,14 @@ async def test_the_requests_of_the_vectors_lead_from_a_token_to_stored_sketches_
     answer = await send(server, rotation["request"])
     assert (answer.status_code, answer.json()) == (201, rotation["answer"]["body"])
     # From then on the old key signs no other request.
-    assert_problem(await send(server, signed[0]["request"]), "signature-invalid", 422, "Signature")
+    assert_problem(
+        await send(server, signed[0]["request"]), "request-signature-invalid", 401, "Signature"
+    )
 
 
 async def test_the_signature_of_a_vector_is_good_for_five_minutes(server: Server) -> None:
     await enrol(server)
     vector = read("requests")[0]
-    for seconds, status in ((-301, 422), (-300, 200), (300, 200), (301, 422)):
+    for seconds, status in ((-301, 401), (-300, 200), (300, 200), (301, 401)):
         server.clock.seconds = wire_vectors.CREATED + seconds
         assert (await send(server, vector["request"])).status_code == status

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.helper.answers import CLOCK_SKEW_S
 from sfumato.shared.errors import HelperError
 from sfumato.shared.plan import compute_plan_digest
 from tests.aggregator.batches.conftest import Pair, Report
@@ -236,3 +237,26 @@ async def test_a_total_is_given_back_though_the_plan_is_retired(
     assert (after.state, after.sums, after.n_reports) == ("acknowledged", before.sums, 4)
     assert await pair.count_reports(after) == {"opened": 3, "refused-late": 1}
     assert await pair.find_faults() == []
+
+
+async def test_a_helper_restored_with_its_clock_ahead_takes_no_report_and_the_batch_says_so(
+    sqlite_pair: Pair,
+) -> None:
+    pair = sqlite_pair
+    pair.clock.seconds += 86_400.0
+    _, burnt_before = pair.helper.batches.mark_restored()
+    pair.clock.seconds -= 86_400.0
+    assert burnt_before == pair.clock.seconds + 86_400.0 + CLOCK_SKEW_S
+    await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
+    pair.end_slot()
+    await pair.work()
+
+    batch = await pair.only()
+    assert (batch.state, batch.n_reports) == ("open", 0)
+    assert await pair.count_reports(batch) == {"refused-burnt": 4}
+    assert batch.problem is not None
+    assert batch.problem["type"] == "/problems/helper-restored"
+    assert "takes no report of this slot" in batch.problem["detail"]
+    pair.wait()
+    await pair.work()
+    assert (await pair.only()).problem == batch.problem

@@ -206,7 +206,7 @@ async def test_metrics_count_batches_and_reports_and_name_none(sqlite_pair: Pair
     await pair.work()
     pair.wait(99.0)
 
-    text_ = (await pair.server.desk.http.get("/metrics")).text
+    text_ = (await pair.server.desk.operate("GET", "/metrics")).text
 
     assert 'sfumato_batches{state="closing"} 1.0' in text_
     assert 'sfumato_reports{verdict="waiting"} 3.0' in text_
@@ -215,7 +215,7 @@ async def test_metrics_count_batches_and_reports_and_name_none(sqlite_pair: Pair
     assert (await pair.only()).batch_id.hex() not in text_
     object.__setattr__(pair.server.settings, "helper_url", pair.helper.url)
     await pair.work()
-    text_ = (await pair.server.desk.http.get("/metrics")).text
+    text_ = (await pair.server.desk.operate("GET", "/metrics")).text
     assert "sfumato_helper_up 1.0" in text_
     assert 'sfumato_reports{verdict="opened"} 3.0' in text_
 

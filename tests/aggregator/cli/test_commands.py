@@ -119,6 +119,18 @@ def test_a_database_of_another_version_is_not_served(
     assert "sfumato migrate" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["serve", "worker", "migrate"])
+def test_a_file_that_is_no_database_is_refused_at_once_and_left_alone(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("pressure,humidity\n1,2\n")
+    assert main([command, "--database", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"sfumato: error: database: {file} is not a SQLite database")
+    assert file.read_text() == "pressure,humidity\n1,2\n"
+
+
 def test_a_server_that_cannot_listen_leaves_no_database_behind(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -162,8 +162,9 @@ def test_a_head_that_does_not_come_ends_the_connection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", ["ab" * 32, None], ids=["an upload", "another call"])
 def test_a_body_that_breaks_off_is_no_failure_of_the_server(
-    tmp_path: Path, study: str | None
+    tmp_path: Path, study: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SFUMATO_METRICS_KEY", "k" * 16)
     path = f"/v1/studies/{study}/sketches/{'cd' * 32}" if study else "/v1/enrolments"
     method = "PUT" if study else "POST"
     log = tmp_path / "log"
@@ -175,7 +176,7 @@ def test_a_body_that_breaks_off_is_no_failure_of_the_server(
             time.sleep(0.2)
         while path not in log.read_text():
             time.sleep(0.05)
-        metrics = httpx.get(f"{url}/metrics").text
+        metrics = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {'k' * 16}"}).text
     (line,) = (json.loads(line) for line in log.read_text().splitlines() if path in line)
     assert (line["level"], line["event"], line["status"]) == ("info", "request", 499)
     assert "exception" not in log.read_text()

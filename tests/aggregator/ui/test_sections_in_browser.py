@@ -365,6 +365,7 @@ def test_an_operator_closes_a_study_and_opens_it_again(scene: Scene) -> None:
         page.wait(f"{state}.querySelector('button').textContent.startsWith('{name}')")
         page.evaluate(f"{state}.querySelector('button').click()")
         page.wait(f"{state}.querySelector('.pill.{words}')")
+        assert "false" not in page.text("main")
         with Client(scene.aggregator.url, key=scene.aggregator.key) as client:
             assert client.study(study).state == words
 

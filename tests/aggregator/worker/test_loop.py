@@ -148,7 +148,7 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
 async def read_presence(server: Server) -> list[int]:
     """Return what readiness and metrics say of the workers."""
     ready = await server.desk.http.get("/readyz")
-    metrics = (await server.desk.http.get("/metrics")).text
+    metrics = (await server.desk.operate("GET", "/metrics")).text
     (line,) = [line for line in metrics.splitlines() if line.startswith("sfumato_workers ")]
     return [ready.json()["n_workers"], int(float(line.split()[1]))]
 

@@ -7,7 +7,7 @@ import { field } from "../study/selection.js";
 const MOST_BYTES = 1_000_000;
 
 function readPlan(text) {
-  const refuse = (rule) => new Problem({ title: "The plan cannot be read", field: "plan", rule, fix: "paste the JSON that “sfumato plan show PLAN --json” or “sfumato plan new --json” prints" });
+  const refuse = (rule) => new Problem({ title: "The plan cannot be read", field: "plan", rule, fix: "paste the JSON that “sfumato plan show PLAN --json” or “sfumato plan new PLAN.toml” prints" });
   let plan;
   try {
     plan = JSON.parse(text);

@@ -39,7 +39,7 @@ function statePanel(study, isSummed, signal) {
     body.replaceChildren(
       h("p", {}, "The study is ", pill(now.state, stateOf(now)), "."),
       h("p", { class: "note" }, closes ? "A closed study takes no sketches and no devices, apart from late sketches until the time below. It can be opened again, and decodes stay possible." : "An open study takes devices and sketches."),
-      closes && isSummed && h("p", { class: "note" }, "Batches with too few reports are dropped unread then, for good: at once if the time is empty. Their owners have paid for them."),
+      closes && isSummed ? h("p", { class: "note" }, "Batches with too few reports are dropped unread then, for good: at once if the time is empty. Their owners have paid for them.") : "",
       h("form", { onsubmit: submit }, closes && h("div", { class: "fields" }, field("Accept late sketches until (UTC)", until, "may be empty")), h("div", { class: "buttons" }, button)),
     );
   }
@@ -159,7 +159,7 @@ export function managePanel({ study, plan: { plan }, signal }) {
       "section",
       { class: "card" },
       h("h2", {}, "Elsewhere"),
-      h("p", {}, "Devices are excluded and revoked under ", h("a", { href: `#studies/${study.study_id}/devices` }, "Devices"), ". To withdraw the study for good, use ", h("code", {}, "sfumato study withdraw"), "."),
+      h("p", {}, "Devices are excluded and revoked under ", h("a", { href: `#studies/${study.study_id}/devices` }, "Devices"), ". To withdraw the study for good, use ", h("code", {}, "sfumato study delete STUDY"), "."),
     ),
   ];
 }

@@ -7,9 +7,9 @@
 export type Action = "retry" | "hold" | "shelve" | "suspend";
 
 const SHELVED =
-  "malformed-message unsupported-version signature-invalid seal-invalid batch-differs batch-committed " +
-  "batch-too-small plan-not-accepted helper-restored implausible-sketch window-expired plan-mismatch " +
-  "wrong-statistic plan-invalid privacy-invalid not-found study-closed study-withdrawn access-denied " +
+  "malformed-message unsupported-version signature-invalid request-signature-invalid seal-invalid " +
+  "batch-differs batch-committed batch-too-small plan-not-accepted helper-restored implausible-sketch " +
+  "window-expired plan-mismatch wrong-statistic plan-invalid privacy-invalid not-found study-closed study-withdrawn access-denied " +
   "forbidden decoding-invalid store-conflict request-invalid method-not-allowed precondition-failed " +
   "precondition-required too-large media-type-unsupported";
 

@@ -64,6 +64,13 @@ env:
   - name: {{ $name }}
     value: {{ $value | quote }}
   {{- end }}
+  {{- with .Values.leader.metrics.secret }}
+  - name: SFUMATO_METRICS_KEY
+    valueFrom:
+      secretKeyRef:
+        name: {{ . }}
+        key: key
+  {{- end }}
   {{- with .Values.leader.secureSum }}
   {{- if .url }}
   - name: SFUMATO_HELPER_URL
