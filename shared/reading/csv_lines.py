@@ -208,8 +208,8 @@ class CsvParser:
         octets = data if data.isascii() else text.encode()
         if b'"' in octets or b"\r" in octets or not self._is_regular(octets, block.n_lines):
             return None
-        has_text = self._fields.time is not None and self._fields.time.parse is not None
-        is_numeric = not (has_text or self._fields.has_levels)
+        # Times and ids may need more digits than floats have.
+        is_numeric = not (self._fields.public or self._fields.has_levels)
         if is_numeric and not octets.isspace() and not octets.translate(None, self._numeric):
             table = self._parse_numbers(text, block.n_lines)
             if table is not None:
@@ -241,12 +241,7 @@ class CsvParser:
         # A blank line of a single column is a record, and NumPy skips it.
         if len(cells) != n_lines:
             return None
-        d, time = len(self._fields.values), self._fields.time
-        return make_table(
-            cells[:, :d],
-            None if time is None else time.convert(cells[:, d]),
-            None if self._fields.identity is None else cells[:, -1],
-        )
+        return make_table(cells)
 
     def parse_by_line(self, block: Block) -> RecordTable:
         """Parse a block line by line: slow, and the definition; see ``parse``."""
