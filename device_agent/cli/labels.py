@@ -13,8 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from sfumato.device_agent.windows import format_time
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.wire import format_time
 
 if TYPE_CHECKING:
     import numpy as np
