@@ -28,7 +28,7 @@ from sfumato.shared.structure.declaring import (
     member,
     read_hints,
 )
-from sfumato.shared.structure.reading import read_exact, read_toml, structure
+from sfumato.shared.structure.reading import read_exact, read_toml, require_plain, structure
 
 __all__ = [
     "Rule",
@@ -41,5 +41,6 @@ __all__ = [
     "read_exact",
     "read_hints",
     "read_toml",
+    "require_plain",
     "structure",
 ]

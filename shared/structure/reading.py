@@ -25,7 +25,17 @@ def read_exact(value: int | str | Fraction) -> Fraction:
     # 1e999999999 would be computed in full.
     if isinstance(value, str) and re.search(r"e[+-]?\d{3}", value, re.IGNORECASE):
         raise ValueError
-    return Fraction(value)
+    return Fraction(require_plain(value) if isinstance(value, str) else value)
+
+
+def require_plain(text: str) -> str:
+    """Return the text of a number, or raise ``ValueError`` where only Python would read it.
+
+    It takes ``1_000`` and digits of other scripts, and a reader of either may see another number.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError("must have no digits but 0 to 9, and no underscore")
+    return text
 
 
 def read_toml(path: Path) -> dict[str, Any]:
