@@ -1,6 +1,7 @@
 """Client and estimators work where the modules and calls of Unix are missing, as on Windows."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.shared.command import main
+from sfumato.shared.core.engines import ENGINE_VARIABLE
 from tests.aggregator.processes import running
 
 PROGRAM = """
@@ -69,7 +71,12 @@ def test_client_and_estimators_work_without_what_unix_alone_has(
     assert main(["operator-key", "--name", "me", "--json", "--database", database]) == 0
     key = json.loads(capsys.readouterr().out)["key"]
     with running("--database", database) as url:
-        command = [sys.executable, "-c", PROGRAM, url, key, str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, url, key, str(tmp_path)],
+            env=os.environ | {ENGINE_VARIABLE: "numpy"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.startswith("ledger: cannot be kept: this system has no locks")
