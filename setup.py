@@ -7,12 +7,13 @@ where compiling fails, which it may do here because the kernel is optional.
 
 from __future__ import annotations
 
+import os
 import runpy
 import shutil
 import tomllib
 from pathlib import Path
 
-from setuptools import Extension, find_packages, setup
+from setuptools import Distribution, Extension, find_packages, setup
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
@@ -30,6 +31,14 @@ def list_packages() -> list[str]:
         if package != "sfumato":
             found += [f"{package}.{name}" for name in find_packages(str(ROOT / folder))]
     return found
+
+
+class AnySystem(Distribution):
+    """The distribution; with ``SFUMATO_WITHOUT_KERNEL`` set its wheel serves every system."""
+
+    def has_ext_modules(self) -> bool:
+        """Tell whether the kernel is compiled; without it the wheel is ``py3-none-any``."""
+        return not os.environ.get("SFUMATO_WITHOUT_KERNEL") and super().has_ext_modules()
 
 
 class CleanBuild(build):
@@ -64,4 +73,8 @@ class BuildKernel(build_ext):
         super().build_extension(ext)
 
 
-setup(packages=list_packages(), cmdclass={"build": CleanBuild, "build_ext": BuildKernel})
+setup(
+    packages=list_packages(),
+    distclass=AnySystem,
+    cmdclass={"build": CleanBuild, "build_ext": BuildKernel},
+)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from sfumato.shared.hosts import HostList
+from sfumato.shared.structure import require_plain
 
 _MIB = 1 << 20
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d+)?")
@@ -143,6 +144,13 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources of settings, the strongest first."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _are_plain(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        is_number = not {int, float}.isdisjoint((kind, *get_args(kind)))
+        return require_plain(value) if is_number and isinstance(value, str) else value
 
     @field_validator("proxies")
     @classmethod

@@ -24,7 +24,7 @@ class Choice(TypedDict, total=False):
     labels: Mapping[str, str] | None
 
 
-_MONTH = re.compile(r"\d{4}-\d{2}")
+_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _EXAMPLES = "such as 2013-03-01 (a day), 2013-03 (a month) or 2013-03-01T06:00+01:00"
 
 

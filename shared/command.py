@@ -9,12 +9,14 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from typing import Any
 
 from sfumato.shared.errors import ConfigError, DiskError, SketchError, TransportError
+from sfumato.shared.structure import require_plain
 
 GROUP = "sfumato.commands"
 
@@ -195,6 +197,11 @@ def _run_app(app: Any, name: str, arguments: list[str]) -> int:
 class _NamesOptions:
     """Mixin for a command of typer: an error names the option that was typed, not its field."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        for option in ctx.command.params:
+            option.process_value = partial(_process_plain, option, option.process_value)
+        return super().parse_args(ctx, args)  # type: ignore[misc]
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)  # type: ignore[misc]
@@ -204,6 +211,23 @@ class _NamesOptions:
                 if option.name == error.field and source and source.name == "COMMANDLINE":
                     error.field = max(option.opts, key=len)
             raise
+
+
+def _process_plain(option: Any, process: Callable[[Any, Any], Any], ctx: Any, given: Any) -> Any:
+    """Convert the text of an option, and refuse numbers that only Python would read."""
+    found = process(ctx, given)
+    for text, value in zip(*map(_list_parts, (given, found)), strict=False):
+        if isinstance(text, str) and isinstance(value, int | float):
+            try:
+                require_plain(text)
+            except ValueError as error:
+                name = max(option.opts, key=len)
+                raise ConfigError(str(error), field=name, fix="write it as 1000 or 0.5") from error
+    return found
+
+
+def _list_parts(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _to_config_error(error: Any, name: str) -> ConfigError:

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,5 +115,7 @@ def _read(field: bytes) -> int:
 @cache
 def _find_statx() -> Callable[..., int] | None:
     # Python offers no statx before 3.15; ctypes is loaded by NumPy anyway.
-    found: Callable[..., int] | None = getattr(ctypes.CDLL(None), "statx", None)
-    return found
+    with suppress(TypeError):  # Windows
+        found: Callable[..., int] | None = getattr(ctypes.CDLL(None), "statx", None)
+        return found
+    return None

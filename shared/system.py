@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 _M_ARENA_MAX = -8
@@ -42,6 +43,14 @@ def share_one_heap() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
+def count_cores() -> int:
+    """Return the number of cores that this process may use, which a container can limit."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS, Windows
+        return os.cpu_count() or 1
+
+
 def give_back() -> None:
     """Return free memory to the system, above all that of temporary arrays."""
     trim = _find("malloc_trim")
@@ -51,4 +60,6 @@ def give_back() -> None:
 
 def _find(name: str) -> Callable[..., int] | None:
     # The C library is part of this process already, so the disk is not searched.
-    return getattr(ctypes.CDLL(None), name, None)
+    with suppress(TypeError):  # Windows
+        return getattr(ctypes.CDLL(None), name, None)
+    return None

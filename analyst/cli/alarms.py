@@ -19,7 +19,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire.bodies.alarms import AlarmBody, DeliveryBody, ScheduleBody
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_PERIOD = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([mhdw])")
+_PERIOD = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])")
 _TEST_S = 40.0
 _POLL_S = 0.5
 

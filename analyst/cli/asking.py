@@ -24,6 +24,7 @@ from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.structure import require_plain
 from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
 
 ask = typer.Typer(**SETTINGS)
@@ -184,14 +185,14 @@ def read_ranges(text: str, option: str) -> Ranges:
 
 
 def _read_end(text: str) -> float | None:
-    return float(text) if text.strip() else None
+    return float(require_plain(text)) if text.strip() else None
 
 
 def _read_quantile(text: str) -> tuple[str, float]:
     name, is_stated, share = text.rpartition("=")
     try:
         if is_stated and name.strip():
-            return name.strip(), float(share)
+            return name.strip(), float(require_plain(share))
     except ValueError:
         pass
     raise ConfigError(

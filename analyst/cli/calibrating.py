@@ -343,7 +343,7 @@ def _describe_drifts(found: Sequence[ColumnDrift]) -> Iterator[object]:
 
 
 def _parse_records(text: str) -> int:
-    if not re.fullmatch(r"\d+(\.\d+)?(e\d{1,2})?", text.strip()):
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?(e[0-9]{1,2})?", text.strip()):
         raise ConfigError(
             "must be a whole number", field="--records", fix="write it as 200000 or 2e5"
         )

@@ -51,6 +51,7 @@ from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.privacy.limits import DEFAULT_EPSILON
 from sfumato.shared.reading import WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
+from sfumato.shared.structure import require_plain
 
 Floats = NDArray[np.float64]
 Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover"]
@@ -483,7 +484,7 @@ def _parse_bounds(text: str) -> Dimension:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        float(require_plain(text))
     except ValueError:
         return False
     return True

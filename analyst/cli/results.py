@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +11,7 @@ from sfumato.analyst.client import Client
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.files import write_file
 from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.reading.csv_lines import write_lines
 from sfumato.shared.wire.references import is_beginning
 
 ResultReference = Annotated[
@@ -78,11 +77,7 @@ def write_result(result: DecodeResult, path: Path) -> None:
 
 def _format_csv(result: DecodeResult) -> str:
     columns = result.to_columns()
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    return write_lines([columns, *zip(*columns.values(), strict=True)], end="\r\n")
 
 
 def _write_parquet(result: DecodeResult, path: Path) -> None:

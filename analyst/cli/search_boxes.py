@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.structure import declared, member, read_toml, structure
+from sfumato.shared.structure import declared, member, read_toml, require_plain, structure
 from sfumato.shared.wire.bodies.declaring import SearchBox
 
 PLANS_OWN = "plan"
@@ -58,7 +58,7 @@ def _read_bounds(text: str) -> dict[str, list[float]]:
     lower, is_range, upper = bounds.partition(":")
     try:
         if is_stated and is_range:
-            return {name.strip(): [float(lower), float(upper)]}
+            return {name.strip(): [float(require_plain(end)) for end in (lower, upper)]}
     except ValueError:
         pass
     raise ConfigError(

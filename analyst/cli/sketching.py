@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.spending import Account, find_ledger
+from sfumato.shared.system import count_cores
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -112,7 +112,7 @@ def _sketch(
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
     fields = choose_fields(plan.dimensions, column or ())
-    n_threads = threads or _count_cores()
+    n_threads = threads or count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
     require_writable(output)
@@ -213,11 +213,3 @@ def _progress(name: str, *, quiet: bool) -> Iterator[tuple[Any, Any]]:
             progress.update(task, completed=reader.bytes_read, records=n_records)
 
         yield on_open, on_progress
-
-
-def _count_cores() -> int:
-    """Count the cores that this process may use, which a container can limit."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1

@@ -133,7 +133,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def __getattr__(self, name: str) -> Any:
         reason = type(self)._ABSENT.get(name)
         if reason is None and name.endswith("_") and not name.startswith("_"):
-            reason = "call fit first"
+            is_fitted = "n_features_in_" in vars(self)
+            reason = "a fit gives it no such result" if is_fitted else "call fit first"
         described = f"{type(self).__name__!r} has no attribute {name!r}"
         raise AttributeError(f"{described}: {reason}" if reason else described)
 

@@ -61,6 +61,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             **CompressiveEstimator._ABSENT,
+            "cluster_centers_": "a mixture has means_",
             "aic": "it needs the likelihood of the records",
             "bic": "it needs the likelihood of the records",
         }

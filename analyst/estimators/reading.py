@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.analyst.estimators.columns import write_level
 from sfumato.shared.errors import CellTypeError, ConfigError, PrivacyError, TableError
 from sfumato.shared.structure.reading import read_exact
+from sfumato.shared.system import count_cores
 
 Floats = NDArray[np.float64]
 _SHOWN = 5
@@ -353,7 +353,7 @@ def read_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if n_jobs == -1:
-        return len(os.sched_getaffinity(0))
+        return count_cores()
     return read_whole(n_jobs, "n_jobs", most=1 << 10, fix="leave it out for one, or -1 for all")
 
 

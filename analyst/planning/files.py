@@ -104,7 +104,7 @@ def parse_clusters(text: str, field: str) -> int | None:
     """
     if text.strip().lower() == "unknown":
         return None
-    if not re.fullmatch(r"[+-]?\d{1,15}", text.strip()):
+    if not re.fullmatch(r"[+-]?[0-9]{1,15}", text.strip()):
         raise ConfigError(
             'must be a whole number, or "unknown"',
             field=field,

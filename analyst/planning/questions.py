@@ -28,6 +28,7 @@ from sfumato.shared.errors import ConfigError, SketchError
 from sfumato.shared.plan import Dimension, LogTransform, WindowRule
 from sfumato.shared.plan.catalogue import ORIGIN, UsualRange, offer_ranges
 from sfumato.shared.plan.rules import MOST_PARTS
+from sfumato.shared.structure import require_plain
 
 T = TypeVar("T")
 
@@ -183,10 +184,10 @@ def parse_date(text: str) -> int:
 
 def parse_window(text: str) -> WindowRule:
     """Read a length of time or a number of records; raises ``ConfigError``."""
-    counted = re.fullmatch(r"\s*(\d{1,15})\s*records?\s*", text)
+    counted = re.fullmatch(r"\s*([0-9]{1,15})\s*records?\s*", text)
     if counted:
         return WindowRule(kind="count", length=require_count(int(counted[1]), "window"))
-    timed = re.fullmatch(r"\s*(\d{1,15})\s*([smhdw])\s*", text)
+    timed = re.fullmatch(r"\s*([0-9]{1,15})\s*([smhdw])\s*", text)
     if timed:
         length_s = require_count(int(timed[1]), "window") * _SECONDS[timed[2]]
         return WindowRule(kind="time", length_s=length_s)
@@ -371,7 +372,7 @@ def _parse_transform(text: str) -> bool:
 
 def _parse_choice(text: str, most: int) -> int:
     word = text.strip()
-    if not re.fullmatch(r"\d{1,3}", word) or int(word) > most:
+    if not re.fullmatch(r"[0-9]{1,3}", word) or int(word) > most:
         raise ConfigError(
             f"must be from 0 to {most}", field="range", fix="choose 0 to type bounds yourself"
         )
@@ -393,7 +394,7 @@ def _parse_text(text: str, field: str) -> str:
 
 
 def _parse_count(text: str, field: str) -> int:
-    if not re.fullmatch(r"[+-]?\d{1,15}", text.strip()):
+    if not re.fullmatch(r"[+-]?[0-9]{1,15}", text.strip()):
         raise ConfigError("must be a whole number", field=field, fix="write it as 1000")
     return require_count(int(text), field)
 
@@ -411,7 +412,7 @@ def _parse_records(text: str, n_devices: int, neighbouring: str) -> int:
 
 def _parse_number(text: str, field: str) -> float:
     try:
-        number = float(text)
+        number = float(require_plain(text))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +19,7 @@ from sfumato.learning.generative.columns import Column, read_columns
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.reading.csv_lines import write_lines
 from sfumato.shared.wire.bodies.results import PromiseBody
 from sfumato.shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
@@ -233,7 +232,8 @@ class SyntheticRecords:
         """Write the records, and what they promise; return the files.
 
         A ``.parquet`` file has the promise in its metadata and needs pyarrow; a ``.json`` file is
-        one object with both; a ``.csv`` file gets a neighbour, ``NAME.about.json``.
+        one object with both; a ``.csv`` file gets a neighbour, ``NAME.about.json``. In it a
+        text that a spreadsheet would run as a formula begins with an apostrophe.
 
         Raises
         ------
@@ -247,7 +247,9 @@ class SyntheticRecords:
             case ".csv":
                 beside = path.with_name(f"{path.name}.about.json")
                 write_file(beside, about)
-                write_file(path, self._to_csv())
+                write_file(
+                    path, write_lines([self.names, *zip(*self.columns.values(), strict=True)])
+                )
                 return [path, beside]
             case ".json":
                 content = {**self.about, "columns": self.columns}
@@ -256,13 +258,6 @@ class SyntheticRecords:
             case _:
                 self._write_parquet(path, about)
                 return [path]
-
-    def _to_csv(self) -> str:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.names)
-        writer.writerows(zip(*self.columns.values(), strict=True))
-        return text.getvalue()
 
     def _write_parquet(self, path: Path, about: str) -> None:
         arrow, parquet = _import_parquet()

@@ -22,8 +22,9 @@ from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
 from sfumato.shared.wire.references import is_identity
 
 _CHOSEN = re.compile(r"(?P<study>.+?)@(?P<parts>[^@]+)")
-_SLOTS = re.compile(r"(?P<first>-?\d{1,15})(:(?P<last>-?\d{1,15}))?")
-_DAYS = re.compile(r"(?P<first>\d{4}-\d{2}(-\d{2})?)(:(?P<last>\d{4}-\d{2}(-\d{2})?))?")
+_SLOTS = re.compile(r"(?P<first>-?[0-9]{1,15})(:(?P<last>-?[0-9]{1,15}))?")
+_DAY = r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?"
+_DAYS = re.compile(rf"(?P<first>{_DAY})(:(?P<last>{_DAY}))?")
 _LABEL = re.compile(r"(?P<name>[^=]+)=(?P<value>.+)")
 
 

@@ -1,10 +1,11 @@
 """Build the wheels and the source distribution of a commit: ``make wheels``.
 
-One wheel for each kind of Linux serves every Python from 3.11 on. The kernel is compiled by zig,
-which brings the C libraries of all of them, so that any machine builds all wheels, and the same
-bytes each time: the sources are those of the commit, and every time in the files is the commit's.
-Each wheel is checked: auditwheel must find nothing in it that its platform may lack, and the one
-for this machine is installed, where no compiler is, and must run the kernel.
+One wheel without the kernel serves macOS and Windows, with NumPy. One for each kind of Linux serves
+every Python from 3.11 on. The kernel is compiled by zig, which brings the C libraries of all of
+them, so that any machine builds all wheels, and the same bytes each time: the sources are those of
+the commit, and every time in the files is the commit's. Each wheel is checked: auditwheel must find
+nothing in it that its platform may lack, and the one for this machine is installed, where no
+compiler is, and must run the kernel.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ TARGETS = tuple(
 )
 
 
+ANY = Target(machine="any", tag="any", zig="")
+"""Every system: without the kernel."""
+
+
 def write_compiler(folder: Path, target: Target) -> Path:
     """Write a compiler for a target, a program of this name alone."""
     compiler = folder / f"cc-{target.tag}"
@@ -64,9 +69,18 @@ def write_compiler(folder: Path, target: Target) -> Path:
 def build_wheel(source: Path, output: Path, compiler: Path, target: Target, epoch: int) -> Path:
     """Build the wheel of a target from exported sources."""
     tag = f"--config-setting=--build-option=--plat-name={target.tag}"
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", tag]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
+    if target is ANY:
+        run(
+            [*command, "--outdir", output, source],
+            SOURCE_DATE_EPOCH=str(epoch),
+            SFUMATO_WITHOUT_KERNEL="1",
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        (wheel,) = output.glob("*-py3-none-any.whl")
+        return wheel
     run(
-        [*command, "--outdir", output, source],
+        [*command, tag, "--outdir", output, source],
         SOURCE_DATE_EPOCH=str(epoch),
         CC=str(compiler),
         LDSHARED=f"{compiler} -shared",
@@ -79,8 +93,12 @@ def build_wheel(source: Path, output: Path, compiler: Path, target: Target, epoc
 
 
 def require_portable(wheel: Path, target: Target) -> str:
-    """Refuse a wheel that has no kernel, or needs what its platform may lack."""
+    """Refuse a wheel that has no kernel where it has to, or needs what its platform may lack."""
     names = run([sys.executable, "-m", "zipfile", "--list", wheel]).stdout
+    if target is ANY:
+        if "_native." in names:
+            raise BuildError(f"{wheel.name}: holds a kernel, which is for one system")
+        return "holds no kernel"
     if "_native.abi3.so" not in names:
         raise BuildError(f"{wheel.name}: the kernel was not compiled")
     if target.machine != platform.machine() or "musl" in target.tag:
@@ -183,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="WORD", default="", help="platforms that hold a word")
     parser.add_argument("--json", action="store_true", help="one JSON line")
     options = parser.parse_args(arguments)
-    targets = [target for target in TARGETS if options.only in target.tag]
+    targets = [target for target in (*TARGETS, ANY) if options.only in target.tag]
     try:
         built = build_all(options.commit, options.output, targets)
     except BuildError as error:

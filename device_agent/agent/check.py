@@ -36,8 +36,8 @@ from sfumato.device_agent.agent.policy import (
     require_plan_allowed,
     require_server_allowed,
 )
-from sfumato.device_agent.agent.reading.slots import plan_slots
-from sfumato.device_agent.agent.reading.windows import open_stream_source
+from sfumato.device_agent.agent.reading.slots import describe_due, plan_slots
+from sfumato.device_agent.agent.reading.windows import ENVELOPE_BYTES, open_stream_source
 from sfumato.device_agent.server.connection import make_context
 from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.settings.agent_settings import Settings
@@ -63,8 +63,6 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.privacy import require_within_budget
 from sfumato.shared.privacy.accounting import explain_relations
-
-_ENVELOPE_BYTES = 400
 
 Audience = Literal["anyone", "terminal", "asked"]
 """``terminal``: depends on values, and is for whoever sits here, or asks. ``asked``: also tells how
@@ -333,7 +331,7 @@ def _check_stream(
     over = cutter.close_over(window, clocks=clocks.closing) if clocks.agree else None
     if over is not None:
         n_sketches, window = n_sketches + 1, over[1]
-    size = plan.payload_bytes + _ENVELOPE_BYTES
+    size = plan.payload_bytes + ENVELOPE_BYTES
     counted = f"{n_records} new record(s); "
     left = f"; {window.n_records} record(s) stay in the open window"
     if plan.hides_counts:
@@ -379,11 +377,9 @@ def _check_slots(
             sampler.add(batch)
         caveats = source.caveats
         run = sampler.finish(source, keeper.rows)
-    size = device.plan.payload_bytes + _ENVELOPE_BYTES
     yield Finding(
-        text=f"stream {stream.name}: can be read; would release {len(due)} sketch(es) of about "
-        f"{size} bytes, one for each slot that is over; how many records there are is secret under "
-        "this plan",
+        text=f"stream {stream.name}: can be read; would release {describe_due(device.plan, due)}; "
+        "how many records there are is secret under this plan",
     )
     for caveat in caveats:
         yield Finding(text=f"stream {stream.name}: {caveat}", warns=True)

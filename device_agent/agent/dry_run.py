@@ -26,10 +26,10 @@ from sfumato.device_agent.sources import (
 )
 from sfumato.device_agent.sources.settings import LocalSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import ShownRow
-from sfumato.device_agent.windows import WindowCutter, WindowState, format_time
+from sfumato.device_agent.windows import WindowCutter, WindowState
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.plan.catalogue import find_usual_bounds
-from sfumato.shared.wire import CLOCK_LEEWAY_S
+from sfumato.shared.wire import CLOCK_LEEWAY_S, format_time
 
 SearchBox = Mapping[str, Sequence[float]]
 CONSUMES = "reading takes its records away, so none was read"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -90,11 +90,19 @@ class OnceReport:
         }
 
 
-def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock) -> OnceReport:
+def run_once(
+    settings: Settings,
+    *,
+    send: bool,
+    send_for_s: float,
+    clock: Clock,
+    show: Callable[[str], None] = lambda _: None,
+) -> OnceReport:
     """Read every stream, release complete windows, and send the outbox unless told not to.
 
     If presence is secret, the next run sends what this one releases, before it reads anything: how
-    long reading takes tells how much there was, and the server would see it.
+    long reading takes tells how much there was, and the server would see it. ``show`` shows the
+    progress of a long pass.
 
     Raises
     ------
@@ -129,25 +137,29 @@ def run_once(settings: Settings, *, send: bool, send_for_s: float, clock: Clock)
             may_release = study.poller.may_release
             send = send and study.poller.may_send
             if not is_secret and may_release:
-                streams = _read_streams(device, clocks, clock, messages)
+                streams = _read_streams(device, clocks, clock, messages, show)
             # While a change of keys is open nobody knows which key the server takes.
             if send and device.next_key is None:
                 study.sender.send_for(send_for_s)
         unsent = count_sketches(device.connection).waiting if send else 0
         if is_secret and may_release:
             # After the connection is closed: when it closes must not show it either.
-            streams = _read_streams(device, clocks, clock, messages)
+            streams = _read_streams(device, clocks, clock, messages, show)
         return _report(device, streams, study.sender.summary, messages, unsent)
 
 
 def _read_streams(
-    device: Device, clocks: Clocks, clock: Clock, messages: list[str]
+    device: Device,
+    clocks: Clocks,
+    clock: Clock,
+    messages: list[str],
+    show: Callable[[str], None],
 ) -> tuple[StreamSummary, ...]:
     """Read each stream; an error ends the reading of that stream alone."""
     summaries = []
     for stream in device.settings.streams:
         reader = (
-            SlotReader(device, stream, clocks=clocks)
+            SlotReader(device, stream, clocks=clocks, show=show)
             if device.plan.releases_count
             else WindowReader(device, stream, clocks=lambda: clocks, clock=clock)
         )

@@ -30,7 +30,6 @@ from sfumato.device_agent.store.outbox import (
 )
 from sfumato.device_agent.store.server_state import StudyNotice, load_notice
 from sfumato.device_agent.store.streams import StreamState, list_streams, load_stream
-from sfumato.device_agent.windows import format_time
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import (
     SketchPlan,
@@ -57,6 +56,7 @@ from sfumato.shared.privacy.accounting import (
 )
 from sfumato.shared.privacy.group import USUAL_GROUPS, compute_group_loss, format_upper
 from sfumato.shared.spending import Spent
+from sfumato.shared.wire import format_time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.identity import Identity
 from sfumato.device_agent.store.key import key_folder
 from sfumato.device_agent.store.published import load_stored
-from sfumato.device_agent.windows import format_time
 from sfumato.shared.errors import PlanMismatchError
 from sfumato.shared.plan import decode_plan
-from sfumato.shared.wire import PublishedResult, decode_published
+from sfumato.shared.wire import PublishedResult, decode_published, format_time
 
 
 @dataclass(frozen=True, kw_only=True)

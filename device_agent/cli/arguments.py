@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sfumato.shared.structure import require_plain
+
 _DESCRIPTION = """\
 Sketches the records of this device and releases them with differential privacy.
 Records never leave the device."""
@@ -354,7 +356,7 @@ def _add_maintenance(commands: argparse._SubParsersAction[_Parser]) -> None:
         "Whether another copy of this state has sent the same window cannot be asked that way.",
     )
     export.add_argument("stream")
-    export.add_argument("sequence", type=int, help="the number of the sketch; see `budget`")
+    export.add_argument("sequence", type=_whole, help="the number of the sketch; see `budget`")
     export.add_argument("--to", type=Path, required=True, metavar="FILE", help="a new file")
     resume = _add(
         commands,
@@ -432,8 +434,12 @@ def _identity(text: str) -> bytes:
     return found
 
 
+def _whole(text: str) -> int:
+    return int(require_plain(text))
+
+
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    seconds = float(require_plain(text))
     if not 0 <= seconds <= 1e9:
         raise ValueError
     return seconds

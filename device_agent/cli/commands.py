@@ -172,7 +172,11 @@ def _once(settings: Settings, options: SimpleNamespace) -> int:
     from sfumato.device_agent.cli.tables import show_once
 
     report = run_once(
-        settings, send=not options.no_send, send_for_s=options.send_for, clock=time.time
+        settings,
+        send=not options.no_send,
+        send_for_s=options.send_for,
+        clock=time.time,
+        show=partial(print, "sfumato-agent: note:", file=sys.stderr, flush=True),
     )
     # A terminal shows values to whoever sits here; a file or pipe may be kept or sent on.
     shown = options.value_counts or (sys.stdout.isatty() and not report.hides_counts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import sys
@@ -13,8 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from sfumato.device_agent.windows import format_time
 from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading.csv_lines import write_lines
+from sfumato.shared.wire import format_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,7 +116,7 @@ def _write_records(
 ) -> Iterator[str]:
     dimensions, number = task.plan.dimensions, 0
     if not as_json:
-        yield _write_row(["time", *(d.name for d in dimensions), *_ADDED], ",")
+        yield _write_row(["time", *(d.name for d in dimensions), *_ADDED])
     for timestamps, values, labels in found:
         for i in range(len(values)):
             number += 1
@@ -129,7 +128,7 @@ def _write_records(
             if as_json:
                 yield json.dumps({"record": number, "time": shown or None, **_to_json(labels, i)})
             else:
-                yield _write_row([shown, *row, *_to_cells(labels, i)], ",")
+                yield _write_row([shown, *row, *_to_cells(labels, i)])
 
 
 def _to_json(labels: Labels, i: int) -> dict[str, Any]:
@@ -148,10 +147,8 @@ def _to_cells(labels: Labels, i: int) -> list[str]:
     return [str(labels.clusters[i]), f"{labels.distances[i]:.4g}", labels.describe(i)]
 
 
-def _write_row(cells: Sequence[str], delimiter: str) -> str:
-    written = io.StringIO()
-    csv.writer(written, delimiter=delimiter, lineterminator="").writerow(cells)
-    return written.getvalue()
+def _write_row(cells: Sequence[str], delimiter: str = ",") -> str:
+    return write_lines([cells], delimiter=delimiter, end="")
 
 
 def _show_value(levels: Sequence[str], value: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.device_agent.agent.owners_ledger import describe_ledger
 from sfumato.device_agent.agent.policy import describe_budget
-from sfumato.device_agent.windows import format_time
+from sfumato.shared.wire import format_time
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from sfumato.device_agent.sources.interface import RecordBatch
 from sfumato.device_agent.sources.positions import Position
 from sfumato.shared.reading import RecordTable
-from sfumato.shared.reading.records import NAN
-
-_LARGEST = float(2**53)
-"""Beyond it neighbouring whole numbers are the same float."""
+from sfumato.shared.reading.records import LARGEST_ID, NAN, NO_ID
 
 
 class GrowingIds:
@@ -45,8 +42,8 @@ class GrowingIds:
     ) -> RecordBatch | None:
         """Return the records that are new, or None if there are none.
 
-        A record without an id, which is a whole number from 0 up to 2^53, keeps its place and adds
-        zero: nothing tells whether it was read before.
+        A record without an id, which is a whole number from 0 to ``LARGEST_ID``, keeps its place
+        and adds zero: nothing tells whether it was read before.
 
         Parameters
         ----------
@@ -59,9 +56,8 @@ class GrowingIds:
         n = len(values)
         kept, last = np.arange(n), np.full(n, self._last)
         if self._in_use:
-            is_id = (table.ids >= 0) & (table.ids < _LARGEST) & (table.ids % 1 == 0)
-            ids = np.where(is_id, table.ids, -1.0)
-            grown = np.maximum.accumulate(np.concatenate([[float(self._last)], ids]))
+            is_id = table.ids != NO_ID
+            grown = np.maximum.accumulate(np.append(np.int64(self._last), table.ids))
             is_kept = np.where(is_id, grown[1:] > grown[:-1], True)
             if doubtful is not None:
                 is_kept &= is_id | ~doubtful
@@ -93,5 +89,8 @@ class GrowingIds:
         if self.n_dropped:
             messages.append(f"{self.n_dropped} record(s) were dropped: they were read before")
         if self.n_unknown:
-            messages.append(f"{self.n_unknown} record(s) have no readable id and count as zero")
+            messages.append(
+                f"{self.n_unknown} record(s) have no readable id, a whole number from 0 to "
+                f"{LARGEST_ID}, and count as zero"
+            )
         return messages

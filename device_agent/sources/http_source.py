@@ -9,6 +9,7 @@ stops: no cursor is followed twice, and no page is read on that begins with othe
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,6 +28,7 @@ from sfumato.shared.http_client import open_client
 from sfumato.shared.privacy import Origin
 from sfumato.shared.reading.json_lines import JsonLinesParser
 from sfumato.shared.structure import Seconds, Text, declared, member
+from sfumato.shared.wire import read_retry_after
 
 _PATIENCE_S = 0.2
 """Seconds that a call waits for an answer; other streams wait with it."""
@@ -247,8 +249,7 @@ class HttpSource(RecordSource):
             return False
         if end.status >= 500 or end.status in _RETRIED:
             self._fail(f"answered {end.status}")
-            after = end.retry_after
-            self._wait_s = float(after) if after.isdecimal() else None
+            self._wait_s = read_retry_after(end.retry_after, now=time.time())
             return False
         if end.status != 200:
             raise self._make_error(f"answered {end.status}")

@@ -24,7 +24,7 @@ from sfumato.shared.reading.records import NAN
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""
-_UNIX_SCALES = {"unix": 1.0, "unix_ms": 1e3, "unix_us": 1e6, "unix_ns": 1e9}
+_UNIX_SCALES = {"unix": 1, "unix_ms": 10**3, "unix_us": 10**6, "unix_ns": 10**9}
 
 
 @dataclass(kw_only=True)
@@ -230,9 +230,9 @@ def _make_time_field(settings: SourceSettings) -> TimeField | None:
     name, form = settings.timestamp, settings.timestamp_format
     if name is None:
         return None
-    if form in _UNIX_SCALES:
-        return TimeField(name=name, unix_scale=_UNIX_SCALES[form])
     zone = find_zone(settings.timestamp_zone)
+    if form in _UNIX_SCALES:
+        return TimeField(name=name, unix_scale=_UNIX_SCALES[form], zone=zone)
 
     def parse(text: str) -> datetime:
         text = text.strip()
@@ -241,4 +241,4 @@ def _make_time_field(settings: SourceSettings) -> TimeField | None:
         )
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
-    return TimeField(name=name, parse=parse)
+    return TimeField(name=name, parse=parse, zone=zone)

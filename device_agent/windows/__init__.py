@@ -9,7 +9,6 @@ from sfumato.device_agent.windows.clocks import (
     Clocks,
     describe_difference,
     describe_uncertain,
-    format_time,
 )
 from sfumato.device_agent.windows.cutter import Cut, WindowCutter, WindowState
 from sfumato.device_agent.windows.schedule import LEFT_OUT, SlotSchedule
@@ -24,5 +23,4 @@ __all__ = [
     "WindowState",
     "describe_difference",
     "describe_uncertain",
-    "format_time",
 ]

@@ -7,9 +7,8 @@ wrong clock is told from a right one, and without the server no clock that jumps
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from sfumato.shared.wire import CLOCK_LEEWAY_S
+from sfumato.shared.wire import CLOCK_LEEWAY_S, format_time
 
 OLDER_THAN_THIS = 1_672_531_200.0
 """2023-01-01: no clock that says less is right."""
@@ -100,8 +99,8 @@ def describe_difference(clocks: Clocks) -> str:
         return (
             f"clock: this device says {format_time(clocks.device)}, {days:.0f} days after the last "
             f"time that is certain ({format_time(clocks.certain)}), and the server does not "
-            "answer, so no window is closed by the clock. Set this machine's clock, or connect it "
-            "to the server if the clock is right"
+            "answer, so no window is closed by the clock. If that time is wrong, set this "
+            "machine's clock; if it is right, connect this machine to the server"
         )
     server = clocks.server
     off = clocks.device - server
@@ -138,11 +137,3 @@ def _judge(clocks: Clocks) -> str:
         "Either may be wrong: compare with a third clock, then set this machine's, or tell the "
         "study's operator"
     )
-
-
-def format_time(seconds: float) -> str:
-    """Write a time as RFC 3339 UTC, also one that a clock is wrong by."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:.0f} s after 1970"

@@ -1,16 +1,17 @@
 """Windows under ``replace-one``: tumbling, cut by counts and times alone.
 
-A late record joins the open window, closed windows never reopen, the slot number never goes back,
-too few records are carried over, and at the most records a window closes early. Where the plan is
+A late record joins the open window, as does one from the future, which closes none. Closed windows
+never reopen, the slot number never goes back, too few records are carried over, and at the most
+records a window closes early. Where the plan is
 bounded, records outside its times are as if they were not there: they join and close no window.
 
 Where the unit is a device, a slot has one sketch and no more: a full window stays open and leaves
-out what follows, and records without a readable time, or of a closed slot, join no window.
+out what follows, and records without a readable time, from the future, or of a closed slot, join no
+window.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.shared.plan import SketchPlan, WindowRule
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,8 +203,9 @@ class WindowCutter:
             return
         latest = self.rule.slot_of(now)
         for timestamp in timestamps.tolist():
-            readable = not math.isnan(timestamp)
-            yield min(self.rule.slot_of(timestamp), latest) if readable else None
+            # One garbled year must not close the windows of the records behind it. NaN is no time.
+            is_believed = timestamp <= now + CLOCK_LEEWAY_S
+            yield min(self.rule.slot_of(timestamp), latest) if is_believed else None
 
     def _completes(self, state: WindowState, slot: int | None) -> bool:
         return (

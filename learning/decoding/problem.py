@@ -250,12 +250,10 @@ class DecodingProblem:
         if largest > limit:
             raise DecodingError(
                 f"must have modulus <= 2 + 20 sqrt(noise_variance) = {limit:.3g}, "
-                f"not {largest:.3g}",
+                f"not {largest:.3g}: no records give such a sum",
                 field="sketch",
-                fix=(
-                    "divide the sum by amplitude, share of features and number of records, or "
-                    "state the noise variance"
-                ),
+                fix="decode fewer devices or windows until it succeeds, and leave out the device "
+                "whose sums are wrong",
             )
 
     def _check_n_clusters(self) -> None:

@@ -21,6 +21,7 @@ from sfumato.shared.core.seeds import WordStream
 from sfumato.shared.errors import PlanError
 
 RADIUS_KINDS = ("adapted", "folded-gaussian", "gaussian")
+_WIDEST_SCALE = 2e6
 _TWO_PI = 6.283185307179586
 _BATCH = 1 << 14
 _LARGEST_RATIO = 100.0
@@ -150,13 +151,19 @@ def draw_frequencies(
     Raises
     ------
     PlanError
-        A size or scale is not positive, or a frequency turns more than once in two quantisation
-        steps, which 16-bit records could not resolve.
+        A size or scale is not positive, a scale is far beyond its range, or a frequency turns more
+        than once in two quantisation steps, which 16-bit records could not resolve.
     """
     if n_frequencies < 1:
         raise PlanError("must be at least 1", field="n_frequencies", fix="use 2 to 5 times k d")
     if scale.shape != quantiser.half_width.shape or not np.all((scale > 0) & np.isfinite(scale)):
         raise PlanError("each scale must be finite and positive", field="dimensions.scale")
+    if np.any(scale > _WIDEST_SCALE * quantiser.half_width):
+        raise PlanError(
+            "each scale must be smaller than a million times the range of its dimension",
+            field="dimensions.scale",
+            fix="give the spread inside one cluster, in the unit of the dimension",
+        )
     omega = _draw_scaled(seed, quantiser.n_dimensions, n_frequencies, law)
     turns_per_step = omega * ((quantiser.half_width / scale) / (STEPS * _TWO_PI))[:, None]
     largest = float(np.max(np.abs(turns_per_step)))

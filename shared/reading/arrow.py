@@ -16,7 +16,7 @@ from sfumato.shared.reading.records import (
     Fields,
     RecordTable,
     TimeField,
-    keep_plausible,
+    count_seconds,
     make_table,
     match_levels,
     read_levels,
@@ -48,8 +48,8 @@ class ArrowColumns:
     """Batches of Arrow to tables of records, a row a record.
 
     Integers, floating-point numbers and decimals are values; levels may be text, also in
-    dictionaries, whole or floating-point numbers, and truth values; times may be timestamps, text
-    or numbers.
+    dictionaries, whole or floating-point numbers, and truth values; times may be timestamps, dates,
+    numbers or text, also in dictionaries.
 
     Parameters
     ----------
@@ -107,42 +107,67 @@ class ArrowColumns:
         """Return the levels of a column; NaN for a null."""
         types = self._arrow.types
         if types.is_dictionary(column.type):
-            # Each word by itself: what cannot be used is for its own records alone.
-            words = self._to_levels(column.dictionary, levels)
-            places = self._to_numbers(column.indices)
-            present = np.isfinite(places)
-            found = np.full(len(places), np.nan)
-            found[present] = words[places[present].astype(np.int64)]
-            return found
+            return self._look_up(column, self._to_levels(column.dictionary, levels))
         if self._is_text(column.type):
-            # As bytes: not every writer sees to it that text is text.
-            raw = column.cast(self._arrow.large_binary()).to_pylist()
-            return read_levels([(text or b"").decode("utf-8", "replace") for text in raw], levels)
+            return read_levels(self._to_texts(column), levels)
         null = column.is_null().to_numpy(zero_copy_only=False)
         numbers = column.fill_null(False if types.is_boolean(column.type) else 0)
         found = match_levels(numbers.to_numpy(zero_copy_only=False), levels)
         found[null] = np.nan
         return found
 
+    def _look_up(self, column: Any, words: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what each record's word of a dictionary was read as.
+
+        Each word by itself: what cannot be used is for its own records alone.
+        """
+        places = self._to_numbers(column.indices)
+        present = np.isfinite(places)
+        found = np.full(len(places), np.nan)
+        found[present] = words[places[present].astype(np.int64)]
+        return found
+
+    def _to_texts(self, column: Any) -> list[str]:
+        # As bytes: not every writer sees to it that text is text.
+        raw = column.cast(self._arrow.large_binary()).to_pylist()
+        return [(text or b"").decode("utf-8", "replace") for text in raw]
+
     def _is_text(self, kind: Any) -> bool:
         types = self._arrow.types
-        return bool(types.is_string(kind) or types.is_large_string(kind))
+        return bool(
+            types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        )
 
     def _to_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
         kind, types = column.type, self._arrow.types
-        if types.is_timestamp(kind):
-            # Whole numbers first: what a conversion of units cannot hold would be an error of all.
-            whole = column.cast(self._arrow.int64())
-            if kind.unit == "ns":
-                whole = self._compute.divide(whole, 1000)
-            return keep_plausible(self._to_numbers(whole) / PER_SECOND[kind.unit])
+        if types.is_dictionary(kind):
+            return self._look_up(column, self._to_times(column.dictionary, time))
         if self._is_text(kind):
-            # As bytes: not every writer sees to it that text is text.
-            raw = column.cast(self._arrow.large_binary()).to_pylist()
-            return time.read_all([(text or b"").decode("utf-8", "replace") for text in raw])
-        if not self._is_number(kind):
+            return time.read_all(self._to_texts(column))
+        if types.is_decimal(kind):
+            return time.read_all([str(number) for number in column.to_pylist()])
+        if not (self._is_number(kind) or types.is_timestamp(kind) or types.is_date(kind)):
             return np.full(len(column), np.nan)
-        return time.convert(self._to_numbers(column))
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        return np.where(null, np.nan, self._convert_times(column, time))
+
+    def _convert_times(self, column: Any, time: TimeField) -> NDArray[np.float64]:
+        kind, types = column.type, self._arrow.types
+        if types.is_floating(kind):
+            return time.convert(self._to_numbers(column))
+        if not types.is_integer(kind):
+            # Whole numbers: what a conversion of units cannot hold would be an error of all.
+            bits = self._arrow.int32() if types.is_date32(kind) else self._arrow.int64()
+            column = column.view(bits)
+        ticks = column.fill_null(0).to_numpy(zero_copy_only=False)
+        if types.is_date32(kind):
+            return time.convert_local(ticks.astype(np.int64) * 86400, 1)
+        if types.is_date64(kind):
+            return time.convert_local(ticks, PER_SECOND["ms"])
+        if types.is_integer(kind):
+            return time.convert(ticks)
+        rate = PER_SECOND[kind.unit]
+        return time.convert_local(ticks, rate) if kind.tz is None else count_seconds(ticks, rate)
 
     def _is_number(self, kind: Any) -> bool:
         types = self._arrow.types

@@ -1,4 +1,4 @@
-"""Parse lines of CSV: in bulk where they are plain, else one by one.
+"""Write lines of CSV, and parse them: in bulk where they are plain, else one by one.
 
 The line is the definition: every line is one record, also a blank one, and one that repeats the
 header. Fields may be quoted, but a record ends with its line. All ways to parse give the same
@@ -10,8 +10,9 @@ parts, of which the smallest are parsed line by line.
 from __future__ import annotations
 
 import io
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from sfumato.shared.reading.records import (
     join_records,
     join_tables,
     make_table,
+    read_number,
     read_numbers,
 )
 
@@ -36,6 +38,8 @@ _CUTS = 8
 # The quote stands before what must be before it: so the search can jump from quote to quote.
 _QUOTED = re.compile(rb'"(?<![^,\n]")[^"\r\n]*+(?:""[^"\r\n]*+)*+"(?![^,\r\n])')
 """A quoted field that no two readers of CSV understand differently."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "-", "?")
 """Usual ways to write that a value is missing: pyarrow need not give up at them."""
@@ -57,6 +61,21 @@ def split_line(line: str, delimiter: str = ",") -> list[str] | None:
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 and line[-1] not in "\r\n" else None
+
+
+def write_lines(rows: Iterable[Iterable[object]], *, delimiter: str = ",", end: str = "\n") -> str:
+    """Return lines of CSV; a text that a spreadsheet would run as a formula gets an apostrophe."""
+    import csv  # noqa: PLC0415
+
+    written = io.StringIO()
+    writer = csv.writer(written, delimiter=delimiter, lineterminator=end)
+    writer.writerows(map(_disarm, row) for row in rows)
+    return written.getvalue()
+
+
+def _disarm(cell: object) -> object:
+    is_text = isinstance(cell, str) and cell.startswith(_FORMULA) and math.isnan(read_number(cell))
+    return f"'{cell}" if is_text else cell
 
 
 class CsvParser:
@@ -208,8 +227,8 @@ class CsvParser:
         octets = data if data.isascii() else text.encode()
         if b'"' in octets or b"\r" in octets or not self._is_regular(octets, block.n_lines):
             return None
-        has_text = self._fields.time is not None and self._fields.time.parse is not None
-        is_numeric = not (has_text or self._fields.has_levels)
+        # Times and ids may need more digits than floats have.
+        is_numeric = not (self._fields.public or self._fields.has_levels)
         if is_numeric and not octets.isspace() and not octets.translate(None, self._numeric):
             table = self._parse_numbers(text, block.n_lines)
             if table is not None:
@@ -241,12 +260,7 @@ class CsvParser:
         # A blank line of a single column is a record, and NumPy skips it.
         if len(cells) != n_lines:
             return None
-        d, time = len(self._fields.values), self._fields.time
-        return make_table(
-            cells[:, :d],
-            None if time is None else time.convert(cells[:, d]),
-            None if self._fields.identity is None else cells[:, -1],
-        )
+        return make_table(cells)
 
     def parse_by_line(self, block: Block) -> RecordTable:
         """Parse a block line by line: slow, and the definition; see ``parse``."""

@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from threading import Lock
 
 from sfumato.shared.errors import RecordError
 
@@ -25,7 +26,7 @@ def naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> FileIO:
     """Open a file for reading; refuse pipes, folders and the like."""
     # A pipe would block here until someone writes to it.
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -43,7 +44,7 @@ class WatchedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._turn = path, Lock()
         with naming(path):
             self._file = open_regular(path)
             self._at_start = _identify(os.fstat(self.fileno()))
@@ -82,12 +83,20 @@ class WatchedFile:
         memory = memory.cast("B")
         while memory:
             with naming(self.path):
-                count = os.preadv(self.fileno(), [memory], offset)
+                count = self._read_at(memory, offset)
             if count == 0:
                 raise self._refuse(
                     f"ended at byte {offset}, before its {self.size} bytes were read"
                 )
             memory, offset = memory[count:], offset + count
+
+    def _read_at(self, memory: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self.fileno(), [memory], offset)
+        # Windows: a place that all threads share.
+        with self._turn:
+            self._file.seek(offset)
+            return self._file.readinto(memory)
 
     def read(self, n_bytes: int, offset: int = 0) -> bytes:
         """Return so many bytes from ``offset`` on, or all that are left."""

@@ -19,12 +19,12 @@ from sfumato.shared.reading.records import (
     Fields,
     RecordTable,
     TimeField,
-    keep_plausible,
     make_table,
     match_levels,
 )
 
 _SKETCHED = (np.dtype(np.float64), np.dtype(np.float32))
+_SECONDS = {"m": 60, "h": 3600, "D": 86400}
 _SAVE_AGAIN = "write it with numpy.save and copy it whole"
 
 
@@ -136,7 +136,9 @@ class NpyRows:
         if self._fields.time is not None:
             name = self._fields.time.name
             kind = self._type[name]
-            if kind.kind != "M" or np.datetime_data(kind) not in {(u, 1) for u in PER_SECOND}:
+            if kind.kind != "M" or np.datetime_data(kind) not in {
+                (u, 1) for u in PER_SECOND | _SECONDS
+            }:
                 self._require_type(kind, f"the field {name}", has_levels=False)
 
     def _require_type(self, kind: np.dtype[np.generic], what: str, *, has_levels: bool) -> None:
@@ -154,10 +156,13 @@ class NpyRows:
 
 def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
     if column.dtype.kind != "M":
-        return time.convert(_to_float(column))
+        return time.convert(column)
     unit, _ = np.datetime_data(column.dtype)
     ticks = column.astype(np.int64)
-    seconds = keep_plausible((ticks // 1000 if unit == "ns" else ticks) / PER_SECOND[unit])
+    if unit in _SECONDS:
+        # No year that can be used has so many, and nothing wraps.
+        ticks = np.clip(ticks, -(1 << 40), 1 << 40) * _SECONDS[unit]
+    seconds = time.convert_local(ticks, PER_SECOND.get(unit, 1))
     return np.where(np.isnat(column), NAN, seconds)
 
 

@@ -38,7 +38,12 @@ class ParquetRows:
             # Without read-ahead, through a buffer a column: a row group may be as large as the
             # file, and would be held in memory otherwise.
             self._parquet = parquet.ParquetFile(
-                file.path, memory_map=False, pre_buffer=False, buffer_size=_BUFFER_BYTES
+                file.path,
+                memory_map=False,
+                pre_buffer=False,
+                buffer_size=_BUFFER_BYTES,
+                # Of this unit alone, no day that such a timestamp can state wraps.
+                coerce_int96_timestamp_unit="ms",
             )
             schema = self._parquet.schema_arrow
         # What pyarrow opened by name must be what is being read.

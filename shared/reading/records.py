@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,14 @@ from sfumato.shared.core import Columns, Records
 from sfumato.shared.errors import RecordError
 
 NAN = math.nan
-EARLIEST, LATEST = -62135596800.0, 253402300800.0
+EARLIEST, LATEST = -62135596800, 253402300800
 """The years 1 to 9999: a time beyond them cannot be used."""
-PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e6}
-"""Units of timestamps; nanoseconds are cut to microseconds, which floats hold."""
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Units of timestamps in a second."""
+LARGEST_ID = 2**63 - 1
+"""An id is a whole number from 0 to this."""
+NO_ID = -1
+_EPOCH = datetime(1970, 1, 1)
 
 
 def read_number(text: str) -> float:
@@ -58,8 +63,11 @@ def read_value(value: object) -> float:
 
 def read_values(values: Sequence[object]) -> NDArray[np.float64]:
     """Return ``read_value`` of each value."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return read_numbers(cast("Sequence[str]", values))
     # Truth values are of another type.
-    if {float, int}.issuperset(map(type, values)):
+    if {float, int}.issuperset(kinds):
         with suppress(OverflowError):
             return _keep_finite(np.array(values, dtype=np.float64))
     return np.fromiter(map(read_value, values), np.float64, len(values))
@@ -67,6 +75,45 @@ def read_values(values: Sequence[object]) -> NDArray[np.float64]:
 
 _WHITE_SPACE = " \t\n\r\v\f"
 _MOST_EXACT = 1 << 53
+
+
+def read_exact(value: object) -> int | float | Decimal | None:
+    """Return the very number that a value states, or None; see ``read_value``."""
+    if math.isnan(read_value(value)):
+        return None
+    try:
+        return Decimal(value) if isinstance(value, str) else cast("int | float", value)
+    except InvalidOperation:  # an exponent that only floats round to zero
+        return None
+
+
+def read_ids(values: Sequence[object]) -> NDArray[np.int64]:
+    """Return the id that each value states, or ``NO_ID``: shape ``(n,)``."""
+    numbers = _read_integers(values)
+    if numbers is None:
+        return np.fromiter(map(_read_id, values), np.int64, len(values))
+    return np.maximum(numbers, NO_ID)
+
+
+def _read_id(value: object) -> int:
+    number = read_exact(value)
+    # A float stands for its neighbours too where it is so large.
+    most = _MOST_EXACT - 1 if isinstance(number, float) else LARGEST_ID
+    is_id = number is not None and 0 <= number <= most and int(number) == number
+    return int(number) if is_id else NO_ID  # type: ignore[arg-type]  # it is not None
+
+
+def _read_integers(values: Sequence[object]) -> NDArray[np.int64] | None:
+    """Return integers of 64 bits, or texts of them; None if any value is something else."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        joined = "".join(cast("Sequence[str]", values))
+        values = [] if "_" in joined or not joined.isascii() else values
+    elif kinds != {int}:
+        values = []
+    with suppress(ValueError, OverflowError):
+        return np.array(list(map(int, cast("Any", values))), dtype=np.int64) if values else None
+    return None
 
 
 def spell_value(value: object) -> str | None:
@@ -145,41 +192,87 @@ class TimeField:
     parse
         Reads text of another format, or raises ``ValueError`` or ``OverflowError``. Then numbers
         are no times.
+    zone
+        The zone of timestamps that state none.
     """
 
     name: str
-    unix_scale: float = 1.0
+    unix_scale: int = 1
     parse: Callable[[str], datetime] | None = None
+    zone: tzinfo = UTC
 
     def read(self, value: object) -> float:
         """Return the time that a value states, or NaN."""
         if self.parse is None:
-            seconds = read_value(value) / self.unix_scale
-        elif isinstance(value, str):
-            try:
-                seconds = self.parse(value).timestamp()
-            except (ValueError, OverflowError):
-                return NAN
-        else:
+            return self._read_unix(value)
+        if not isinstance(value, str):
+            return NAN
+        try:
+            seconds = self.parse(value).timestamp()
+        except (ValueError, OverflowError):
             return NAN
         return seconds if EARLIEST <= seconds < LATEST else NAN
 
+    def _read_unix(self, value: object) -> float:
+        number, scale = read_exact(value), self.unix_scale
+        if number is None or not EARLIEST * scale <= number < LATEST * scale:
+            return NAN
+        whole = math.floor(number) // scale
+        return min(max(float(number) / scale, whole), math.nextafter(whole + 1, -math.inf))
+
     def read_all(self, values: Sequence[object]) -> NDArray[np.float64]:
         """Return ``read`` of each value."""
-        if self.parse is None:
-            return self.convert(read_values(values))
-        return np.fromiter(map(self.read, values), np.float64, len(values))
+        if self.parse is not None:
+            return np.fromiter(map(self.read, values), np.float64, len(values))
+        integers = _read_integers(values)
+        if integers is not None:
+            return self.convert(integers)
+        numbers = read_values(values)
+        seconds = self.convert(numbers)
+        # Rounding may have made others a whole second, or the integer beside theirs.
+        rounded = (numbers % self.unix_scale == 0) | (np.abs(numbers) >= _MOST_EXACT)
+        for i in np.flatnonzero(rounded).tolist():
+            seconds[i] = self.read(values[i])
+        return seconds
 
-    def convert(self, numbers: NDArray[np.floating]) -> NDArray[np.float64]:
+    def convert(self, numbers: NDArray[np.number[Any]]) -> NDArray[np.float64]:
         """Return ``read`` of each number."""
         if self.parse is not None:
             return np.full(len(numbers), NAN)
-        return keep_plausible(numbers / self.unix_scale)
+        return count_seconds(numbers, self.unix_scale)
+
+    def convert_local(self, ticks: NDArray[np.integer[Any]], rate: int) -> NDArray[np.float64]:
+        """Return the times of a clock of ``zone``; in an hour that occurs twice, the first."""
+        seconds = count_seconds(ticks, rate)
+        if str(self.zone) == "UTC":
+            return seconds
+        whole, places = np.unique(np.floor(seconds), return_inverse=True)
+        offsets = np.array([self._find_offset(second) for second in whole.tolist()])[places]
+        return _keep_second(seconds - offsets, np.floor(seconds) - offsets)
+
+    def _find_offset(self, second: float) -> float:
+        if math.isnan(second):
+            return NAN
+        offset = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=self.zone).utcoffset()
+        return NAN if offset is None else offset.total_seconds()
 
 
-def keep_plausible(seconds: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the times that lie in the years 1 to 9999, and NaN for others."""
-    return np.where((seconds >= EARLIEST) & (seconds < LATEST), seconds, NAN)
+def count_seconds(ticks: NDArray[Any], rate: int) -> NDArray[np.float64]:
+    """Return the seconds of so many ticks, ``rate`` a second; NaN outside the years 1 to 9999.
+
+    They are never rounded up to the next whole second, where another slot may begin.
+    """
+    if ticks.dtype != np.uint64:
+        ticks = ticks.astype(np.float64 if ticks.dtype.kind == "f" else np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = (ticks // ticks.dtype.type(rate)).astype(np.float64)
+    return _keep_second(ticks.astype(np.float64) / rate, whole)
+
+
+def _keep_second(seconds: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return times within the whole seconds that they are known to lie in."""
+    kept = np.clip(seconds, whole, np.nextafter(whole + 1, -np.inf))
+    return np.where((kept >= EARLIEST) & (kept < LATEST), kept, NAN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +287,14 @@ class RecordTable:
     timestamps
         Shape ``(n,)``, seconds since 1970-01-01 UTC; NaN when unreadable.
     ids
-        Shape ``(n,)``; NaN when unreadable, or when no field is an id.
+        Shape ``(n,)``, int64; ``NO_ID`` when unreadable, or when no field is an id.
     damaged
         Records that cannot be split into fields, and what is wrong with each.
     """
 
     values: Records
     timestamps: NDArray[np.float64]
-    ids: NDArray[np.float64]
+    ids: NDArray[np.int64]
     damaged: Mapping[int, str] = field(default_factory=dict)
 
     def to_matrix(self) -> NDArray[np.float64]:
@@ -304,28 +397,28 @@ class Fields:
         *,
         read: Callable[[Sequence[Any]], NDArray[np.float64]] = read_values,
     ) -> RecordTable:
-        """Return records from the columns of ``names``; ``read`` turns one into numbers."""
+        """Return records from the columns of ``names``; ``read`` turns values into numbers."""
         d = len(self.values)
         values = [
             read_levels(column, levels) if levels else read(column)
             for column, (_, levels) in zip(columns[:d], self.columns, strict=True)
         ]
         times = self.time.read_all(columns[d]) if self.time else None
-        ids = read(columns[-1]) if self.identity else None
+        ids = read_ids(columns[-1]) if self.identity else None
         return make_table(np.column_stack(values), times, ids, damaged)
 
 
 def make_table(
     values: Records,
     timestamps: NDArray[np.float64] | None = None,
-    ids: NDArray[np.float64] | None = None,
+    ids: NDArray[np.int64] | None = None,
     damaged: Mapping[int, str] | None = None,
 ) -> RecordTable:
-    """Return a table; without times or ids they are NaN."""
-    missing = np.full(len(values), NAN)
+    """Return a table; without times they are NaN, without ids ``NO_ID``."""
+    n = len(values)
     return RecordTable(
         values=values,
-        timestamps=missing if timestamps is None else timestamps,
-        ids=missing if ids is None else ids,
+        timestamps=np.full(n, NAN) if timestamps is None else timestamps,
+        ids=np.full(n, NO_ID, dtype=np.int64) if ids is None else ids,
         damaged=damaged or {},
     )

@@ -39,7 +39,7 @@ def find_ledger() -> Path:
         return Path(stated)
     path = ROOTS_LEDGER
     try:
-        if os.geteuid():
+        if not hasattr(os, "geteuid") or os.geteuid():
             data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
             path = Path(data) / "sfumato" / path.name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ content follow from public choices and from the release, not from the records.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import time
@@ -29,6 +28,11 @@ from sfumato.shared.privacy.limits import DEFAULT_DELTA
 from sfumato.shared.spending.ledger import OwnersLedger, Reservation, Spent
 from sfumato.shared.spending.lines import START, decode_line, encode_line, write_line
 from sfumato.shared.spending.places import find_origins
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Sums = NDArray[np.int64]
 
@@ -236,11 +240,18 @@ def take_turn(choices: Mapping[str, Any], account: Account | None) -> Iterator[T
     Raises
     ------
     ConfigError
-        Another program with these choices is running, or the file or the ledger cannot be used.
+        Another program with these choices is running, the file or the ledger cannot be used, or the
+        system has no locks for them.
     """
     if account is None:
         yield Turn()
         return
+    if fcntl is None:
+        raise ConfigError(
+            "cannot be kept: this system has no locks that end with the program that holds them",
+            field="ledger",
+            fix="release on Linux or macOS; nothing was released",
+        )
     named = {**choices, "source": str(account.records.resolve())}
     key = hashlib.sha256(encode_deterministic(named)).hexdigest()
     path = account.ledger.with_name(f"{account.ledger.name}.{key[:32]}.turn")

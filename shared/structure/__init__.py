@@ -28,7 +28,13 @@ from sfumato.shared.structure.declaring import (
     member,
     read_hints,
 )
-from sfumato.shared.structure.reading import read_exact, read_toml, structure, suggest
+from sfumato.shared.structure.reading import (
+    read_exact,
+    read_toml,
+    require_plain,
+    structure,
+    suggest,
+)
 
 __all__ = [
     "Rule",
@@ -41,6 +47,7 @@ __all__ = [
     "read_exact",
     "read_hints",
     "read_toml",
+    "require_plain",
     "structure",
     "suggest",
 ]

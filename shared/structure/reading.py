@@ -6,7 +6,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from fractions import Fraction
@@ -25,7 +25,17 @@ def read_exact(value: int | str | Fraction) -> Fraction:
     # 1e999999999 would be computed in full.
     if isinstance(value, str) and re.search(r"e[+-]?\d{3}", value, re.IGNORECASE):
         raise ValueError
-    return Fraction(value)
+    return Fraction(require_plain(value) if isinstance(value, str) else value)
+
+
+def require_plain(text: str) -> str:
+    """Return the text of a number, or raise ``ValueError`` where only Python would read it.
+
+    It takes ``1_000`` and digits of other scripts, and a reader of either may see another number.
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError("must have no digits but 0 to 9, and no underscore")
+    return text
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -118,13 +128,25 @@ class _Reader:
                 fix=suggest(str(others[0]), list(known)),
             )
         values = dict(given)
-        for name, (hint, is_needed, is_optional) in known.items():
+        for name, (hint, _, _) in known.items():
             if name in document:
-                values[name] = self.read(hint, document[name], _join(path, name))
-            elif is_needed or (self.complete and not is_optional):
+                with self._naming_seconds(name, known, path):
+                    values[name] = self.read(hint, document[name], _join(path, name))
+        for name, (hint, is_needed, is_optional) in known.items():
+            if name not in document and (is_needed or (self.complete and not is_optional)):
                 raise self.error("is missing", field=_join(path, name), fix=_show(name, path, hint))
         with self._inside(path):
             return kind(**values)
+
+    @contextmanager
+    def _naming_seconds(self, name: str, known: Collection[str], path: str) -> Iterator[None]:
+        """Name the key beside a refused one that holds a time: `length_s` beside `length`."""
+        try:
+            yield
+        except SketchError as error:
+            if error.field == _join(path, name) and f"{name}_s" in known:
+                error.fix = f"{error.fix}; write a time as {name}_s, in seconds"
+            raise
 
     def read(self, hint: Any, value: Any, path: str) -> Any:
         if isinstance(hint, type) and hint in _SCALARS:

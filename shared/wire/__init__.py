@@ -21,6 +21,7 @@ from sfumato.shared.wire.enrolment_code import (
 from sfumato.shared.wire.http_signature import (
     CLOCK_LEEWAY_S,
     RequestSignature,
+    format_time,
     parse_request_signature,
     sign_request,
     verify_request,
@@ -108,6 +109,7 @@ __all__ = [
     "encode_rotation_input",
     "encode_stream_id",
     "error_from_problem",
+    "format_time",
     "is_api_key",
     "is_enrolment_code",
     "is_stream_name",

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -112,9 +113,11 @@ def verify_request(
     """
     if abs(now - signature.created) > CLOCK_LEEWAY_S:
         raise RequestSignatureError(
-            f"was made more than {CLOCK_LEEWAY_S} s from the server's time",
+            f"must be made within {CLOCK_LEEWAY_S} s of the server's time: it was made at "
+            f"{format_time(signature.created)}, and the server's clock says {format_time(now)}; "
+            "one of the two clocks is wrong",
             field="Signature",
-            fix="set this machine's clock",
+            fix="compare both with a third, and set the wrong one",
         )
     covers_all = signature.parameters.startswith(_components(body) + ";")
     try:
@@ -142,3 +145,11 @@ def _base(method: str, path: str, body: bytes, parameters: str) -> bytes:
         lines.append(f'"content-digest": {_content_digest(body)}')
     lines.append(f'"@signature-params": {parameters}')
     return "\n".join(lines).encode("ascii")
+
+
+def format_time(seconds: float) -> str:
+    """Write a time as RFC 3339 UTC, also one that a clock is wrong by."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f} s after 1970"

@@ -67,10 +67,12 @@ def choose_study(reference: str, studies: Iterable[tuple[str, str]]) -> str:
     if len(found) == 1:
         return found[0][0]
     if found:
+        is_shared = all(name == reference for _, name in found)
         raise ConfigError(
-            f"{reference!r} fits {_count(found)} studies",
+            f"{reference!r} {'is the name of' if is_shared else 'fits'} {_count(found)} studies",
             field="study",
-            fix=f"write more digits of one: {_describe(found, 'sfumato study list')}",
+            fix=f"{'use the id' if is_shared else 'write more digits'} of one: "
+            f"{_describe(found, 'sfumato study list')}",
         )
     raise NotFoundError(
         f"{reference!r} is neither a study's name nor {LEAST_DIGITS} or more first digits of one",

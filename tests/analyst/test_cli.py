@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ def test_plan_new_prints_a_plan_that_verifies(capsys: pytest.CaptureFixture[str]
             "measurements_per_record: must be a divisor of n_frequencies (100) and is 7",
         ),
         (('epsilon = "1"', 'epsilon = "0"'), "epsilon: must be greater than zero"),
+        (('epsilon = "1"', 'epsilon = "1_000"'), "epsilon: must be an exact number"),
+        (('epsilon = "1"', 'epsilon = "\u0661"'), "epsilon: must be an exact number"),
         (('epsilon = "1"', "epsilon = 0.1"), "epsilon: must be an exact number"),
         (("seed = ", "sede = "), "sede: is not a known key. Did you mean seed?"),
         (("[window]", "[window"), "is not TOML"),
@@ -44,6 +47,30 @@ def test_a_wrong_specification_is_refused_with_field_rule_and_exit_status(
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("number", ["1_0", "\u0661"])
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ("ask STUDY --quantile x=N", "--quantile"),
+        (f"decode water -k 2 --key {KEY} --within x=0:N", "--within"),
+        ("cluster x.csv -k 2 --epsilon 1 --bounds x=0:N", "--bounds"),
+        (
+            "plan advise --records 9 --devices 2 --dimensions 4 --clusters 5 --epsilon N",
+            "--epsilon",
+        ),
+        (
+            "plan advise --records 9 --devices 2 --dimensions 4 --clusters N --epsilon 1",
+            "--clusters",
+        ),
+    ],
+)
+def test_numbers_of_the_command_line_have_plain_digits(
+    typed: str, field: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([re.sub(r"\bN\b", number, part) for part in typed.split()]) == 2
+    assert f"error: {field}: " in capsys.readouterr().err
 
 
 def test_a_plan_that_was_tampered_with_is_refused(

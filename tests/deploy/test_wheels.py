@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.packages.steps import BuildError, export, run
-from deploy.packages.wheels import TARGETS, main, require_portable, write_compiler
+from deploy.packages.wheels import ANY, TARGETS, build_wheel, main, require_portable, write_compiler
 
 
 def test_what_is_built_is_the_commit_and_not_what_lies_beside_it(tmp_path: Path) -> None:
@@ -34,6 +34,16 @@ def test_a_wheel_without_the_kernel_is_refused(tmp_path: Path) -> None:
         archive.writestr("sfumato/__init__.py", "")
     with pytest.raises(BuildError, match="the kernel was not compiled"):
         require_portable(wheel, TARGETS[0])
+
+
+def test_without_the_kernel_a_wheel_serves_every_system(tmp_path: Path) -> None:
+    epoch = export(tmp_path / "source", "HEAD")
+    wheel = build_wheel(tmp_path / "source", tmp_path / "dist", Path("none"), ANY, epoch)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert require_portable(wheel, ANY) == "holds no kernel"
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/WHEEL"))
+        assert b"Root-Is-Purelib: true" in archive.read(metadata)
 
 
 def test_a_compiler_hands_on_its_arguments_and_its_status(tmp_path: Path) -> None:

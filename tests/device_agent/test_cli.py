@@ -30,7 +30,10 @@ def test_help_shows_examples_and_exit_statuses() -> None:
         assert "Example" in run(command, "--help").stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["twice"], ["once", "--send-for", "-1"], ["init"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["twice"], ["once", "--send-for", "-1"], ["once", "--send-for", "1_0"], ["init"]],
+)
 def test_wrong_arguments_are_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_payload
-from tests.device_agent.conftest import HOUR, Agent, make_other_plan, make_plan
+from tests.device_agent.conftest import Agent, make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import keep, put_back
 from tests.device_agent.killing import Victim, victim_in
@@ -65,7 +65,7 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
         agent.init()
         agent.append(0, 1, lines=10)
         with agent.records.open("a") as file:
-            file.write(f"{time.time() + HOUR},1,1\n")
+            file.write(f"{time.time()},1,1\n")
         template = tmp_path / "template"
         keep(agent.state, template)
         kills = victim.list_kills(agent, every=every)
@@ -171,7 +171,7 @@ def test_a_released_sum_is_nowhere_on_the_disk(is_watched: bool, enrolled: Agent
         watcher.execute("SELECT COUNT(*) FROM meta").fetchall()
     enrolled.append(0, lines=10)
     with enrolled.records.open("a") as file:
-        file.write(f"{time.time() + HOUR},1,1\n")
+        file.write(f"{time.time()},1,1\n")
     enrolled.server.clock_offset = -30 * 365 * 86400.0
     enrolled.once()
     ((kept,),) = query(enrolled.state, "SELECT sums FROM open_windows")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.shared.errors import DuplicateUploadError
-from tests.device_agent.conftest import HOUR, Agent
+from tests.device_agent.conftest import Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.device_agent.serving import TOKEN
 
@@ -173,12 +173,12 @@ def test_a_full_disk_ends_no_standard_input(cramped: Agent, small_disk: Path) ->
         while "full" not in (cramped.folder / "daemon.log").read_text():
             # Again and again, for the daemon may just have given pages of its log back.
             ballast = fill(small_disk)
-            process.stdin.write(f"{time.time() + HOUR},1,1\n")
+            process.stdin.write(f"{time.time()},1,1\n")
             process.stdin.flush()
             n_written += 1
             time.sleep(0.1)
         ballast.unlink()
-        process.stdin.write(f"{time.time() + HOUR},1,1\n" * 2)
+        process.stdin.write(f"{time.time()},1,1\n" * 2)
         process.stdin.flush()
         wait_until(
             lambda: (

@@ -348,6 +348,19 @@ def test_before_the_studys_first_window_nothing_is_read_and_nothing_lost(
         assert [m.header.slots for m in server.stored.values()] == [(0, 0), (1, 1)]
 
 
+def test_where_the_servers_clock_is_ahead_of_the_study_either_clock_may_be_wrong(
+    make_agent: Callable[[Server], Agent],
+) -> None:
+    origin = int(time.time()) // HOUR * HOUR + 2 * HOUR
+    with running(make_plan(window=WindowRule(kind="time", origin=origin, length_s=HOUR))) as server:
+        server.clock_offset = 3.0 * HOUR
+        agent = make_agent(server)
+        agent.init()
+        agent.once(status=2)
+        assert "first window. Clock: this device (" in agent.err
+        assert "Either may be wrong" in agent.err
+
+
 def test_when_clocks_differ_the_earlier_one_bounds_the_slots(enrolled: Agent) -> None:
     enrolled.server.clock_offset = -7 * 86400.0
     # Device and server have never agreed on the time.

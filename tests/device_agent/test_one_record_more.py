@@ -38,7 +38,6 @@ FORM = "no bound on records: the form of a digest, a key or a name"
 ANALYST = "what an analyst sketches from a file of their own; no device asks it"
 
 BOUNDS = {
-    "agent/check._ENVELOPE_BYTES": SHOWN,
     "agent/clusters._CHUNK_BYTES": DIVIDES,
     "agent/dry_run_limits._MOST_SPREAD": SHOWN,
     "agent/dry_run_limits._MOST_UNUSUAL": SHOWN,
@@ -46,6 +45,7 @@ BOUNDS = {
     "agent/exchange/sender._MOST_HELD": SKETCH,
     "agent/reading/release._REPORT_ID_BYTES": FORM,
     "agent/reading/slots._MOST_OPENED": DIVIDES,
+    "agent/reading/windows.ENVELOPE_BYTES": SHOWN,
     "agent/reading/worker._SAVE_RECORDS": DIVIDES,
     "agent/reading/worker._SAVE_RECORDS_ONCE": DIVIDES,
     "cli/dry_run._MOST_SHOWN": SHOWN,
@@ -58,7 +58,6 @@ BOUNDS = {
     "server/messages._MOST_CHARACTERS": SKETCH,
     "sources/folder_source._COMPARED_BYTES": SHOWN,
     "sources/folder_source._MOST_PLACES": DIVIDES,
-    "sources/growing_ids._LARGEST": OWN,
     "sources/known_files.MOST_GONE": ASSUMED,
     "sources/line_file.BATCH_RECORDS": DIVIDES,
     "sources/line_file._CHUNK_BYTES": DIVIDES,
@@ -93,6 +92,7 @@ BOUNDS = {
     "reading/lines.MAX_LINE_BYTES": OWN,
     "reading/lines._KEPT_BYTES": OWN,
     "reading/parquet._BUFFER_BYTES": DIVIDES,
+    "reading/records.LARGEST_ID": OWN,
     "reading/records._MOST_EXACT": OWN,
     "reading/unreadable.MOST_LOST": ANALYST,
     "reading/unreadable.MOST_UNREADABLE": ANALYST,

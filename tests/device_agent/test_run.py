@@ -172,7 +172,7 @@ def test_standard_input_is_read_as_it_comes(enrolled: Agent) -> None:
         process.stdin.write("time,x,y\n1,1,1\n2,1,1\n")
         process.stdin.flush()
         wait_until(lambda: n_records(enrolled) == 2)
-        process.stdin.write(f"{HOUR},1,1\n{time.time() + HOUR},1,1\n")
+        process.stdin.write(f"{HOUR},1,1\n{time.time()},1,1\n")
         process.stdin.flush()
         wait_until(lambda: n_records(enrolled) == 3)
         # Saved soon, for it cannot be read again.
@@ -289,7 +289,7 @@ def test_a_stop_saves_the_open_window(number: int, enrolled: Agent) -> None:
         wait_until(lambda: n_stored(enrolled) == 1)
         with enrolled.records.open("a") as file:
             # One write: what is sent of the first record shows that all were read.
-            file.write(f"{BASE + HOUR},1,1\n" + 7 * f"{time.time() + HOUR},1,1\n")
+            file.write(f"{BASE + HOUR},1,1\n" + 7 * f"{time.time()},1,1\n")
         wait_until(lambda: n_stored(enrolled) == 2)
         assert stop(process, number) == 0
     assert count(enrolled, OPEN) == 7

@@ -456,3 +456,19 @@ def test_the_status_of_an_open_slot_is_secret(secret: Agent) -> None:
     (stream,) = document["streams"]
     assert stream["open_window"] == {"n_records": None, "unsketchable": None, "slots": None}
     assert {sketch["n_records"] for sketch in document["sketches"]} == {None}
+
+
+def test_many_slots_are_announced_before_they_are_released_and_counted_on_the_way(
+    clock: SlotClock, secret: Agent
+) -> None:
+    clock.now = at(110.5)
+    secret.run("check")
+    assert "would release 110 sketch(es) of about" in secret.out
+    secret.once()
+    assert secret.err.splitlines()[:2] == [
+        "sfumato-agent: note: stream meter: releases 110 sketch(es) of about 468 bytes, one for "
+        "each slot that is over, also where it has no records; it takes 0.0 to 0.1 minutes",
+        "sfumato-agent: note: stream meter: 100 of 110 are released",
+    ]
+    secret.once()
+    assert not secret.err

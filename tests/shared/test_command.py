@@ -184,6 +184,7 @@ def test_a_call_that_names_no_command_is_refused_on_standard_error(
     [
         (["greet", "Ada", "-n", "10"], 2, "-n: must be at most 9. Use less"),
         (["greet", "Ada", "-n"], 2, "-n: Option '-n' requires an argument. Run `sfumato greet"),
+        (["greet", "Ada", "-n", "1_0"], 2, "-n: must have no digits but 0 to 9"),
         (["greet"], 2, "names: is missing. Run `sfumato greet --help`"),
         (["greet", "Ada", "--loud"], 2, "--loud: is not an option of `sfumato greet`"),
         (["several", "nothing"], 2, "No such command 'nothing'"),

@@ -292,7 +292,7 @@ def test_a_plan_is_published_twice_only_when_that_is_asked_for(desk: Desk, say: 
     spec = (Path(__file__).parents[2] / "deploy/demo/plan.toml").read_text(encoding="utf-8")
     other.write_text(spec.replace("sfumato weather demo", "another seed"), encoding="utf-8")
     assert "another study is called once too" in desk.run(*create, "once", str(other))
-    assert "'once' fits 2 studies" in say("study", "show", "once", status=2)
+    assert "'once' is the name of 2 studies" in say("study", "show", "once", status=2)
     for study in json.loads(say("study", "list", "--json")):
         if study["name"] in ("once", "twice"):
             say("study", "delete", study["study_id"], "--confirm", study["name"])

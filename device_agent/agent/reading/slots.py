@@ -7,6 +7,7 @@ and sums until their slot is over, stay on the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from sfumato.device_agent.agent.device import Device
 from sfumato.device_agent.agent.joining import require_joined
 from sfumato.device_agent.agent.reading.release import release_window
 from sfumato.device_agent.agent.reading.windows import (
+    ENVELOPE_BYTES,
     StreamSummary,
     choose_block,
     make_statistic,
@@ -39,7 +41,12 @@ from sfumato.device_agent.store.streams import (
 from sfumato.device_agent.windows import LEFT_OUT, Clocks, SlotSchedule, WindowState
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import BudgetExceededError, SketchError
+from sfumato.shared.plan import SketchPlan
 
+_SHOWN_SLOTS = 100
+"""So many slots are announced, and counted while they are released: it takes a while."""
+_SECONDS_A_SLOT = (0.005, 0.05)
+"""What the disk takes to store one for good: a fast one, and a slow one."""
 _MOST_OPENED = 8
 """Sums held in memory while reading; records come roughly in the order of their slots."""
 
@@ -53,6 +60,12 @@ def plan_slots(device: Device, stream: str, *, clocks: Clocks) -> tuple[range, i
     )
 
 
+def describe_due(plan: SketchPlan, due: range) -> str:
+    """Describe the sketches of the slots that are due."""
+    size = plan.payload_bytes + ENVELOPE_BYTES
+    return f"{len(due):,} sketch(es) of about {size} bytes, one for each slot that is over"
+
+
 class SlotReader:
     """Reader of one stream: counts are secret, and every slot that is over is released.
 
@@ -60,9 +73,19 @@ class SlotReader:
     ----------
     clocks
         The clocks at the beginning of the run: how long it takes must not show.
+    show
+        Shows the progress where many slots are due. It depends on their number alone.
     """
 
-    def __init__(self, device: Device, stream: StreamSettings, *, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        device: Device,
+        stream: StreamSettings,
+        *,
+        clocks: Clocks,
+        show: Callable[[str], None],
+    ) -> None:
+        self._show = show
         self.summary = StreamSummary(name=stream.name)
         self._device = device
         self._stream = stream
@@ -81,6 +104,13 @@ class SlotReader:
         self._state.require_not_suspended()
         require_joined(self._device.settings, self._stream)
         due, latest = plan_slots(self._device, self._stream.name, clocks=self._clocks)
+        is_long = len(due) >= _SHOWN_SLOTS
+        if is_long:
+            least, most = (len(due) * seconds / 60 for seconds in _SECONDS_A_SLOT)
+            self._show(
+                f"stream {self._stream.name}: releases {describe_due(self._device.plan, due)}, "
+                f"also where it has no records; it takes {least:.1f} to {most:.1f} minutes"
+            )
         try:
             # As a whole or not at all: where a source breaks off among the batches, the number of
             # records before would decide which of them are in time.
@@ -95,6 +125,9 @@ class SlotReader:
             self.summary.error = error
         for slot in due:
             self._release(slot)
+            n_done = self.summary.released
+            if is_long and n_done % max(_SHOWN_SLOTS, len(due) // 10) == 0:
+                self._show(f"stream {self._stream.name}: {n_done:,} of {len(due):,} are released")
         if held := self._schedule.describe_held(due, self._clocks):
             self.summary.messages.append(held)
 

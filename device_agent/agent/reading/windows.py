@@ -31,13 +31,14 @@ from sfumato.device_agent.windows import (
     WindowCutter,
     WindowState,
     describe_difference,
-    format_time,
 )
 from sfumato.shared.core import SketchAccumulator, Statistic
 from sfumato.shared.errors import LedgerError, RecordError, SketchError
 from sfumato.shared.privacy import Origin
-from sfumato.shared.wire import encode_stream_id
+from sfumato.shared.wire import encode_stream_id, format_time
 
+ENVELOPE_BYTES = 400
+"""Of a message, beside its payload; about."""
 OUTBOX_IS_FULL = (
     "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
     "whether the server answers"
@@ -297,11 +298,12 @@ class WindowReader:
         """Refuse to read by a clock that is wrong for certain: no server takes such a slot."""
         clocks = self._clocks()
         if self._cutter.by_time and clocks.latest_believable < self._cutter.rule.origin:
+            fix = "wait until the study begins, or set this machine's clock if it is wrong"
             raise RecordError(
                 f"is not read: by the clock it is {format_time(clocks.device)}, before the study's "
                 "first window",
                 field=f"stream {self._stream.name}",
-                fix="set this machine's clock, or wait until the study begins; nothing is lost",
+                fix=f"{fix if clocks.agree else describe_difference(clocks)}; nothing is lost",
             )
 
     def is_outbox_full(self) -> bool:

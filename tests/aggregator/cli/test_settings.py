@@ -61,6 +61,10 @@ def test_what_is_wrong_in_a_file_names_setting_rule_and_fix(
 
 
 def test_a_wrong_variable_is_refused_in_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SFUMATO_KEY_RATE", "1_0")
+    with pytest.raises(ConfigError, match="key_rate: must have no digits but 0 to 9"):
+        read_settings()
+    monkeypatch.setenv("SFUMATO_KEY_RATE", "10")
     monkeypatch.setenv("SFUMATO_KEY_BURST", "0")
     with pytest.raises(ConfigError) as caught:
         read_settings()

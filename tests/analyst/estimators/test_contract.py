@@ -31,7 +31,7 @@ each = each_of(KINDS)
 ABSENT = {
     "components": ("fit_transform", "score", "singular_values_", "n_samples_"),
     "compressive": ("labels_", "inertia_", "score", "fit_predict", "fit_transform"),
-    "mixture": ("score", "aic", "bic"),
+    "mixture": ("score", "aic", "bic", "cluster_centers_"),
     "moments": ("score",),
     "networks": ("labels_", "loss_", "score", "n_iter_"),
 }
@@ -113,6 +113,8 @@ def test_an_estimator_is_copied_and_stored_and_shows_nothing_of_the_records(name
     for absent in ABSENT.get(name, OF_CLUSTERS if is_of_clusters(name) else ()):
         with pytest.raises(AttributeError, match=f"{absent}': "):
             getattr(found, absent)
+    with pytest.raises(AttributeError, match=r"nothing_'(?!: call fit)"):
+        found.nothing_  # noqa: B018 - asking is the test
     with pytest.raises(AttributeError, match="call fit first"):
         kinds.make(name).n_features_in_  # noqa: B018 - asking is the test
     with pytest.raises(PrivacyError, match="seed: refused: noise that can be repeated"):

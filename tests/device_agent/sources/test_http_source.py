@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -153,6 +154,9 @@ def test_a_failing_server_is_asked_again_later(feed: Feed) -> None:
         feed.headers = {"Retry-After": asked}
         assert reader.poll(source) == []
         assert source.pause_s == pause_s
+    feed.headers = {"Retry-After": formatdate(time.time() + 600, usegmt=True)}
+    assert reader.poll(source) == []
+    assert 1 < source.pause_s <= 600
     feed.status = 200
     assert reader.poll(source) == [1]
     source.close()

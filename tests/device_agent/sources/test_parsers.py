@@ -17,7 +17,19 @@ number = st.one_of(
         ["", " 1 ", "1e5", "+.5", "1_0", "\u0661", "nan", "-inf", "1e999", "0x1", "1\0"]
     ),
 )
-time = st.sampled_from(["0", "1e300", "2020-01-01", "2020-01-01T00:00:00+02:00", "noon", ""])
+time = st.sampled_from(
+    [
+        "0",
+        "1e300",
+        "9.99999999999999999",
+        "9007199254740993",
+        "1e-999999999",
+        "2020-01-01",
+        "2020-01-01T00:00:00+02:00",
+        "noon",
+        "",
+    ]
+)
 text = st.text(alphabet="ab_\"é; \r'", max_size=4)
 cells = st.tuples(time, number, text, number).map(",".join)
 csv_line = st.one_of(cells, cells, cells, st.text(max_size=8), st.just("t,x,n,y")).map(
@@ -107,6 +119,9 @@ def test_fields_of_nested_objects_are_named_with_dots(tmp_path: Path) -> None:
     [
         ("unix_ms", "UTC", "1500", 1.5),
         ("unix_ns", "UTC", "1500000000", 1.5),
+        # Rounded up, it would be in the next slot.
+        ("unix_ns", "UTC", "1699999999999999999", np.nextafter(1.7e9, 0)),
+        ("unix", "UTC", "1699999999.99999999", np.nextafter(1.7e9, 0)),
         ("iso8601", "Europe/Berlin", "1970-01-01T01:00:00", 0),
         ("iso8601", "Europe/Berlin", "1970-01-01T00:00:00Z", 0),
         ("%d.%m.%Y %H:%M", "America/New_York", "01.01.1970 00:00", 5 * 3600),

@@ -64,7 +64,7 @@ def test_columns_of_all_types_are_mapped(tmp_path: Path) -> None:
 
 def test_a_time_that_no_other_unit_holds_is_for_its_record_alone(tmp_path: Path) -> None:
     for unit, per_second, odd, expected in (
-        ("ns", 10**9, 1_500_000_001, 1.5),
+        ("ns", 10**9, 1_500_000_001, 1.500000001),
         ("ms", 1000, 2**62, np.nan),
         ("ms", 1000, -(2**62), np.nan),
         ("us", 10**6, None, np.nan),

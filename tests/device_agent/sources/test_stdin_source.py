@@ -109,8 +109,25 @@ def test_a_record_without_a_readable_id_keeps_its_place_and_moves_no_other() -> 
     messages = pipe.source.report.describe()
     assert messages[:2] == [
         "1 record(s) were dropped: they were read before",
-        "3 record(s) have no readable id and count as zero",
+        "3 record(s) have no readable id, a whole number from 0 to 9223372036854775807, and count "
+        "as zero",
     ]
+    pipe.close()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("last", [2**53 + 1, 2**63 - 1])
+def test_ids_of_64_bits_are_told_apart(form: str, last: int) -> None:
+    ids = [last - 1, last - 1, last, 2**63]
+    lines = [f"{n},1\n" if form == "csv" else f'{{"n": {n}, "x": 1}}\n' for n in ids]
+    pipe = Pipe(
+        make_reader(format=form, id="n", **({"header": ["n", "x"]} if form == "csv" else {}))
+    )
+    pipe.write("".join(lines).encode())
+    batch = pipe.source.read_batch()
+    assert batch is not None
+    np.testing.assert_array_equal(batch.values[:, 0], [1, 1, math.nan])
+    assert batch.position_after(1).place == {"records": 2, "id": last}
     pipe.close()
 
 

@@ -13,7 +13,7 @@ from sfumato.device_agent.store import schema
 from sfumato.device_agent.store.journal import JOURNAL_NAME, read_journal
 from sfumato.device_agent.store.streams import write_stream
 from sfumato.shared.errors import StoreError
-from tests.device_agent.conftest import HOUR, Agent
+from tests.device_agent.conftest import Agent
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN
 from tests.ledgers import use_new_ledger
@@ -33,7 +33,7 @@ def use(agent: Agent) -> None:
     agent.once()
     agent.append(*range(N_SENT, N_SENT + N_WAITING), lines=5)
     with agent.records.open("a") as file:
-        file.writelines(f"{time.time() + HOUR},1,1\n" for _ in range(N_OPEN))
+        file.writelines(f"{time.time()},1,1\n" for _ in range(N_OPEN))
     agent.once("--no-send")
 
 

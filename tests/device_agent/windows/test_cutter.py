@@ -9,13 +9,17 @@ from hypothesis import given, strategies as st
 
 from sfumato.device_agent.windows import WindowCutter, WindowState
 from sfumato.shared.plan import WindowRule
+from sfumato.shared.wire import CLOCK_LEEWAY_S
 
 LENGTH = 10
 NOW_SLOT = 8
 NOW = NOW_SLOT * LENGTH + 3.0
+FUTURE = 4294967295.0
 
 times = st.lists(
-    st.one_of(st.just(math.nan), st.integers(-20, 120).map(float)), min_size=0, max_size=60
+    st.one_of(st.sampled_from([math.nan, FUTURE]), st.integers(-20, 120).map(float)),
+    min_size=0,
+    max_size=60,
 )
 
 
@@ -63,7 +67,8 @@ def model(
     floor: int | None = None
     for i, time in enumerate(timestamps):
         # What is older than the plan's origin joins its first slot.
-        slot = None if math.isnan(time) else min(max(math.floor(time / LENGTH), 0), NOW_SLOT)
+        is_known = time <= NOW + CLOCK_LEEWAY_S
+        slot = min(max(math.floor(time / LENGTH), 0), NOW_SLOT) if is_known else None
         is_later = slot is not None and last is not None and slot > last
         if members and is_later and len(members) >= least:
             assert first is not None
@@ -168,9 +173,19 @@ def test_a_late_record_after_closing_joins_the_next_window() -> None:
     assert [(m, w.first_slot) for m, w in outcome.windows] == [([0], 0), ([1, 2], 1)]
 
 
-def test_a_record_from_the_future_is_not_believed() -> None:
-    outcome = cut_all(by_time(1, 9), [1e12])
-    assert outcome.state.last_slot == NOW_SLOT
+def test_a_record_a_little_ahead_of_the_clock_is_of_now() -> None:
+    assert cut_all(by_time(1, 9), [NOW + CLOCK_LEEWAY_S]).state.last_slot == NOW_SLOT
+
+
+@pytest.mark.parametrize("leaves_out", [False, True])
+@given(timestamps=times, place=st.integers(0, 60))
+def test_a_record_from_the_future_closes_no_window_of_others(
+    leaves_out: bool, timestamps: list[float], place: int
+) -> None:
+    cutter = replace(by_time(1, 99), leaves_out=leaves_out)
+    without = [w.last_slot for _, w in cut_all(cutter, timestamps).windows]
+    timestamps.insert(place, FUTURE)
+    assert [w.last_slot for _, w in cut_all(cutter, timestamps).windows] == without
 
 
 def test_the_slot_does_not_go_back_with_the_clock() -> None:

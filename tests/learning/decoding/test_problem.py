@@ -99,6 +99,12 @@ def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
     assert DecodingProblem(**valid_fields()).n_clusters == 4
 
 
+def test_a_sketch_that_no_records_give_is_refused_in_words_for_an_analyst() -> None:
+    fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 0.0}
+    with pytest.raises(DecodingError, match=r"no records give such a sum. Decode fewer devices"):
+        DecodingProblem(**fields)
+
+
 def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:
     fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 1.0}
     assert DecodingProblem(**fields).noise_variance == 1.0

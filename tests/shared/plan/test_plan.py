@@ -363,6 +363,17 @@ def test_a_missing_field_is_refused_by_name() -> None:
         plan_from_spec(spec)
 
 
+def test_a_window_in_other_units_is_refused_with_the_key_in_seconds() -> None:
+    with pytest.raises(PlanError, match=r"window.length: .* write a time as length_s, in seconds"):
+        plan_from_spec(SPEC | {"window": {"length": "1 day"}})
+
+
+def test_a_scale_far_beyond_its_range_is_refused() -> None:
+    wide = [each | {"scale": 1e300} for each in SPEC["dimensions"]]
+    with pytest.raises(PlanError, match=r"dimensions.scale: each scale must be smaller than"):
+        plan_from_spec(SPEC | {"dimensions": wide})
+
+
 def test_slots_are_half_open() -> None:
     window = make(window={"kind": "time", "origin": 100, "length_s": 10}).window
     assert [window.slot_of(t) for t in (99.9, 100, 109.9, 110)] == [0, 0, 0, 1]

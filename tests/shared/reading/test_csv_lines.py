@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.shared.core import Columns, Records
 from sfumato.shared.reading import Block, Fields
-from sfumato.shared.reading.csv_lines import CsvParser
+from sfumato.shared.reading.csv_lines import CsvParser, write_lines
 from sfumato.shared.reading.records import read_number
 
 PIECES = [
@@ -140,3 +140,13 @@ def test_only_decimal_numbers_are_numbers() -> None:
     assert read_number(" -1.5e3 ") == -1500.0
     for text in ("1_000", ARABIC_ONE, "0x10", "inf", "nan", "1e999", "1,5", "", "one"):
         assert math.isnan(read_number(text))
+
+
+def test_a_text_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
+    rows: list[list[object]] = [
+        ["=1+1", "+a", "-", "@x", "\t=1"],
+        ["-5.2", "+1e3", -5.2, None, "a=1", ""],
+    ]
+    written = write_lines(rows)
+    assert written == "'=1+1,'+a,'-,'@x,'\t=1\n-5.2,+1e3,-5.2,,a=1,\n"
+    assert "'\r=1" in write_lines([["\r=1"]])

@@ -26,7 +26,8 @@ def test_a_name_or_six_digits_stand_for_the_one_study_that_they_fit(
 def test_what_fits_several_studies_is_refused_with_those(
     reference: str, candidates: tuple[str, str]
 ) -> None:
-    with pytest.raises(ConfigError, match="fits 2 studies") as caught:
+    said = {"weather": "is the name of 2 studies. Use the id of one: ", "5f3a5f": "fits 2 studies"}
+    with pytest.raises(ConfigError, match=said[reference]) as caught:
         choose_study(reference, STUDIES)
     assert caught.value.field == "study"
     shown = re.findall(r"([0-9a-f]{12,}) \((\w+)\)", str(caught.value))
@@ -93,7 +94,7 @@ def test_of_many_candidates_a_few_are_listed() -> None:
     studies = [(f"{i:064x}", "x") for i in range(50)]
     with pytest.raises(ConfigError, match="and more, see `sfumato study list`") as refused:
         choose_study("x", studies)
-    assert "fits more than 10 studies" in str(refused.value)
-    with pytest.raises(ConfigError, match="fits 10 studies") as refused:
+    assert "is the name of more than 10 studies" in str(refused.value)
+    with pytest.raises(ConfigError, match="is the name of 10 studies") as refused:
         choose_study("x", studies[:10])
     assert "and more" not in str(refused.value)
