@@ -65,9 +65,9 @@ from sfumato.learning.decoding.bars import (
     BarsWord,
     choose_word,
 )
-from sfumato.learning.decoding.densities import Posterior
-from sfumato.learning.decoding.evidence import Evidence
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.density import Posterior
+from sfumato.learning.decoding.judgement import Evidence
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 
 NAME = "bars"
 N_SHAPES = 54

@@ -43,7 +43,7 @@ from sfumato.learning.calibration.strength import (
     choose_share,
     predict_strength,
 )
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.posing import pose_problem
 from sfumato.learning.estimate.studies import read_study_marginals

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from benchmarks.reference import compute_sse
-from sfumato.learning.decoding.ellipsoids import Ellipsoids, widen
-from sfumato.learning.decoding.ensemble import fit_clusters
-from sfumato.learning.decoding.gaussians import (
+from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids, widen
+from sfumato.learning.decoding.mixture.ensemble import fit_clusters
+from sfumato.learning.decoding.mixture.gaussians import (
     Target,
     compute_gaussians,
     measure_in_wavelengths,
     prepare_target,
 )
-from sfumato.learning.decoding.growth import expand, find_first_atom
-from sfumato.learning.decoding.ladder import climb
-from sfumato.learning.decoding.levenberg import refine
-from sfumato.learning.decoding.pooling import choose_members, draw_pool
+from sfumato.learning.decoding.mixture.growth import expand, find_first_atom
+from sfumato.learning.decoding.mixture.ladder import climb
+from sfumato.learning.decoding.mixture.pool import choose_members, draw_pool
+from sfumato.learning.decoding.mixture.round_descent import refine
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.registry import create_solver
 from sfumato.learning.decoding.solver import Monitor

@@ -18,10 +18,10 @@ from benchmarks.design import choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
-from sfumato.learning.decoding.descending import descend_from
-from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.judgement import Evidence
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
+from sfumato.learning.decoding.mixture.round_descent import descend_from
 from sfumato.learning.decoding.problem import Box
-from sfumato.learning.decoding.recovery import MixtureDecoder
 from sfumato.learning.decoding.solution import Solution
 
 N_RECORDS = 20_000
@@ -178,7 +178,7 @@ def digest_decoder() -> str:
     """
     folder = Path(sfumato.learning.decoding.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(

@@ -2,8 +2,8 @@
 
 Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; ``--keep
 FILE`` resumes an interrupted run, ``--page FILE`` also writes the tables as Markdown, ``--fit``
-computes the coefficients of ``learning/decoding/judging.py`` anew, and ``--far`` decodes records of
-which some lie far outside the search box: none of these answers may be called sound and be bad.
+computes the coefficients of ``learning/decoding/judgement.py`` anew, and ``--far`` decodes records
+of which some lie far outside the search box: none of these answers may be called sound and be bad.
 
 The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones from
 wheels. Half of them fit the band and half judge it. The judging half draws its parameters, records,
@@ -45,7 +45,7 @@ from benchmarks.honesty_page import write_page
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.progress import show_progress
 from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
-from sfumato.learning.decoding.judging import FEATURES, compute_features
+from sfumato.learning.decoding.judgement import FEATURES, compute_features
 from sfumato.learning.decoding.verdict import OFFSET
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from benchmarks.reference import Reference, compute_sse, find_reference
 from benchmarks.rows import Row, run_benchmark
 from benchmarks.shapes import REAL_SETS, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.planning.laws import LAW_CHOICES
 
 NAME = "law_grid"

@@ -14,7 +14,7 @@ from benchmarks.design import Design, choose_design
 from benchmarks.reference import compute_sse, describe_clusters, find_reference
 from benchmarks.rows import Row
 from benchmarks.sketches import Noise, Sketcher, Study
-from sfumato.learning.decoding.descending import descend_from
+from sfumato.learning.decoding.mixture.round_descent import descend_from
 from sfumato.learning.decoding.problem import Box, DecodingProblem
 from sfumato.learning.decoding.solver import Solver
 from sfumato.shared.core import RadiusLaw

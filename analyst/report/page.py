@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
 from sfumato.analyst.results import UNUSABLE, DecodeResult
-from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
 from sfumato.shared.wire.bodies.results import ChoiceBody, EvidenceBody, PersonBody

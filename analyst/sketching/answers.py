@@ -17,7 +17,7 @@ from sfumato.analyst.sketching.solving import solve_totals, sum_parts
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.learning.answers.questions import Inquiry
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import add_influence

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 
 # SciPy is imported inside functions: a server needs it only once somebody asks.
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.errors import MalformedMessageError
 

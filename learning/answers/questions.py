@@ -20,7 +20,7 @@ from sfumato.learning.answers.densities import (
     pool,
 )
 from sfumato.learning.decoding.bars import LAWS, LEVEL, BarKind, BarsWord, choose_word, compute_miss
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan

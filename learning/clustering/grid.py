@@ -27,9 +27,8 @@ from sfumato.learning.clustering.weighted_points import (
 )
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.problem import Vector, freeze
-from sfumato.learning.decoding.settings import check_count
 from sfumato.learning.decoding.solution import Solution
-from sfumato.learning.decoding.solver import Monitor
+from sfumato.learning.decoding.solver import Monitor, check_count
 from sfumato.shared.errors import DecodingError
 
 __all__ = ["GridProblem", "GridSolver", "describe_clusters"]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.learning.decoding.bar_table import ROWS
-from sfumato.learning.decoding.evidence import Evidence
+from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.problem import Vector
 from sfumato.learning.decoding.verdict import Verdict
 

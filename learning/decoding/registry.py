@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from sfumato.learning.decoding.clompr import ClOmpr
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
+from sfumato.learning.decoding.points.clompr import ClOmpr
 from sfumato.learning.decoding.solver import Solver
 from sfumato.shared.errors import DecodingError
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.learning.decoding.bars import Bars
-from sfumato.learning.decoding.choice import Caution, ClusterChoice
-from sfumato.learning.decoding.densities import Posterior
-from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.density import GaussianMixture, Posterior
 from sfumato.learning.decoding.diagnosis import (
     Diagnosis,
     compute_agreement,
@@ -16,12 +14,60 @@ from sfumato.learning.decoding.diagnosis import (
     diagnose,
     is_at_noise_floor,
 )
-from sfumato.learning.decoding.evidence import Evidence
-from sfumato.learning.decoding.judging import judge_without_evidence
+from sfumato.learning.decoding.judgement import Evidence, judge_without_evidence
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
 from sfumato.learning.decoding.verdict import Influence, Verdict
 
-__all__ = ["Fit", "Solution", "assemble_solution"]
+__all__ = ["Caution", "ClusterChoice", "Fit", "Solution", "assemble_solution"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterChoice:
+    """Residual of each number of clusters, and the recommended number.
+
+    Parameters
+    ----------
+    residuals : float64 (k_max,)
+        Residual of the best fit of 1, 2, ..., k_max round clusters, per complex coordinate.
+    noise_floors : float64 (k_max,)
+        The residual that noise alone would leave.
+    recommended : int
+        The number of clusters to use.
+    least, most : int
+        Range of numbers that are a fair reading of the sketch.
+    reaches_floor : bool
+        Whether the recommended number explains everything except noise.
+    statement : str
+        The recommendation in words.
+    """
+
+    residuals: Vector
+    noise_floors: Vector
+    recommended: int
+    least: int
+    most: int
+    reaches_floor: bool
+    statement: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Caution:
+    """Expected SSE and agreement by number of clusters.
+
+    Parameters
+    ----------
+    counts : tuple of int
+        Numbers of clusters, rising.
+    sses : tuple of float
+        Expected mean squared distance to the nearest centroid, over that to the mean; distances in
+        the plan's scales.
+    agreements : tuple of float
+        Mean adjusted Rand index between clusters from two halves of the draws, on common samples.
+    """
+
+    counts: tuple[int, ...]
+    sses: tuple[float, ...]
+    agreements: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

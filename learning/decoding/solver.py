@@ -1,15 +1,65 @@
-"""Interface of the solvers, with progress and cancellation."""
+"""Interface of the solvers: progress and cancellation, checks of settings, and threads."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.solution import Solution
-from sfumato.shared.errors import DecodingCancelledError
+from sfumato.shared.errors import DecodingCancelledError, DecodingError
 
-__all__ = ["Monitor", "Solver"]
+__all__ = ["Monitor", "Solver", "check_count", "check_flag", "check_fraction"]
+
+
+def check_count(field: str, value: object, limit: int) -> None:
+    """Refuse a value that is not a whole number from 1 to `limit`.
+
+    Raises
+    ------
+    DecodingError
+        The value is refused; the error names the field.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+        rule = f"must be an integer from 1 to {limit}, not {value!r}"
+        raise DecodingError(rule, field=field, fix="give a whole number")
+
+
+def check_fraction(field: str, value: object) -> None:
+    """Refuse a value that does not lie strictly between 0 and 1.
+
+    Raises
+    ------
+    DecodingError
+        The value is refused; the error names the field.
+    """
+    if not (isinstance(value, float) and 0.0 < value < 1.0):
+        rule = f"lies strictly between 0 and 1, not {value!r}"
+        raise DecodingError(rule, field=field, fix="leave it out to use the default")
+
+
+def check_flag(field: str, value: object) -> None:
+    """Refuse a value that is neither true nor false.
+
+    Raises
+    ------
+    DecodingError
+        The value is refused; the error names the field.
+    """
+    if not isinstance(value, bool):
+        rule = f"must be true or false, not {value!r}"
+        raise DecodingError(rule, field=field, fix="leave it out to use the default")
+
+
+def use_one_thread() -> AbstractContextManager[object]:
+    """Keep all linear algebra of the process on one thread for a while."""
+    # SciPy has a BLAS of its own, which must be loaded to be found.
+    import scipy.linalg  # noqa: F401, PLC0415 - a server never needs it
+
+    limited: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return limited
 
 
 class Solver(Protocol):

@@ -27,7 +27,7 @@ from sfumato.learning.answers.densities import (
     spread_points,
 )
 from sfumato.learning.decoding.bars import LAWS, choose_word
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.generative.columns import NumberColumn, match_columns
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.plan import SketchPlan

@@ -16,11 +16,11 @@ import numpy as np
 
 from sfumato.learning.decoding.bars import TRUSTED, describe_bars
 from sfumato.learning.decoding.density import GaussianMixture
-from sfumato.learning.decoding.ellipsoids import Ellipsoids, draw_samples
-from sfumato.learning.decoding.gaussians import measure_in_wavelengths, prepare_target
-from sfumato.learning.decoding.judging import judge_influence
+from sfumato.learning.decoding.judgement import judge_influence
 from sfumato.learning.decoding.kmeans import assign, cluster
-from sfumato.learning.decoding.ladder import descend
+from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids, draw_samples
+from sfumato.learning.decoding.mixture.gaussians import measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.mixture.ladder import descend
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Monitor

@@ -12,14 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
-from sfumato.learning.decoding.answer import describe_density
 from sfumato.learning.decoding.density import GaussianMixture
-from sfumato.learning.decoding.ellipsoids import Ellipsoids, widen
-from sfumato.learning.decoding.ensemble import fit_clusters
-from sfumato.learning.decoding.gaussians import measure_in_wavelengths, prepare_target
-from sfumato.learning.decoding.ladder import climb, leaves_only_noise
-from sfumato.learning.decoding.levenberg import Fitted
-from sfumato.learning.decoding.pooling import choose_members
+from sfumato.learning.decoding.mixture.assembly import describe_density
+from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids, widen
+from sfumato.learning.decoding.mixture.ensemble import fit_clusters
+from sfumato.learning.decoding.mixture.gaussians import measure_in_wavelengths, prepare_target
+from sfumato.learning.decoding.mixture.ladder import climb, leaves_only_noise
+from sfumato.learning.decoding.mixture.pool import choose_members
+from sfumato.learning.decoding.mixture.round_descent import Fitted
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.solver import Monitor
 from sfumato.learning.insight.covariance import (

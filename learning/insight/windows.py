@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.verdict import Verdict
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals

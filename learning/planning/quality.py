@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from benchmarks.honest_trials import (
 from benchmarks.honesty import describe, fit
 from benchmarks.honesty_page import write_page
 from benchmarks.shapes import FAMILIES, draw_shape
-from sfumato.learning.decoding.evidence import Evidence
-from sfumato.learning.decoding.judging import FEATURES
+from sfumato.learning.decoding.judgement import FEATURES, Evidence
 
 
 def make_trial(

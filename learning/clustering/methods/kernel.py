@@ -40,7 +40,7 @@ from sfumato.learning.clustering.methods.starts import (
     require_start,
 )
 from sfumato.learning.clustering.methods.sums import SumsNoise
-from sfumato.learning.decoding.clompr import ClOmpr
+from sfumato.learning.decoding.points.clompr import ClOmpr
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.shared.core import (
     AMPLITUDE,

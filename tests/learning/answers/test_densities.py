@@ -21,7 +21,7 @@ from sfumato.learning.answers.densities import (
     pool,
     spread_points,
 )
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.shared.errors import DecodingError
 
 from .posteriors import draw_posterior, make_posterior

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.bars import LAWS
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import (
     Dimension,

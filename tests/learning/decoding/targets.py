@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.decoding.ellipsoids import Ellipsoids
-from sfumato.learning.decoding.gaussians import Atoms, Target, prepare_target
-from sfumato.learning.decoding.levenberg import Fitted, evaluate
+from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids
+from sfumato.learning.decoding.mixture.gaussians import Atoms, Target, prepare_target
+from sfumato.learning.decoding.mixture.round_descent import Fitted, evaluate
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.decoding.solver import Monitor
 

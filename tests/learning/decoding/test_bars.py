@@ -14,8 +14,8 @@ from sfumato.learning.decoding.bars import (
     choose_word,
     describe_bars,
 )
-from sfumato.learning.decoding.evidence import Evidence
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.judgement import Evidence
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.verdict import Verdict
 
 from .conftest import MakeProblem

@@ -1,7 +1,7 @@
 import pytest
 
-from sfumato.learning.decoding.clompr import ClOmpr
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
+from sfumato.learning.decoding.points.clompr import ClOmpr
 from sfumato.learning.decoding.registry import create_solver, default_solver, solver_factories
 from sfumato.shared.errors import DecodingError
 

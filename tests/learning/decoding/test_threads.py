@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 
 from .conftest import MakeProblem
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.learning.decoding.densities import Posterior
+from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.generative.columns import Column, LevelColumn, NumberColumn
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import DecodingError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.decoding.density import GaussianMixture
-from sfumato.learning.decoding.recovery import MixtureDecoder
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Influence
 from sfumato.learning.estimate.totals import Totals

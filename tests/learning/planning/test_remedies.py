@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.decoding.judging import LEAST_SNR_PER_PARAMETER
+from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import advise, can_reach
 from sfumato.learning.planning.quality import predict_relative_sse

@@ -1,0 +1,307 @@
+"""Levenberg-Marquardt in a box, on the centres, log-variances and weights of a mixture at once.
+
+Minimises, with nv the noise variance,
+
+    f = |r|^2 + p_L sum_k (L_k - mean L)^2 + p_a K^2 sum_k (a_k - 1/K)^2
+    p_L = nv / (2 tau_L^2),  p_a = nv / (2 tau_a^2)
+
+which is, up to the factor nv, the negative log-posterior for Gaussian noise and Gaussian priors:
+clusters have similar spreads and weights unless the data outweigh the noise. At weak noise both
+priors are left out, and the data decide: a prior that is small against the signal but not against a
+good fit's residual would still draw together clusters whose spreads differ a hundredfold (a dense
+core, rare outliers).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.learning.decoding.density import GaussianMixture
+from sfumato.learning.decoding.mixture.gaussians import (
+    LARGEST_WEIGHT,
+    Atoms,
+    Single,
+    Target,
+    compute_jacobian,
+    compute_residual,
+    compute_unit_atoms,
+    measure_in_wavelengths,
+    prepare_target,
+)
+from sfumato.learning.decoding.problem import DecodingProblem, Vector
+from sfumato.learning.decoding.solver import Monitor
+
+__all__ = ["Fitted", "descend_from", "descend_round", "evaluate", "refine"]
+
+# Prior standard deviations of L and of K a.
+_TAU_LOG_VARIANCE: Final = 0.2
+_TAU_WEIGHT: Final = 1.0
+_FIRST_DAMPING: Final = 0.01
+_LEAST_DAMPING: Final = 1e-8
+_MOST_TRIES: Final = 8
+_LARGEST_LOG_STEP: Final = 1.5
+# Keeps the matrix regular for a parameter without any influence.
+_RIDGE: Final = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fitted:
+    """A mixture with the intermediate results that the next step needs.
+
+    Parameters
+    ----------
+    atoms : Atoms
+        The mixture.
+    rows : float32 (K, 2m)
+        The atoms' sketches.
+    residual : float32 (2m,)
+        r.
+    misfit : float
+        |r|^2.
+    objective : float
+        f, which adds the priors.
+    """
+
+    atoms: Atoms
+    rows: Single
+    residual: Single
+    misfit: float
+    objective: float
+
+
+def evaluate(target: Target, atoms: Atoms) -> Fitted:
+    """Compute residual, misfit and objective of a mixture."""
+    rows = compute_unit_atoms(target, atoms)
+    residual = compute_residual(target, rows, atoms.weights)
+    misfit = float(np.sum(np.square(residual, dtype=np.float64)))
+    return Fitted(
+        atoms=atoms,
+        rows=rows,
+        residual=residual,
+        misfit=misfit,
+        objective=misfit + _compute_penalty(target, atoms),
+    )
+
+
+def refine(
+    target: Target,
+    fitted: Fitted,
+    *,
+    n_iterations: int,
+    tolerance: float,
+    monitor: Monitor,
+    chosen: NDArray[np.intp] | None = None,
+) -> Fitted:
+    """Descend from a mixture.
+
+    Parameters
+    ----------
+    target : Target
+        The sketch to explain.
+    fitted : Fitted
+        The starting mixture.
+    n_iterations : int
+        Largest number of steps.
+    tolerance : float
+        Stop after a step that lowers f by less than this share.
+    monitor : Monitor
+        Polled for cancellation before every step.
+    chosen : intp (q,), optional
+        Atoms whose centre and variance are free, all by default; the weights of all are free.
+
+    Returns
+    -------
+    Fitted
+        In the box; its objective is never above the start's.
+    """
+    if chosen is None:
+        chosen = np.arange(len(fitted.atoms))
+    damping = _FIRST_DAMPING
+    for _ in range(n_iterations):
+        monitor.check()
+        step = _Step.prepare(target, fitted, chosen)
+        moved, damping = _try_steps(target, fitted, step, damping)
+        if moved is None:
+            break
+        drop = fitted.objective - moved.objective
+        enough = drop < tolerance * fitted.objective
+        fitted = moved
+        if enough:
+            break
+    return fitted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Step:
+    """The quadratic model at a mixture: parameters x, bounds, half-gradient g, half-Hessian H."""
+
+    chosen: NDArray[np.intp]
+    x: Vector
+    lower: Vector
+    upper: Vector
+    gradient: Vector
+    hessian: Vector
+
+    @staticmethod
+    def prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> "_Step":
+        """Form the normal equations, and freeze the parameters that a bound holds."""
+        jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, chosen)
+        # NumPy detects that both factors are one array, and computes half the products.
+        hessian = (jacobian @ jacobian.T).astype(np.float64)
+        gradient = -(jacobian @ fitted.residual).astype(np.float64)
+        _add_priors(target, fitted.atoms, chosen, gradient, hessian)
+        x = _pack(fitted.atoms, chosen)
+        lower, upper = _bounds(target, len(chosen), len(fitted.atoms))
+        held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
+        hessian[held] = 0.0
+        hessian[:, held] = 0.0
+        hessian[held, held] = 1.0
+        gradient[held] = 0.0
+        return _Step(
+            chosen=chosen, x=x, lower=lower, upper=upper, gradient=gradient, hessian=hessian
+        )
+
+    def solve(self, damping: float, n_dimensions: int) -> Vector | None:
+        """Return the damped Newton point in the box, or None if there is none."""
+        diagonal = np.diagonal(self.hessian)
+        damped = self.hessian.copy()
+        damped[np.diag_indices(len(damped))] += damping * (diagonal + _RIDGE * diagonal.mean())
+        # LAPACK itself: it returns a code where SciPy's wrapper would raise or warn.
+        from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
+
+        _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
+        if failure != 0 or not np.all(np.isfinite(step)):
+            return None
+        q = len(self.chosen)
+        logs = slice(q * n_dimensions, q * (n_dimensions + 1))
+        np.clip(step[logs], -_LARGEST_LOG_STEP, _LARGEST_LOG_STEP, out=step[logs])
+        point: Vector = np.clip(self.x + step, self.lower, self.upper)
+        return point
+
+
+def _try_steps(
+    target: Target, fitted: Fitted, step: _Step, damping: float
+) -> tuple[Fitted | None, float]:
+    """Shorten the step until the objective falls; None if it never does."""
+    for attempt in range(_MOST_TRIES):
+        x = step.solve(damping, target.n_dimensions)
+        if x is not None:
+            moved = evaluate(target, _unpack(fitted.atoms, step.chosen, x))
+            if moved.objective < fitted.objective:
+                return moved, max(_LEAST_DAMPING, damping * (0.2 if attempt == 0 else 1.0))
+        damping = max(5.0 * damping, 1e-6)
+    return None, damping
+
+
+def _prior_strengths(target: Target) -> tuple[float, float]:
+    """Return p_L and p_a."""
+    return (
+        target.noise_variance / (2.0 * _TAU_LOG_VARIANCE**2),
+        target.noise_variance / (2.0 * _TAU_WEIGHT**2),
+    )
+
+
+def _compute_penalty(target: Target, atoms: Atoms) -> float:
+    """Compute the priors' part of f."""
+    if target.has_weak_noise or len(atoms) == 0:
+        return 0.0
+    on_logs, on_weights = _prior_strengths(target)
+    logs = atoms.log_variances - np.mean(atoms.log_variances)
+    weights = len(atoms) * atoms.weights - 1.0
+    return float(on_logs * logs @ logs + on_weights * weights @ weights)
+
+
+def _add_priors(
+    target: Target,
+    atoms: Atoms,
+    chosen: NDArray[np.intp],
+    gradient: Vector,
+    hessian: Vector,
+) -> None:
+    """Add the priors' half-gradient and half-Hessian in place."""
+    if target.has_weak_noise:
+        return
+    on_logs, on_weights = _prior_strengths(target)
+    n_atoms, q = len(atoms), len(chosen)
+    first = q * target.n_dimensions
+    logs, weights = slice(first, first + q), slice(first + q, None)
+    gradient[logs] += on_logs * (atoms.log_variances - np.mean(atoms.log_variances))[chosen]
+    hessian[logs, logs] += on_logs * (np.eye(q) - 1.0 / n_atoms)
+    gradient[weights] += on_weights * n_atoms * (n_atoms * atoms.weights - 1.0)
+    hessian[weights, weights] += on_weights * n_atoms**2 * np.eye(n_atoms)
+
+
+def _pack(atoms: Atoms, chosen: NDArray[np.intp]) -> Vector:
+    """Return the free parameters in the Jacobian's order."""
+    return np.concatenate(
+        [atoms.centres[chosen].ravel(), atoms.log_variances[chosen], atoms.weights]
+    )
+
+
+def _unpack(atoms: Atoms, chosen: NDArray[np.intp], x: Vector) -> Atoms:
+    """Return the mixture with its free parameters replaced."""
+    q, d = len(chosen), atoms.centres.shape[1]
+    centres, logs = atoms.centres.copy(), atoms.log_variances.copy()
+    centres[chosen] = x[: q * d].reshape(q, d)
+    logs[chosen] = x[q * d : q * (d + 1)]
+    return Atoms(centres=centres, log_variances=logs, weights=x[q * (d + 1) :])
+
+
+def _bounds(target: Target, q: int, n_atoms: int) -> tuple[Vector, Vector]:
+    """Return the bounds of the free parameters in the Jacobian's order."""
+    least, largest = target.log_variance_bounds
+    lower = np.concatenate([np.tile(target.lower, q), np.full(q, least), np.zeros(n_atoms)])
+    upper = np.concatenate(
+        [np.tile(target.upper, q), np.full(q, largest), np.full(n_atoms, LARGEST_WEIGHT)]
+    )
+    return lower, upper
+
+
+_N_ITERATIONS = 30
+_TOLERANCE = 1e-6
+
+
+def descend_from(problem: DecodingProblem, start: GaussianMixture) -> Vector:
+    """Fit round clusters by descent alone, from a mixture in data units.
+
+    Parameters
+    ----------
+    problem : DecodingProblem
+        Its number of clusters is ignored.
+    start : GaussianMixture
+        K components; a component's variances are averaged in the problem's units.
+
+    Returns
+    -------
+    float64 (K, d)
+        The centres, data units, in the given order and inside the box.
+    """
+    standard = measure_in_wavelengths(problem)
+    # As in every solver, bad input may overflow single precision; refine checks its results.
+    with np.errstate(all="ignore"):
+        fitted = descend_round(standard, start, Monitor())
+    centres = standard.centre + standard.unit * fitted.atoms.centres
+    return np.clip(centres, problem.lower, problem.upper)
+
+
+def descend_round(standard: DecodingProblem, start: GaussianMixture, monitor: Monitor) -> Fitted:
+    """Descend from a mixture in data units; the problem is measured in wavelengths."""
+    target = prepare_target(standard)
+    centres = (start.means - standard.centre) / standard.unit
+    variances = np.mean(start.variances / standard.unit**2, axis=1)
+    least, largest = target.log_variance_bounds
+    atoms = Atoms(
+        centres=np.clip(centres, target.lower, target.upper),
+        log_variances=np.log(np.clip(variances, math.exp(least), math.exp(largest))),
+        weights=start.weights.copy(),
+    )
+    return refine(
+        target,
+        evaluate(target, atoms),
+        n_iterations=_N_ITERATIONS,
+        tolerance=_TOLERANCE,
+        monitor=monitor,
+    )

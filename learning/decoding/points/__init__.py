@@ -1,0 +1,1 @@
+"""The decoder of the seed paper: point masses, found by matching pursuit."""
