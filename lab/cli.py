@@ -21,10 +21,11 @@ from sfumato.analyst.cli.clustering import (
     read_dimensions,
     show_clusters,
 )
-from sfumato.analyst.cli.options import Json, Ledger, MaxUnreadable
+from sfumato.analyst.cli.options import Decimal, Json, Ledger, MaxUnreadable, Strip
 from sfumato.analyst.planning.files import parse_delta, parse_epsilon
 from sfumato.lab import ReferenceKMeans
 from sfumato.shared.command import SETTINGS, list_examples
+from sfumato.shared.reading.records import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 app = typer.Typer(
@@ -61,6 +62,8 @@ def _cluster(
     ledger: Ledger = None,
     budget: Budget = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
+    decimal: Decimal = ".",
+    strip: Strip = None,
     as_json: Json = False,
 ) -> None:
     """Find centroids as a paper does, under the same exact noise and accounting."""
@@ -77,4 +80,6 @@ def _cluster(
         budget=budget,
         max_unreadable=max_unreadable,
     )
-    fit_file(make, path, read_dimensions(bounds or (), plan_path), output=output, as_json=as_json)
+    dimensions = read_dimensions(bounds or (), plan_path)
+    spelling = Spelling(decimal=decimal, strip=tuple(strip or ()))
+    fit_file(make, path, dimensions, spelling, output=output, as_json=as_json)

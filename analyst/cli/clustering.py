@@ -18,7 +18,16 @@ import typer
 from numpy.typing import NDArray
 
 from sfumato.analyst.cli.centroids import tabulate_centroids
-from sfumato.analyst.cli.options import PLAN_HELP, DefaultGroup, Json, Ledger, MaxUnreadable, show
+from sfumato.analyst.cli.options import (
+    PLAN_HELP,
+    Decimal,
+    DefaultGroup,
+    Json,
+    Ledger,
+    MaxUnreadable,
+    Strip,
+    show,
+)
 from sfumato.analyst.estimators import (
     AutoKMeans,
     CandidateKMeans,
@@ -49,7 +58,8 @@ from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError,
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.privacy.limits import DEFAULT_EPSILON
-from sfumato.shared.reading import WatchedFile
+from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.reading.records import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
@@ -161,6 +171,8 @@ def _cluster(
     ledger: Ledger = None,
     budget: Budget = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
+    decimal: Decimal = ".",
+    strip: Strip = None,
     as_json: Json = False,
 ) -> None:
     """Find centroids in a file of records under differential privacy.
@@ -193,6 +205,7 @@ def _cluster(
         partial(kind.published if published else kind, n_clusters, **given),
         path,
         dimensions,
+        Spelling(decimal=decimal, strip=tuple(strip or ())),
         output=output,
         sign=sign,
         as_json=as_json,
@@ -203,6 +216,7 @@ def fit_file(
     make: Callable[..., Any],
     path: Path,
     dimensions: Sequence[Dimension],
+    spelling: Spelling,
     *,
     output: Path | None,
     sign: Path | None = None,
@@ -215,6 +229,8 @@ def fit_file(
     make
         Makes the estimator of bounds, source and ``random_state``, and of a scale where the
         columns have one.
+    spelling
+        Of the numbers of the file.
     """
     if sign is not None and output is None:
         raise ConfigError("needs -o", field="--sign", fix="name a file for the release")
@@ -222,7 +238,8 @@ def fit_file(
     key = None if sign is None else read_owner_key(sign)
     if output is not None:
         require_writable(output)
-    records = _read_records(path, dimensions)
+    fields = replace(choose_fields(dimensions, spelling=spelling), advice=_ADVICE)
+    records = _read_records(path, fields)
     names = [dimension.name for dimension in dimensions]
     scales = {each.name: each.scale for each in dimensions}
     model = make(
@@ -236,7 +253,6 @@ def fit_file(
         model.fit(_Table(records, names))
     except UnreadableError as error:
         # The estimator has numbers alone, and the file spells what could not be read.
-        fields = choose_fields(dimensions)
         raise error.of_file(path, spell_unreadable(path, fields, error.found.column)) from None
     except SketchError as error:
         error.field = _OPTIONS.get(error.field or "", error.field)
@@ -490,10 +506,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:
+def _read_records(path: Path, fields: Fields) -> Floats:
     """Read all records of a file: shape ``(n, d)``."""
     with WatchedFile(path) as file:
-        reader = RecordReader(file, replace(choose_fields(dimensions), advice=_ADVICE))
+        reader = RecordReader(file, fields)
         with closing(reader.batches(1)) as batches:
             parts = [
                 np.stack(batch.columns, axis=1) if isinstance(batch, Columns) else batch
@@ -501,7 +517,7 @@ def _read_records(path: Path, dimensions: Sequence[Dimension]) -> Floats:
             ]
         file.require_unchanged()
     if not parts:
-        return np.empty((0, len(dimensions)))
+        return np.empty((0, len(fields.values)))
     return np.concatenate(parts).astype(np.float64)
 
 

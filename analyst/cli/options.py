@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.cells import cell_len
@@ -44,6 +44,15 @@ MaxUnreadable = Annotated[
         min=0.0, max=1.0, help="Share of a column that may be unreadable; more spends nothing."
     ),
 ]
+
+Decimal = Annotated[
+    Literal[".", ","], typer.Option(help="The decimal mark of numbers that are texts.")
+]
+Strip = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="May stand behind a number, such as a unit. Repeatable."),
+]
+
 
 Answer = Iterator[Any]
 """The document that ``--json`` prints, then the parts that are printed without it."""

@@ -22,10 +22,12 @@ from rich.progress import (
 
 from sfumato.analyst.cli.options import (
     PLAN_HELP,
+    Decimal,
     DefaultGroup,
     Json,
     Ledger,
     MaxUnreadable,
+    Strip,
     create_console,
     show,
     tabulate,
@@ -42,6 +44,7 @@ from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
+from sfumato.shared.reading.records import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.spending import Account, find_ledger
 from sfumato.shared.system import count_cores
@@ -99,6 +102,8 @@ def _sketch(
         ),
     ] = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
+    decimal: Decimal = ".",
+    strip: Strip = None,
     as_json: Json = False,
 ) -> None:
     """Sketch a file of records into one small private file.
@@ -111,7 +116,8 @@ def _sketch(
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
-    fields = choose_fields(plan.dimensions, column or ())
+    spelling = Spelling(decimal=decimal, strip=tuple(strip or ()))
+    fields = choose_fields(plan.dimensions, column or (), spelling)
     n_threads = threads or count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")

@@ -22,6 +22,7 @@ from sfumato.shared.reading import (
     make_parser,
     open_rows,
 )
+from sfumato.shared.reading.records import PLAIN, Spelling
 
 BLOCK_BYTES = 1 << 22
 
@@ -117,7 +118,9 @@ def spell_unreadable(path: Path, fields: Fields, column: int) -> str | None:
     return None
 
 
-def choose_fields(dimensions: Sequence[Dimension], options: Sequence[str] = ()) -> Fields:
+def choose_fields(
+    dimensions: Sequence[Dimension], options: Sequence[str] = (), spelling: Spelling = PLAIN
+) -> Fields:
     """Return the fields that ``dimension=column`` options name; the plan names all others.
 
     Raises
@@ -139,6 +142,7 @@ def choose_fields(dimensions: Sequence[Dimension], options: Sequence[str] = ()) 
     return Fields(
         values=tuple(given.get(name, name) for name in names),
         levels=tuple(dimension.levels for dimension in dimensions),
+        spelling=spelling,
         are_chosen=bool(given),
         advice="name the column with --column DIMENSION=COLUMN, or correct the header; in CSV it "
         "is one line of UTF-8, and columns are separated by commas",

@@ -250,7 +250,12 @@ def _find_text_settings(source: SourceSettings) -> StdinSettings:
     if not isinstance(source, TextSettings) or source.format != "csv":
         return StdinSettings(kind="stdin")
     return StdinSettings(
-        kind="stdin", encoding=source.encoding, delimiter=source.delimiter, header=source.header
+        kind="stdin",
+        encoding=source.encoding,
+        delimiter=source.delimiter,
+        header=source.header,
+        decimal=source.decimal,
+        strip=source.strip,
     )
 
 

@@ -20,7 +20,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
-from sfumato.shared.reading.records import NAN
+from sfumato.shared.reading.records import NAN, PLAIN
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""
@@ -148,6 +148,7 @@ class RecordMapping:
             levels=tuple(dimension.levels for dimension in dimensions),
             time=_make_time_field(stream.source),
             identity=stream.source.identity,
+            spelling=getattr(stream.source, "spelling", PLAIN),
             are_chosen=[column.name for column in columns] != names,
             advice="correct the header, or name the column in [streams.columns] or "
             "[streams.source]; check encoding and delimiter too",

@@ -22,6 +22,7 @@ from sfumato.shared.file_identity import identify
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
+from sfumato.shared.reading.records import Spelling
 from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 
@@ -213,12 +214,25 @@ class TextSettings(SourceSettings):
         "The names of the CSV columns, where there is no header line.", default=()
     )
 
+    decimal: str = member(
+        "The decimal mark of numbers that are texts: a point, or a comma.", default="."
+    )
+    strip: tuple[Text, ...] = member(
+        "Texts that may stand behind a number, such as units.", default=()
+    )
+
+    @property
+    def spelling(self) -> Spelling:
+        """How numbers are spelled."""
+        return Spelling(decimal=self.decimal, strip=self.strip)
+
     @property
     def format(self) -> str:
         """The format of a line or message: ``csv``, ``jsonl`` or ``json``."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
+        _ = self.spelling
         for name, is_stated in (("delimiter", self.delimiter != ","), ("header", self.header)):
             if is_stated and self.format != "csv":
                 raise ConfigError(

@@ -22,6 +22,7 @@ from sfumato.shared.reading.arrow import find_arrow_levels, find_pyarrow
 from sfumato.shared.reading.intact import split_intact
 from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block
 from sfumato.shared.reading.records import (
+    PLAIN,
     Fields,
     RecordTable,
     join_records,
@@ -110,7 +111,8 @@ class CsvParser:
         self._numeric = f"0123456789+-.eE{delimiter}\n".encode()
         self._places: list[int] = []
         self._n_fields = 0
-        use_arrow = use_arrow and (encoding, delimiter) == ("utf-8", ",")
+        is_plain = fields.spelling == PLAIN
+        use_arrow = use_arrow and is_plain and (encoding, delimiter) == ("utf-8", ",")
         self._arrow = find_pyarrow("pyarrow") if use_arrow else None
         self._arrow_csv = find_pyarrow("pyarrow.csv") if use_arrow else None
         self.needs_header = not header
@@ -228,7 +230,9 @@ class CsvParser:
         if b'"' in octets or b"\r" in octets or not self._is_regular(octets, block.n_lines):
             return None
         # Times and ids may need more digits than floats have.
-        is_numeric = not (self._fields.public or self._fields.has_levels)
+        is_numeric = self._fields.spelling == PLAIN and not (
+            self._fields.public or self._fields.has_levels
+        )
         if is_numeric and not octets.isspace() and not octets.translate(None, self._numeric):
             table = self._parse_numbers(text, block.n_lines)
             if table is not None:

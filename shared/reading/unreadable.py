@@ -29,7 +29,8 @@ _CAUSES = (
     (
         re.compile(r"[+-]?[\d.]*\d,[\d,]*\d(?:\.\d+)?"),
         "the numbers have commas in them",
-        "write them with a decimal point, and without separators of thousands",
+        'state the decimal mark (--decimal , or in the settings decimal = ","), or write them '
+        "with a point and without separators of thousands",
     ),
     (
         re.compile(
@@ -41,7 +42,7 @@ _CAUSES = (
     (
         re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*(?!x\d)[^\d\s.,:/+-].*"),
         "something stands behind the number, such as a unit",
-        "leave it out of the cells, and state it as the column's unit",
+        'state it (--strip °C or in the settings strip = ["°C"]), or leave it out of the cells',
     ),
 )
 

@@ -57,7 +57,11 @@ def test_a_file_that_cannot_be_read_is_not_clustered_and_the_cause_is_named() ->
     words = refuse("decimal.csv", "-k", "2", "--epsilon", "1", *BOUNDS, "-o", "found.cbor")
     assert "decimal.csv: must mostly be numbers: 100% of the values of 'temp'" in words
     assert "the numbers have commas in them" in words
+    assert "--decimal ," in words
     assert not Path("found.cbor").exists()
+    given = ["-k", "1", "--epsilon", "8", "--method", "grid", "--decimal", ",", *BOUNDS]
+    found = cluster_json("decimal.csv", *given)
+    assert np.allclose(found["centroids"], [[52.39, 9.4]], atol=4)
 
 
 @pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])

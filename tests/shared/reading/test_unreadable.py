@@ -58,7 +58,7 @@ def test_the_error_says_which_share_of_what_why_and_what_to_do() -> None:
     found = Unreadable(column=1, share=1.0)
     text = str(UnreadableError(found, ["t", "h"], text="9,4", field="r.csv"))
     assert text.startswith("r.csv: must mostly be numbers: 100% of the values of 'h'")
-    for part in ("commas", "Nothing was spent", "decimal point", "raise max_unreadable"):
+    for part in ("commas", "Nothing was spent", "decimal mark", "raise max_unreadable"):
         assert part in text
     found = Unreadable(column=0, share=0.09, share_lost=0.9)
     assert "90.0% have a value that cannot be read; 9.0%" in str(

@@ -1,0 +1,65 @@
+"""Numbers as loggers and spreadsheets spell them: a decimal comma, and a unit behind the number."""
+
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.reading import Fields, make_parser
+from sfumato.shared.reading.lines import Block
+from sfumato.shared.reading.records import PLAIN, Spelling, read_value
+
+GERMAN = Spelling(decimal=",", strip=("°C", "%"))
+
+
+def parse(form: str, line: str, spelling: Spelling, delimiter: str = ";") -> list[float]:
+    fields = Fields(values=("t", "h"), spelling=spelling)
+    given = {"delimiter": delimiter, "header": ("t", "h")} if form == "csv" else {}
+    parser = make_parser(form, fields, use_arrow=True, **given)  # type: ignore[arg-type]
+    block = Block(f"{line}\n".encode())
+    return [float(x) for x in parser.parse(block).to_matrix()[0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("52,39", 52.39),
+        (" -0,5 °C", -0.5),
+        ("9,39%", 9.39),
+        ("1e3", 1000.0),
+        ("52.39", math.nan),
+        ("1.234,5", math.nan),
+        ("1,234,5", math.nan),
+        ("9 °F", math.nan),
+        ("", math.nan),
+        (5, 5.0),
+        (True, math.nan),
+        (None, math.nan),
+    ],
+)
+def test_a_text_is_the_number_that_it_spells_or_none(text: object, number: float) -> None:
+    assert read_value(GERMAN.read(text)) == pytest.approx(number, nan_ok=True)
+
+
+def test_csv_and_json_read_the_same_and_a_comma_may_be_quoted() -> None:
+    expected = [52.39, 9.39]
+    assert parse("csv", "52,39 °C;9,39%", GERMAN) == expected
+    assert parse("csv", '"52,39","9,39"', GERMAN, ",") == expected
+    assert parse("jsonl", '{"t": "52,39 °C", "h": 9.39}', GERMAN) == expected
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2))
+def test_with_a_decimal_comma_every_number_is_as_with_a_point(values: list[float]) -> None:
+    line = ";".join(map(repr, values))
+    assert parse("csv", line.replace(".", ","), GERMAN) == parse("csv", line, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [({"decimal": ";"}, "decimal"), ({"strip": ("m2",)}, "strip"), ({"strip": (" ",)}, "strip")],
+)
+def test_what_would_change_numbers_is_refused(given: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Spelling(**given)  # type: ignore[arg-type]
+    assert refused.value.field == field
