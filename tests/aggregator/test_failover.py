@@ -36,7 +36,7 @@ class Node:
 
     def run(self, program: str, *words: str) -> None:
         """Run a program of Postgres."""
-        command = [*_AS_OWNER, _FOUND[-1].with_name(program), *words]
+        command = [*_AS_OWNER, str(_FOUND[-1].with_name(program)), *words]
         # A server that it starts would hold pipes open.
         done = subprocess.run(command, stdout=subprocess.DEVNULL, cwd="/", check=False)
         assert done.returncode == 0, (program, (self.folder / "log").read_text())
