@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from importlib import metadata
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from starlette.routing import BaseRoute
@@ -94,11 +95,31 @@ def _list_routes() -> Sequence[BaseRoute]:
     return tuple(app.routes)
 
 
+class Interface(FastAPI):
+    """An application whose description is valid OpenAPI 3.1, and names each schema apart."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description, made once."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            # Generators of clients name classes by title, and one per page of a list is alike.
+            for name, schema in document["components"]["schemas"].items():
+                schema["title"] = name.replace("_", "")
+            for path in document["paths"].values():
+                for call in path.values():
+                    for answer in call["responses"].values():
+                        for media in answer.get("content", {}).values():
+                            # 3.2 alone describes the single events of a stream.
+                            if "itemSchema" in media:
+                                media["x-item-schema"] = media.pop("itemSchema")
+        return self.openapi_schema or {}
+
+
 def create_interface(
     services: Services, settings: Settings, *, lifespan: Lifespan | None = None
 ) -> FastAPI:
     """Build the application around services; it runs in the context of ``lifespan``."""
-    app = FastAPI(
+    app = Interface(
         title="Sfumato",
         summary="Typical patterns across devices, from private sketches",
         description=_DESCRIPTION,

@@ -13,6 +13,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import FlakyStrategyDefinition
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -24,8 +25,10 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from sfumato.aggregator.app import create_app
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
+from sfumato.aggregator.settings import Settings
 from sfumato.shared.plan import plan_to_json
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, SKETCH_MEDIA_TYPE, problem_types
 from tests.aggregator.databases import open_sqlite
@@ -48,6 +51,13 @@ CHECKS = [
 def serialise_sketch(_context: schemathesis.SerializationContext, value: Any) -> bytes:
     """Send what was drawn as it is."""
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def test_the_description_is_valid_and_names_every_schema_apart(tmp_path: Path) -> None:
+    document = create_app(Settings(database_url=str(tmp_path / "aggregator.db"))).openapi()
+    assert not list(OpenAPIV31SpecValidator(document).iter_errors())
+    titles = Counter(schema["title"] for schema in document["components"]["schemas"].values())
+    assert max(titles.values()) == 1
 
 
 @pytest.fixture(scope="module")
