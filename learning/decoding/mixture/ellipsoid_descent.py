@@ -24,6 +24,13 @@ from sfumato.learning.decoding.mixture.gaussians import (
     Target,
     compute_jacobian,
 )
+from sfumato.learning.decoding.mixture.levenberg import (
+    RIDGE,
+    Step,
+    descend,
+    form_products,
+    freeze_held,
+)
 from sfumato.learning.decoding.problem import Vector
 from sfumato.learning.decoding.solver import Monitor
 
@@ -34,12 +41,8 @@ _TAU_SPREAD: Final = 0.5
 _TAU_WEIGHT: Final = 1.0
 _TAU_SLANT: Final = 0.5
 _LARGEST_SLANT: Final = 10.0
-_FIRST_DAMPING: Final = 0.01
-_LEAST_DAMPING: Final = 1e-8
-_MOST_TRIES: Final = 8
 _LARGEST_LOG_STEP: Final = 0.75
 _LARGEST_SLANT_STEP: Final = 0.5
-_RIDGE: Final = 1e-6
 _LARGEST_LEVERAGE: Final = 0.999
 # Larger Jacobians stay in single precision, which halves time and memory and is exact enough for
 # the share of noise.
@@ -115,19 +118,14 @@ def refine_shaped(
     Shaped
         In the box; its objective is never above the start's.
     """
-    damping = _FIRST_DAMPING
-    for _ in range(n_iterations):
-        monitor.check()
-        step = _prepare(target, fitted, full=full)
-        moved, damping = _try_steps(target, fitted, step, damping)
-        if moved is None:
-            break
-        drop = fitted.objective - moved.objective
-        enough = drop < tolerance * fitted.objective
-        fitted = moved
-        if enough:
-            break
-    return fitted
+    return descend(
+        fitted,
+        lambda fit: _prepare(target, fit, full=full),
+        lambda fit, x: evaluate_shaped(target, _unpack(fit.atoms, x, full=full)),
+        n_iterations=n_iterations,
+        tolerance=tolerance,
+        monitor=monitor,
+    )
 
 
 def form_equations(target: Target, fitted: Shaped, *, kind: Kind) -> tuple[Single, Vector]:
@@ -216,7 +214,7 @@ def project(target: Target, fitted: Shaped, *, kind: Kind) -> Projection:
     """Linearise a fit."""
     jacobian, hessian = form_equations(target, fitted, kind=kind)
     diagonal = np.diagonal(hessian)
-    damped = hessian + np.diag(np.full(len(diagonal), _RIDGE * diagonal.mean()))
+    damped = hessian + np.diag(np.full(len(diagonal), RIDGE * diagonal.mean()))
     exact = jacobian if jacobian.size > _LARGEST_EXACT else jacobian.astype(np.float64)
     factor: Vector | None
     try:
@@ -228,74 +226,15 @@ def project(target: Target, fitted: Shaped, *, kind: Kind) -> Projection:
     return Projection(jacobian=exact, factor=factor)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Step:
-    """The quadratic model at a mixture."""
-
-    x: Vector
-    lower: Vector
-    upper: Vector
-    limits: Vector
-    jacobian: Single
-    gradient: Vector
-    hessian: Vector
-    held: NDArray[np.bool_]
-    full: bool
-
-    def solve(self, damping: float) -> Vector | None:
-        """Return the damped Newton point in the box, or None if there is none."""
-        diagonal = np.diagonal(self.hessian)
-        damped = self.hessian.copy()
-        damped[np.diag_indices(len(damped))] += damping * (diagonal + _RIDGE * diagonal.mean())
-        from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
-
-        _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
-        if failure != 0 or not np.all(np.isfinite(step)):
-            return None
-        np.clip(step, -self.limits, self.limits, out=step)
-        point: Vector = np.clip(self.x + step, self.lower, self.upper)
-        return point
-
-
-def _prepare(target: Target, fitted: Shaped, *, full: bool) -> _Step:
+def _prepare(target: Target, fitted: Shaped, *, full: bool) -> Step:
     """Form the normal equations, and freeze the parameters that a bound holds."""
     atoms = fitted.atoms
     jacobian = _compute_jacobian(target, atoms, fitted.rows, full=full)
-    hessian = (jacobian @ jacobian.T).astype(np.float64)
-    gradient = -(jacobian @ fitted.residual).astype(np.float64)
+    gradient, hessian = form_products(jacobian, fitted.residual)
     _add_priors(target, atoms, gradient, hessian)
-    x = _pack(atoms, full=full)
     lower, upper, limits = _bounds(target, atoms, full=full)
-    held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
-    hessian[held] = 0.0
-    hessian[:, held] = 0.0
-    hessian[held, held] = 1.0
-    gradient[held] = 0.0
-    return _Step(
-        x=x,
-        lower=lower,
-        upper=upper,
-        limits=limits,
-        jacobian=jacobian,
-        gradient=gradient,
-        hessian=hessian,
-        held=held,
-        full=full,
-    )
-
-
-def _try_steps(
-    target: Target, fitted: Shaped, step: _Step, damping: float
-) -> tuple[Shaped | None, float]:
-    """Shorten the step until the objective falls; None if it never does."""
-    for attempt in range(_MOST_TRIES):
-        x = step.solve(damping)
-        if x is not None:
-            moved = evaluate_shaped(target, _unpack(fitted.atoms, x, full=step.full))
-            if moved.objective < fitted.objective:
-                return moved, max(_LEAST_DAMPING, damping * (0.2 if attempt == 0 else 1.0))
-        damping = max(5.0 * damping, 1e-6)
-    return None, damping
+    x = _pack(atoms, full=full)
+    return freeze_held(jacobian, gradient, hessian, x=x, lower=lower, upper=upper, limits=limits)
 
 
 def _compute_jacobian(target: Target, atoms: Ellipsoids, rows: Single, *, full: bool) -> Single:

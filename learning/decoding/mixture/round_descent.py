@@ -31,6 +31,7 @@ from sfumato.learning.decoding.mixture.gaussians import (
     measure_in_wavelengths,
     prepare_target,
 )
+from sfumato.learning.decoding.mixture.levenberg import Step, descend, form_products, freeze_held
 from sfumato.learning.decoding.problem import DecodingProblem, Vector
 from sfumato.learning.decoding.solver import Monitor
 
@@ -39,12 +40,7 @@ __all__ = ["Fitted", "descend_from", "descend_round", "evaluate", "refine"]
 # Prior standard deviations of L and of K a.
 _TAU_LOG_VARIANCE: Final = 0.2
 _TAU_WEIGHT: Final = 1.0
-_FIRST_DAMPING: Final = 0.01
-_LEAST_DAMPING: Final = 1e-8
-_MOST_TRIES: Final = 8
 _LARGEST_LOG_STEP: Final = 1.5
-# Keeps the matrix regular for a parameter without any influence.
-_RIDGE: Final = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,83 +113,25 @@ def refine(
     Fitted
         In the box; its objective is never above the start's.
     """
-    if chosen is None:
-        chosen = np.arange(len(fitted.atoms))
-    damping = _FIRST_DAMPING
-    for _ in range(n_iterations):
-        monitor.check()
-        step = _Step.prepare(target, fitted, chosen)
-        moved, damping = _try_steps(target, fitted, step, damping)
-        if moved is None:
-            break
-        drop = fitted.objective - moved.objective
-        enough = drop < tolerance * fitted.objective
-        fitted = moved
-        if enough:
-            break
-    return fitted
+    free = np.arange(len(fitted.atoms)) if chosen is None else chosen
+    return descend(
+        fitted,
+        lambda fit: _prepare(target, fit, free),
+        lambda fit, x: evaluate(target, _unpack(fit.atoms, free, x)),
+        n_iterations=n_iterations,
+        tolerance=tolerance,
+        monitor=monitor,
+    )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Step:
-    """The quadratic model at a mixture: parameters x, bounds, half-gradient g, half-Hessian H."""
-
-    chosen: NDArray[np.intp]
-    x: Vector
-    lower: Vector
-    upper: Vector
-    gradient: Vector
-    hessian: Vector
-
-    @staticmethod
-    def prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> "_Step":
-        """Form the normal equations, and freeze the parameters that a bound holds."""
-        jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, chosen)
-        # NumPy detects that both factors are one array, and computes half the products.
-        hessian = (jacobian @ jacobian.T).astype(np.float64)
-        gradient = -(jacobian @ fitted.residual).astype(np.float64)
-        _add_priors(target, fitted.atoms, chosen, gradient, hessian)
-        x = _pack(fitted.atoms, chosen)
-        lower, upper = _bounds(target, len(chosen), len(fitted.atoms))
-        held = ((x <= lower) & (gradient > 0.0)) | ((x >= upper) & (gradient < 0.0))
-        hessian[held] = 0.0
-        hessian[:, held] = 0.0
-        hessian[held, held] = 1.0
-        gradient[held] = 0.0
-        return _Step(
-            chosen=chosen, x=x, lower=lower, upper=upper, gradient=gradient, hessian=hessian
-        )
-
-    def solve(self, damping: float, n_dimensions: int) -> Vector | None:
-        """Return the damped Newton point in the box, or None if there is none."""
-        diagonal = np.diagonal(self.hessian)
-        damped = self.hessian.copy()
-        damped[np.diag_indices(len(damped))] += damping * (diagonal + _RIDGE * diagonal.mean())
-        # LAPACK itself: it returns a code where SciPy's wrapper would raise or warn.
-        from scipy.linalg import lapack  # noqa: PLC0415 - a server never needs it
-
-        _, step, failure = lapack.dposv(damped, -self.gradient, overwrite_a=True)
-        if failure != 0 or not np.all(np.isfinite(step)):
-            return None
-        q = len(self.chosen)
-        logs = slice(q * n_dimensions, q * (n_dimensions + 1))
-        np.clip(step[logs], -_LARGEST_LOG_STEP, _LARGEST_LOG_STEP, out=step[logs])
-        point: Vector = np.clip(self.x + step, self.lower, self.upper)
-        return point
-
-
-def _try_steps(
-    target: Target, fitted: Fitted, step: _Step, damping: float
-) -> tuple[Fitted | None, float]:
-    """Shorten the step until the objective falls; None if it never does."""
-    for attempt in range(_MOST_TRIES):
-        x = step.solve(damping, target.n_dimensions)
-        if x is not None:
-            moved = evaluate(target, _unpack(fitted.atoms, step.chosen, x))
-            if moved.objective < fitted.objective:
-                return moved, max(_LEAST_DAMPING, damping * (0.2 if attempt == 0 else 1.0))
-        damping = max(5.0 * damping, 1e-6)
-    return None, damping
+def _prepare(target: Target, fitted: Fitted, chosen: NDArray[np.intp]) -> Step:
+    """Form the normal equations, and freeze the parameters that a bound holds."""
+    jacobian = compute_jacobian(target, fitted.atoms, fitted.rows, chosen)
+    gradient, hessian = form_products(jacobian, fitted.residual)
+    _add_priors(target, fitted.atoms, chosen, gradient, hessian)
+    lower, upper, limits = _bounds(target, len(chosen), len(fitted.atoms))
+    x = _pack(fitted.atoms, chosen)
+    return freeze_held(jacobian, gradient, hessian, x=x, lower=lower, upper=upper, limits=limits)
 
 
 def _prior_strengths(target: Target) -> tuple[float, float]:
@@ -250,14 +188,17 @@ def _unpack(atoms: Atoms, chosen: NDArray[np.intp], x: Vector) -> Atoms:
     return Atoms(centres=centres, log_variances=logs, weights=x[q * (d + 1) :])
 
 
-def _bounds(target: Target, q: int, n_atoms: int) -> tuple[Vector, Vector]:
-    """Return the bounds of the free parameters in the Jacobian's order."""
+def _bounds(target: Target, q: int, n_atoms: int) -> tuple[Vector, Vector, Vector]:
+    """Return the bounds of the free parameters, and the largest change of each in one step."""
     least, largest = target.log_variance_bounds
     lower = np.concatenate([np.tile(target.lower, q), np.full(q, least), np.zeros(n_atoms)])
     upper = np.concatenate(
         [np.tile(target.upper, q), np.full(q, largest), np.full(n_atoms, LARGEST_WEIGHT)]
     )
-    return lower, upper
+    limits = np.full(len(lower), np.inf)
+    first = q * target.n_dimensions
+    limits[first : first + q] = _LARGEST_LOG_STEP
+    return lower, upper, limits
 
 
 _N_ITERATIONS = 30
