@@ -1,9 +1,8 @@
 """Two studies without any knowledge of the records, against one with bounds and scale known.
 
-Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--budgets NAMES]
-[--ways NAMES] [--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise
-under pure epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main
-study:
+Run as ``python -m benchmarks.calibration [--quick] [--json] [--case PART]``. All go through plans,
+the integer engine, exact noise under pure epsilon and replace-one, the planner and the mixture
+decoder; L = 1. Ways to a main study:
 
 * ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
 * ``pilot``: a histogram of the first tenth to quarter of the records, by the strength of the pilot,
@@ -23,18 +22,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
+from benchmarks.designs import TARGET_SSE, advise_study
 from benchmarks.reference import compute_sse
-from benchmarks.rows import Row, create_parser, print_rows, read_count
-from benchmarks.sketches import total_releases
+from benchmarks.runner import Bench, Case, Figure, Row, make_rows, run, run_case
+from benchmarks.sketches import pose_totals, total_releases
 from benchmarks.unknown_sets import SETS, Floats, UnknownSet, load_set
 from sfumato.learning.calibration.calibration import Calibration, calibrate
 from sfumato.learning.calibration.strength import (
@@ -44,14 +44,10 @@ from sfumato.learning.calibration.strength import (
     predict_strength,
 )
 from sfumato.learning.decoding.recovery import MixtureDecoder
-from sfumato.learning.estimate.counts import count_records
-from sfumato.learning.estimate.posing import pose_problem
 from sfumato.learning.estimate.studies import read_study_marginals
-from sfumato.learning.estimate.utility import estimate_utility, weigh
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.laws import LAW_CHOICES
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import advise
 from sfumato.shared.core import RadiusLaw, SketchAccumulator
 from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.plan import (
@@ -66,11 +62,12 @@ from sfumato.shared.plan import (
 from sfumato.shared.privacy.testing import SeededSource
 
 NAME = "calibration"
-RUNS = 10
+_RUNS = 10
 BUDGETS = {"2e4": 20_000, "1e5": 100_000, "1e6": 1_000_000}
-WAYS = ("oracle", "pilot", "share", "x4", "/4")
+_ORACLE = "oracle"
+WAYS = (_ORACLE, "pilot", "share", "x4", "/4")
+_QUICK_SETS = ("lognormal", "counts")
 _REFERENCE = "kmeans++ n_init=10"
-_TARGET_SSE = 1.1
 _OCTAVES = 40.0
 _DOUBTED = frozenset(("tail", "hidden", "unplaced", "narrow", "weak"))
 """Findings for which ``sfumato plan refine`` widens its band."""
@@ -140,15 +137,16 @@ def run_way(
 
 def find_reference(records: UnknownSet) -> Reference:
     """Find the best k-means on standardised columns; constant ones have distance 0."""
-    # Imported here, because it loads scikit-learn.
-    from sklearn.cluster import KMeans  # noqa: PLC0415
-
     points = records.place(records.records)
     deviations = points.std(axis=0)
     deviations[np.ptp(points, axis=0) == 0.0] = 0.0
-    kmeans = KMeans(records.n_clusters, n_init=10, random_state=0)
-    fitted = kmeans.fit(_standardise(points, deviations))
-    return Reference(deviations=deviations, sse=float(fitted.inertia_))
+    sse = _find_sse(_standardise(points, deviations), records.n_clusters)
+    return Reference(deviations=deviations, sse=sse)
+
+
+def _find_sse(points: Floats, k: int) -> float:
+    fitted = KMeans(k, n_init=10, random_state=0).fit(points)
+    return float(fitted.inertia_)
 
 
 def _standardise(points: Floats, deviations: Floats) -> Floats:
@@ -172,20 +170,23 @@ def _know(records: UnknownSet, reference: Reference, wide: float, scale: float) 
     ends = middle - half, middle + half
     if resolution is not None:
         ends = expand(ends[0], resolution), expand(ends[1], resolution)
-    return MainStudy(
-        columns=columns,
-        dimensions=tuple(
-            Dimension(
-                name=f"x{i}",
-                unit="1",
-                lower=float(ends[0][i]),
-                upper=float(ends[1][i]),
-                scale=float(scale * spread * reference.deviations[i]),
-                transform=None if resolution is None else LogTransform(resolution=resolution),
-            )
-            for i in columns
-        ),
-        search_box={},
+    scales = scale * spread * reference.deviations
+    dimensions = [
+        _make_dimension(f"x{i}", ends[0][i], ends[1][i], scales[i], resolution) for i in columns
+    ]
+    return MainStudy(columns=columns, dimensions=tuple(dimensions), search_box={})
+
+
+def _make_dimension(
+    name: str, lower: float, upper: float, scale: float | None, resolution: float | None
+) -> Dimension:
+    return Dimension(
+        name=name,
+        unit="1",
+        lower=float(lower),
+        upper=float(upper),
+        scale=None if scale is None else float(scale),
+        transform=None if resolution is None else LogTransform(resolution=resolution),
     )
 
 
@@ -216,30 +217,23 @@ def _run_pilot(
     is_rare = rarest is not None and found.unseen_share > rarest
     return Outcome(
         relative_sse=_judge(records, reference, full),
-        is_told=is_rare or highest > _TARGET_SSE or found.refusal is not None,
+        is_told=is_rare or highest > TARGET_SSE or found.refusal is not None,
         is_above=_judge_on_plan(records, study, centroids) > highest,
     )
 
 
 def _judge_on_plan(records: UnknownSet, study: MainStudy, centroids: Floats) -> float:
     """Return the relative SSE on the scales that the plan chose."""
-    # Imported here, because it loads scikit-learn.
-    from sklearn.cluster import KMeans  # noqa: PLC0415
 
     def place(points: Floats) -> Floats:
-        columns = zip(study.dimensions, points.T, strict=True)
-        return np.stack(
-            [
-                (x if each.transform is None else compress(x, each.transform.resolution))
-                / (each.scale or 1.0)
-                for each, x in columns
-            ],
-            axis=1,
-        )
+        scaled = []
+        for each, x in zip(study.dimensions, points.T, strict=True):
+            own = x if each.transform is None else compress(x, each.transform.resolution)
+            scaled.append(own / (each.scale or 1.0))
+        return np.stack(scaled, axis=1)
 
     points = place(records.records[:, study.columns])
-    best = KMeans(records.n_clusters, n_init=10, random_state=0).fit(points).inertia_
-    return compute_sse(points, place(centroids)) / float(best)
+    return compute_sse(points, place(centroids)) / _find_sse(points, records.n_clusters)
 
 
 def calibrate_by_pilot(
@@ -252,16 +246,7 @@ def calibrate_by_pilot(
     reach = r * 2.0**_OCTAVES
     plan = create_plan(
         PlanSpec(
-            dimensions=tuple(
-                Dimension(
-                    name=f"x{i}",
-                    unit="1",
-                    lower=-reach,
-                    upper=reach,
-                    transform=LogTransform(resolution=r),
-                )
-                for i in range(d)
-            ),
+            dimensions=tuple(_make_dimension(f"x{i}", -reach, reach, None, r) for i in range(d)),
             statistic="histogram",
             bins_log2=choose_bins_log2(strength),
             mechanism="discrete-laplace",
@@ -281,15 +266,12 @@ def adopt(found: Calibration) -> MainStudy:
     return MainStudy(
         columns=[i for i, column in enumerate(found.columns) if column.is_kept],
         dimensions=tuple(
-            Dimension(
-                name=column.name,
-                unit="1",
-                lower=column.lower,
-                upper=column.upper,
-                scale=found.find_scale(column),
-                transform=None
-                if column.resolution is None
-                else LogTransform(resolution=column.resolution),
+            _make_dimension(
+                column.name,
+                column.lower,
+                column.upper,
+                found.find_scale(column),
+                column.resolution,
             )
             for column in found.kept
         ),
@@ -318,16 +300,7 @@ def _decode(study: MainStudy, records: Floats, k: int, epsilon: Fraction, seed: 
     )
     sums = _release(plan, records[:, study.columns], seed)
     totals = total_releases(plan, sums[None, :], np.array([n]))
-    weights = weigh(plan, totals, "size")
-    utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
-    problem = pose_problem(
-        plan,
-        totals,
-        weights,
-        signal_energy=utility.signal_energy,
-        n_clusters=k,
-        search_box=study.search_box,
-    )
+    problem = pose_totals(plan, totals, k, search_box=study.search_box).problem
     solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(seed))
     return plan.space.to_records(solution.centroids)
 
@@ -335,7 +308,7 @@ def _decode(study: MainStudy, records: Floats, k: int, epsilon: Fraction, seed: 
 @lru_cache(maxsize=256)
 def _advise(n: int, d: int, k: int, epsilon: Fraction) -> Candidate:
     outline = StudyOutline(n_records=n, n_sketches=1, n_dimensions=d, n_clusters=k)
-    return advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE).recommended
+    return advise_study(outline, epsilon)
 
 
 def _choose_law(best: Candidate, *, is_wider: bool) -> RadiusLaw:
@@ -349,87 +322,63 @@ def _release(plan: SketchPlan, records: Floats, seed: int) -> NDArray[np.int64]:
     return plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; one seed of two sets at one budget if ``quick``."""
-    if quick:
-        yield from measure_sets(("lognormal", "counts"), range(1), {"1e5": BUDGETS["1e5"]})
-    else:
-        yield from measure_sets(tuple(SETS), range(RUNS), BUDGETS)
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of each set and budget; the oracle is run beside every other way."""
+    for name in SETS:
+        for words, n_epsilon in BUDGETS.items():
+            case = make_case(name, words, n_epsilon)
+            is_quick = name in _QUICK_SETS and words == "1e5"
+            ways = [w for w in WAYS if bench.includes(case.name_rows(w), in_quick=is_quick)]
+            if ways:
+                seeds = bench.list_seeds(_RUNS, 1, first=0)
+                bench.expect(len(seeds) * len({_ORACLE, *ways}))
+                found = run_case(bench, case, list(dict.fromkeys((_ORACLE, *ways))), seeds)
+                yield from _summarise(case, found)
 
 
-def measure_sets(
-    names: Sequence[str],
-    seeds: Sequence[int],
-    budgets: dict[str, int],
-    ways: Sequence[str] = WAYS,
-) -> Iterator[Row]:
-    """Yield the rows of some sets, budget by budget; the oracle is one of the ways."""
-    for name in names:
-        references = {seed: find_reference(load_set(name, seed)) for seed in seeds}
-        for words, n_epsilon in budgets.items():
-            outcomes = {
-                way: [
-                    run_way(way, load_set(name, seed), references[seed], n_epsilon, seed)
-                    for seed in seeds
-                ]
-                for way in ways
-            }
-            yield from _summarise(f"{name} n_eps={words}", outcomes)
-
-
-def _summarise(case: str, outcomes: dict[str, list[Outcome]]) -> Iterator[Row]:
-    of_way = {
-        way: np.array([outcome.relative_sse for outcome in each]) for way, each in outcomes.items()
-    }
-    for way, ratios in of_way.items():
-        figures = [
-            ("median_relative_sse", np.median(ratios), _REFERENCE),
-            ("worst_relative_sse", np.max(ratios), _REFERENCE),
-        ]
-        if way != "oracle":
-            over = ratios / of_way["oracle"]
-            figures += [
-                ("median_over_oracle", np.median(over), "oracle"),
-                ("worst_over_oracle", np.max(over), "oracle"),
-            ]
-        if way in ("pilot", "share"):
-            told = np.mean([outcome.is_told for outcome in outcomes[way]])
-            above = np.mean([outcome.is_above for outcome in outcomes[way]])
-            figures += [("told", told, "none"), ("above_band", above, "none")]
-        for figure, value, baseline in figures:
-            yield Row(
-                benchmark=NAME,
-                case=f"{case} {way}",
-                figure=figure,
-                value=float(value),
-                unit="1",
-                runs=len(ratios),
-                baseline=baseline,
-            )
-
-
-def main() -> int:
-    """Read the options and print the rows."""
-    parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument("--sets", metavar="NAMES", help=f"of {','.join(SETS)}")
-    parser.add_argument(
-        "--ways", metavar="NAMES", help=f"beside {WAYS[0]}: of {','.join(WAYS[1:])}"
+def make_case(name: str, words: str, n_epsilon: int) -> Case[Data, Outcome]:
+    """Make the case of a set and a budget."""
+    return Case(
+        name=f"{name} n_eps={words}",
+        load=partial(_load, name),
+        methods={way: _bind(way, n_epsilon) for way in WAYS},
+        summarise=lambda found: (),
     )
-    parser.add_argument("--budgets", metavar="NAMES", help=f"of {','.join(BUDGETS)}")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--runs", type=read_count, default=RUNS, help="seeds (default: 10)")
-    options = parser.parse_args()
-    if options.quick:
-        rows = measure(True)
-    else:
-        names = tuple(options.sets.split(",")) if options.sets else tuple(SETS)
-        seeds = range(options.first_seed, options.first_seed + options.runs)
-        ways = (WAYS[0], *options.ways.split(",")) if options.ways else WAYS
-        budgets = options.budgets.split(",") if options.budgets else BUDGETS
-        rows = measure_sets(names, seeds, {words: BUDGETS[words] for words in budgets}, ways)
-    print_rows(rows, as_json=options.json)
-    return 0
+
+
+def _bind(way: str, n_epsilon: int) -> Callable[[Data, int], Outcome]:
+    return lambda data, seed: run_way(way, *data, n_epsilon, seed)
+
+
+Data = tuple[UnknownSet, Reference]
+
+
+# The budgets of a set take turns with its seeds.
+@lru_cache(maxsize=_RUNS)
+def _load(name: str, seed: int) -> Data:
+    records = load_set(name, seed)
+    return records, find_reference(records)
+
+
+def _summarise(
+    case: Case[Data, Outcome], outcomes: Mapping[str, Sequence[Outcome]]
+) -> Iterator[Row]:
+    oracle = np.array([outcome.relative_sse for outcome in outcomes[_ORACLE]])
+    for way, found in outcomes.items():
+        ratios = np.array([outcome.relative_sse for outcome in found])
+        figures: list[Figure] = [
+            ("median_relative_sse", np.median(ratios), "1", _REFERENCE),
+            ("worst_relative_sse", np.max(ratios), "1", _REFERENCE),
+        ]
+        if way != _ORACLE:
+            over = ratios / oracle
+            figures.append(("median_over_oracle", np.median(over), "1", _ORACLE))
+            figures.append(("worst_over_oracle", np.max(over), "1", _ORACLE))
+        if way in ("pilot", "share"):
+            figures.append(("told", np.mean([outcome.is_told for outcome in found])))
+            figures.append(("above_band", np.mean([outcome.is_above for outcome in found])))
+        yield from make_rows(NAME, case.name_rows(way), figures, runs=len(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(NAME, __doc__, measure)

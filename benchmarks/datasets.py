@@ -90,6 +90,9 @@ class Mixture:
         return _load_mixture(self, seed)
 
 
+TEN = Mixture(n_dimensions=10, n_clusters=10)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RealData:
     """One of ``weather``, ``shuttle``, ``diamonds`` and ``digits``."""

@@ -1,23 +1,24 @@
 """Mixtures of networks: what the paper's guarantee is worth, and its clusters.
 
-Run as ``python -m benchmarks.generative [--quick] [--json] [--case WORDS] [--picture FOLDER]``.
+Run as ``python -m benchmarks.generative [--quick] [--json] [--case PART]``.
 
 ``accounts`` computes the paper's headline by its own formula and by loss distributions.
 ``clusters`` is the accuracy of private k-means on MNIST, with the best matching of clusters and
 digits, at delta 1e-5 under add-remove-one: on random features, and on pixels shortened to a length
-of 28, as published, or 12. ``--picture`` draws the paper's figures: epsilon over epochs, accuracy
-over epsilon, and drawn images; its queries "holds any item of a set" are in
-``benchmarks.synthesis``. Noise is the system's, so that figures differ a little between runs.
+of 28, as published, or 12. ``--epochs`` and ``--images`` draw figures of the paper: epsilon over
+epochs, and images; ``benchmarks.pages clusters`` draws accuracy over epsilon. Queries "holds any
+item of a set" are in ``benchmarks.synthesis``. Noise is the system's, so that figures differ a
+little between runs.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,8 +27,7 @@ from scipy.optimize import linear_sum_assignment
 
 from benchmarks.generative_accounts import N_RECORDS, STATED, Published, list_figure
 from benchmarks.mnist import Digits, load_digits
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.runner import Bench, Case, Row, make_rows, measure_cases, read_output, run
 from sfumato.lab import NetworkMixture
 from sfumato.lab.generative.accounting import compute_mu
 from sfumato.lab.generative.partition import FeatureMap, KernelPartition, assign
@@ -39,7 +39,6 @@ NAME: Final = "generative"
 DELTA: Final = "1e-5"
 _EPSILONS: Final = ("1/10", "3/10", "1/2", "1", "2")
 _ROUNDS: Final = (5, 20)
-_RUNS: Final = 3
 _PIXEL_STEPS: Final = 1 << 12
 
 Floats = NDArray[np.float64]
@@ -48,14 +47,16 @@ Parts = NDArray[np.intp]
 
 def measure_accounts() -> Iterator[Row]:
     """Yield the epsilons of the headline."""
-    paper = Published()
+    paper, stated = Published(), f"{STATED} as stated"
     by_formula = paper.compute_published(1e-5)
-    yield _make_row("accounts", "epsilon_by_its_formula", by_formula, f"{STATED} as stated")
-    yield _make_row("accounts", "over_the_stated", by_formula / STATED, "1")
+    figures = ("epsilon_by_its_formula", by_formula), ("over_the_stated", by_formula / STATED)
+    yield from make_rows(NAME, "accounts", figures, baseline=stated)
     for name, delta in (("delta=1e-5", 1e-5), ("delta=n^-1.5", N_RECORDS**-1.5)):
-        for relation, replaced in (("add-remove-one", False), ("replace-one", True)):
-            found = paper.compute_correct(delta, replaced=replaced)
-            yield _make_row(f"accounts {name}", f"epsilon, {relation}", found, f"{STATED}")
+        found = (
+            (f"epsilon, {relation}", paper.compute_correct(delta, replaced=replaced))
+            for relation, replaced in (("add-remove-one", False), ("replace-one", True))
+        )
+        yield from make_rows(NAME, f"accounts {name}", found, baseline=stated)
 
 
 def measure_accuracy(parts: Parts, digits: NDArray[np.int64]) -> float:
@@ -120,39 +121,28 @@ def _pick_start(data: Digits) -> Floats:
 
 
 CLUSTERINGS: Final[dict[str, Callable[[Digits, float, int], Parts]]] = {
-    "pixels to 28": lambda data, mu, rounds: part_by_pixels(data, mu, rounds, 28.0),
-    "pixels to 12": lambda data, mu, rounds: part_by_pixels(data, mu, rounds, 12.0),
-    "50 features": lambda data, mu, rounds: part_by_features(data, mu, rounds, 50),
-    "200 features": lambda data, mu, rounds: part_by_features(data, mu, rounds, 200),
-    "1000 features": lambda data, mu, rounds: part_by_features(data, mu, rounds, 1000),
+    **{f"pixels to {most}": partial(part_by_pixels, most=float(most)) for most in (28, 12)},
+    **{f"{n} features": partial(part_by_features, n_features=n) for n in (50, 200, 1000)},
 }
 
 
-def measure_clusters(quick: bool) -> Iterator[Row]:
-    """Yield the accuracy of each clustering, number of rounds and epsilon."""
-    data = load_digits()
-    for epsilon in _EPSILONS[::2] if quick else _EPSILONS:
+def list_clusters() -> Iterator[Case[Digits, float]]:
+    """List the epsilons and numbers of rounds."""
+
+    def judge(part: Callable[..., Parts], mu: float, rounds: int, data: Digits, seed: int) -> float:
+        return measure_accuracy(part(data, mu, rounds), data.digits)
+
+    for epsilon in _EPSILONS:
         mu = compute_mu(Fraction(epsilon), Fraction(DELTA))
         for rounds in _ROUNDS:
-            for name, part in list(CLUSTERINGS.items())[: 4 if quick else None]:
-                found = [
-                    measure_accuracy(part(data, mu, rounds), data.digits)
-                    for _ in range(1 if quick else _RUNS)
-                ]
-                case = f"clusters eps={epsilon} T={rounds} {name}"
-                yield _make_row(case, "accuracy", float(np.median(found)), "digits", len(found))
-
-
-def _make_row(case: str, figure: str, value: float, baseline: str, runs: int = 1) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit="1",
-        runs=runs,
-        baseline=baseline,
-    )
+            yield Case(
+                name=f"clusters eps={epsilon} T={rounds}",
+                load=lambda seed: load_digits(),
+                methods={name: partial(judge, p, mu, rounds) for name, p in CLUSTERINGS.items()},
+                summarise=lambda found: [("accuracy", np.median(found), "1", "digits")],
+                runs=3,
+                quick_runs=int(epsilon in _EPSILONS[::2]),
+            )
 
 
 # ---- pictures ----
@@ -180,47 +170,20 @@ def draw_accounts(path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def draw_clusters(rows: list[Row], path: Path) -> None:
-    """Draw accuracy over epsilon, from the rows of ``clusters``."""
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for panel, rounds in zip(panels, _ROUNDS, strict=True):
-        for name in CLUSTERINGS:
-            found = {
-                float(Fraction(row.case.split()[1].removeprefix("eps="))): row.value
-                for row in rows
-                if row.case.endswith(f"T={rounds} {name}")
-            }
-            panel.plot(list(found), list(found.values()), "o-", label=name, markersize=3)
-        panel.set_xscale("log")
-        panel.set_title(f"{rounds} rounds", fontsize=9)
-        panel.set_xlabel("epsilon at delta 1e-5")
-    panels[0].set_ylabel("accuracy")
-    panels[0].legend(fontsize=7)
-    figure.savefig(path, dpi=120)
-
-
 def draw_images(path: Path) -> None:
     """Draw real images, and those of one network, a network a part, and a machine a part."""
     data = load_digits()
     # Half the hidden units and steps of the estimator's defaults, for the sake of time.
-    given = {
-        "n_hidden": 50,
-        "n_steps": 50,
-        "epsilon": "5",
-        "delta": DELTA,
-        "bounds": (0, 1),
-        "binary": True,
-        "random_state": 0,
-    }
+    given: dict[str, Any] = {"n_hidden": 50, "n_steps": 50, "epsilon": "5", "delta": DELTA}
+    given |= {"bounds": (0, 1), "binary": True, "random_state": 0}
+    parts: dict[str, Any] = {"n_parts": 10, "start": _pick_start(data)}
     found = {"real": data.images[:80]}
-    ways = {
+    for name, more in {
         "one autoencoder": {},
-        "an autoencoder a part": {"n_parts": 10, "start": _pick_start(data)},
-        "a machine a part": {"n_parts": 10, "start": _pick_start(data), "network": "rbm"},
-    }
-    for name, more in ways.items():
-        model = NetworkMixture(**given, **more).fit(data.images)  # type: ignore[arg-type]
+        "an autoencoder a part": parts,
+        "a machine a part": {**parts, "network": "rbm"},
+    }.items():
+        model = NetworkMixture(**given, **more).fit(data.images)
         shown = [part for part, size in zip(model.parts_, model.part_sizes_, strict=True) if size]
         found[name] = model.sample(80, parts=np.sort(np.resize(shown, 80)))[0]
     figure = Figure(figsize=(9.6, 3.4), layout="constrained")
@@ -235,29 +198,20 @@ def draw_images(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def measure(quick: bool, case: str = "", folder: Path | None = None) -> Iterator[Row]:
-    """Yield the rows of all cases, or of the named one; draw pictures into a folder."""
-    if case in ("", "accounts"):
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of all cases, or of the named ones, and draw the pictures asked for."""
+    if bench.includes("accounts"):
         yield from measure_accounts()
-        if folder is not None:
-            draw_accounts(folder / "networks-epsilon.png")
-    if case in ("", "clusters"):
-        rows = []
-        try:
-            for row in measure_clusters(quick):
-                rows.append(row)
-                yield row
-        except PackageUnavailableError as error:
-            print(f"benchmarks.{NAME}: without clusters: {error}", file=sys.stderr)
-        if folder is not None and rows:
-            draw_clusters(rows, folder / "networks-clusters.png")
-    if case in ("", "images") and folder is not None:
-        draw_images(folder / "networks-images.png")
+    yield from measure_cases(NAME, bench, list_clusters())
+    for name, draw in (("epochs", draw_accounts), ("images", draw_images)):
+        path: Path | None = bench.own.get(name)
+        if path is not None:
+            draw(path)
 
 
 if __name__ == "__main__":
-    parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
-    parser.add_argument("--case", default="", choices=["", "accounts", "clusters", "images"])
-    parser.add_argument("--picture", type=Path, default=None, help="a folder for the figures")
-    options = parser.parse_args()
-    print_rows(measure(options.quick, options.case, options.picture), as_json=options.json)
+    drawn = [
+        (f"--{name}", {"type": read_output, "metavar": "FILE", "help": f"draw {name} as PNG"})
+        for name in ("epochs", "images")
+    ]
+    run(NAME, __doc__, measure, *drawn)
