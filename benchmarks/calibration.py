@@ -7,9 +7,6 @@ decoder; L = 1. Ways to a main study:
 * ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
 * ``pilot``: a histogram of the first tenth to quarter of the records, by the strength of the pilot,
   with the whole epsilon, without bounds; the main study has the others, and the whole epsilon too.
-* ``share``: a histogram of all records with as large a share of epsilon; the main study has the
-  rest.
-* ``x4``, ``/4``: bounds three times too wide, and the scale four times too large or too small.
 
 Relative SSE is that of the centroids over that of k-means on all records. ``over_oracle`` is its
 ratio to the oracle's, seed by seed. ``told`` is the share of runs in which a person is told
@@ -22,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -64,8 +61,6 @@ from sfumato.shared.privacy.testing import SeededSource
 NAME = "calibration"
 _RUNS = 10
 BUDGETS = {"2e4": 20_000, "1e5": 100_000, "1e6": 1_000_000}
-_ORACLE = "oracle"
-WAYS = (_ORACLE, "pilot", "share", "x4", "/4")
 _QUICK_SETS = ("lognormal", "counts")
 _REFERENCE = "kmeans++ n_init=10"
 _OCTAVES = 40.0
@@ -120,19 +115,12 @@ class MainStudy:
     needs_wider_law: bool = False
 
 
-def run_way(
-    way: str, records: UnknownSet, reference: Reference, n_epsilon: int, seed: int
-) -> Outcome:
-    """Run one way to a main study, and judge its centroids on all records."""
-    epsilon = Fraction(n_epsilon, len(records.records))
-    if way in ("pilot", "share"):
-        return _run_pilot(records, reference, epsilon, seed, is_share=way == "share")
-    factors = {"oracle": (1.0, 1.0), "x4": (3.0, 4.0), "/4": (3.0, 0.25)}
-    study = _know(records, reference, *factors[way])
+def run_oracle(records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int) -> Outcome:
+    """Run a main study whose bounds and scale are read off the records."""
+    study = _know(records, reference)
     centroids = _decode(study, records.records, records.n_clusters, epsilon, seed)
-    full = np.tile(records.records[0], (records.n_clusters, 1))
-    full[:, study.columns] = centroids
-    return Outcome(relative_sse=_judge(records, reference, full))
+    sse = _judge(records, reference, study, records.records[0], centroids)
+    return Outcome(relative_sse=sse)
 
 
 def find_reference(records: UnknownSet) -> Reference:
@@ -154,27 +142,32 @@ def _standardise(points: Floats, deviations: Floats) -> Floats:
     return points[:, varying] / deviations[varying]
 
 
-def _judge(records: UnknownSet, reference: Reference, centroids: Floats) -> float:
+def _judge(
+    records: UnknownSet, reference: Reference, study: MainStudy, others: Floats, found: Floats
+) -> float:
+    """Return the relative SSE of centroids, with values in place of the columns left out."""
+    centroids = np.tile(others, (records.n_clusters, 1))
+    centroids[:, study.columns] = found
     placed = (records.place(points) for points in (records.records, centroids))
     points, centres = (_standardise(each, reference.deviations) for each in placed)
     return compute_sse(points, centres) / reference.sse
 
 
-def _know(records: UnknownSet, reference: Reference, wide: float, scale: float) -> MainStudy:
-    """Read bounds and scale off the records, then make both wrong by a factor."""
+def _know(records: UnknownSet, reference: Reference) -> MainStudy:
+    """Read bounds and scale off the records."""
     points, columns = records.place(records.records), reference.varying
     spread = math.sqrt(reference.sse / (len(points) * len(columns)))
-    low, high = points.min(axis=0), points.max(axis=0)
-    middle, half = (low + high) / 2.0, wide * (high - low) / 2.0
+    ends = points.min(axis=0), points.max(axis=0)
     resolution = records.resolution if records.is_logarithmic else None
-    ends = middle - half, middle + half
     if resolution is not None:
         ends = expand(ends[0], resolution), expand(ends[1], resolution)
-    scales = scale * spread * reference.deviations
-    dimensions = [
-        _make_dimension(f"x{i}", ends[0][i], ends[1][i], scales[i], resolution) for i in columns
-    ]
-    return MainStudy(columns=columns, dimensions=tuple(dimensions), search_box={})
+    dimensions = tuple(
+        _make_dimension(
+            f"x{i}", ends[0][i], ends[1][i], spread * reference.deviations[i], resolution
+        )
+        for i in columns
+    )
+    return MainStudy(columns=columns, dimensions=dimensions, search_box={})
 
 
 def _make_dimension(
@@ -190,33 +183,23 @@ def _make_dimension(
     )
 
 
-def _run_pilot(
-    records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int, *, is_share: bool
-) -> Outcome:
+def run_pilot(records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int) -> Outcome:
     """Calibrate by a pilot, then run the main study that follows from it."""
     n, d = records.records.shape
     whole = predict_strength(n_records=n, epsilon=float(epsilon), n_dimensions=d)
-    share = choose_share(whole)
-    if is_share:
-        first, others = records.records, records.records
-        spent = epsilon * Fraction(share).limit_denominator(1000)
-        left = epsilon - spent
-    else:
-        size = round(share * n)
-        first, others = records.records[:size], records.records[size:]
-        spent = left = epsilon
-    found = calibrate_by_pilot(records, first, spent, seed)
+    size = round(choose_share(whole) * n)
+    first, others = records.records[:size], records.records[size:]
+    found = calibrate_by_pilot(records, first, epsilon, seed)
     study = adopt(found)
-    full = np.tile([column.centre for column in found.columns], (records.n_clusters, 1))
-    centroids = _decode(study, others, records.n_clusters, left, seed)
-    full[:, study.columns] = centroids
-    band = _advise(len(others), len(study.columns), records.n_clusters, left).band
+    centroids = _decode(study, others, records.n_clusters, epsilon, seed)
+    band = _advise(len(others), len(study.columns), records.n_clusters, epsilon).band
     has_tail = any(column.codes & _DOUBTED for column in found.kept)
     highest = band.high * bound_excess(found.strength, has_tail=has_tail)
     rarest = records.smallest_share
     is_rare = rarest is not None and found.unseen_share > rarest
+    centre = np.array([column.centre for column in found.columns])
     return Outcome(
-        relative_sse=_judge(records, reference, full),
+        relative_sse=_judge(records, reference, study, centre, centroids),
         is_told=is_rare or highest > TARGET_SSE or found.refusal is not None,
         is_above=_judge_on_plan(records, study, centroids) > highest,
     )
@@ -322,35 +305,48 @@ def _release(plan: SketchPlan, records: Floats, seed: int) -> NDArray[np.int64]:
     return plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
 
 
+Data = tuple[UnknownSet, Reference]
+_Way = Callable[[UnknownSet, Reference, Fraction, int], Outcome]
+WAYS: Mapping[str, _Way] = {"oracle": run_oracle, "pilot": run_pilot}
+
+
 def measure(bench: Bench) -> Iterator[Row]:
-    """Yield the rows of each set and budget; the oracle is run beside every other way."""
+    """Yield the rows of each set and budget."""
     for name in SETS:
         for words, n_epsilon in BUDGETS.items():
-            case = make_case(name, words, n_epsilon)
-            is_quick = name in _QUICK_SETS and words == "1e5"
-            ways = [w for w in WAYS if bench.includes(case.name_rows(w), in_quick=is_quick)]
-            if ways:
-                seeds = bench.list_seeds(_RUNS, 1, first=0)
-                bench.expect(len(seeds) * len({_ORACLE, *ways}))
-                found = run_case(bench, case, list(dict.fromkeys((_ORACLE, *ways))), seeds)
-                yield from _summarise(case, found)
+            case, is_quick = f"{name} n_eps={words}", name in _QUICK_SETS and words == "1e5"
+            if bench.includes(f"{case} pilot", in_quick=is_quick):
+                yield from _measure_case(bench, name, case, n_epsilon)
 
 
-def make_case(name: str, words: str, n_epsilon: int) -> Case[Data, Outcome]:
-    """Make the case of a set and a budget."""
-    return Case(
-        name=f"{name} n_eps={words}",
+def _measure_case(bench: Bench, name: str, case: str, n_epsilon: int) -> Iterator[Row]:
+    def run_way(way: _Way, data: Data, seed: int) -> Outcome:
+        return way(*data, Fraction(n_epsilon, len(data[0].records)), seed)
+
+    both = Case(
+        name=case,
         load=partial(_load, name),
-        methods={way: _bind(way, n_epsilon) for way in WAYS},
+        methods={words: partial(run_way, way) for words, way in WAYS.items()},
         summarise=lambda found: (),
     )
-
-
-def _bind(way: str, n_epsilon: int) -> Callable[[Data, int], Outcome]:
-    return lambda data, seed: run_way(way, *data, n_epsilon, seed)
-
-
-Data = tuple[UnknownSet, Reference]
+    seeds = bench.list_seeds(_RUNS, 1, first=0)
+    bench.expect(len(seeds) * len(WAYS))
+    found = run_case(bench, both, list(WAYS), seeds)
+    oracle, pilot = (np.array([each.relative_sse for each in found[way]]) for way in WAYS)
+    over = pilot / oracle
+    for way, ratios in (("oracle", oracle), ("pilot", pilot)):
+        figures: list[Figure] = [
+            ("median_relative_sse", np.median(ratios), "1", _REFERENCE),
+            ("worst_relative_sse", np.max(ratios), "1", _REFERENCE),
+        ]
+        if way == "pilot":
+            figures += [
+                ("median_over_oracle", np.median(over), "1", "oracle"),
+                ("worst_over_oracle", np.max(over), "1", "oracle"),
+                ("told", np.mean([each.is_told for each in found[way]])),
+                ("above_band", np.mean([each.is_above for each in found[way]])),
+            ]
+        yield from make_rows(NAME, f"{case} {way}", figures, runs=len(seeds))
 
 
 # The budgets of a set take turns with its seeds.
@@ -358,26 +354,6 @@ Data = tuple[UnknownSet, Reference]
 def _load(name: str, seed: int) -> Data:
     records = load_set(name, seed)
     return records, find_reference(records)
-
-
-def _summarise(
-    case: Case[Data, Outcome], outcomes: Mapping[str, Sequence[Outcome]]
-) -> Iterator[Row]:
-    oracle = np.array([outcome.relative_sse for outcome in outcomes[_ORACLE]])
-    for way, found in outcomes.items():
-        ratios = np.array([outcome.relative_sse for outcome in found])
-        figures: list[Figure] = [
-            ("median_relative_sse", np.median(ratios), "1", _REFERENCE),
-            ("worst_relative_sse", np.max(ratios), "1", _REFERENCE),
-        ]
-        if way != _ORACLE:
-            over = ratios / oracle
-            figures.append(("median_over_oracle", np.median(over), "1", _ORACLE))
-            figures.append(("worst_over_oracle", np.max(over), "1", _ORACLE))
-        if way in ("pilot", "share"):
-            figures.append(("told", np.mean([outcome.is_told for outcome in found])))
-            figures.append(("above_band", np.mean([outcome.is_above for outcome in found])))
-        yield from make_rows(NAME, case.name_rows(way), figures, runs=len(found))
 
 
 if __name__ == "__main__":

@@ -5,16 +5,17 @@ of a set are divided into L sums of equal size, each with pure epsilon under rep
 is n epsilon. ``grid`` has the cells that :func:`sfumato.learning.clustering.cells.choose_cells`
 chooses and exact discrete Laplace noise; ``fourier`` the mechanism, frequencies, law and sketches
 that the planner chooses for the same numbers, its exact noise and the default decoder, at the true
-scale. ``box=3`` stands for a public box three times as wide. Relative SSE is as in
-:mod:`benchmarks.decoding`. ``verdict`` counts the grid's verdicts, and ``inside`` the share of
-answers inside the verdict's band.
+scale, and ``whole`` with all frequencies in every sketch. ``box=3`` stands for a public box three
+times as wide. Relative SSE is as in :mod:`benchmarks.decoding`. ``verdict`` counts the grid's
+verdicts, and ``inside`` the share of answers inside the verdict's band.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,24 +117,24 @@ def count_cells(
 
 
 Judged = tuple[float, Solution]
+Recover = Callable[[Dataset, int], Solution]
 GridCase = Case[Dataset, Judged]
 
 
 def make_case(study: GridStudy, *, runs: int = 5, quick_runs: int = 0) -> GridCase:
     """Make the case of a study, with both methods."""
 
-    def run_grid(dataset: Dataset, seed: int) -> Judged:
-        found = study.decode_grid(dataset, seed)
+    def judge(recover: Recover, dataset: Dataset, seed: int) -> Judged:
+        found = recover(dataset, seed)
         return measure_ratio(dataset, found.centroids), found
 
-    def run_sketch(dataset: Dataset, seed: int) -> Judged:
-        found = study.decode_sketch(dataset, seed)
-        return measure_ratio(dataset, found.centroids), found
-
+    methods: dict[str, Recover] = {"grid": study.decode_grid, "fourier": study.decode_sketch}
+    if study.n_sketches > 1:
+        methods["whole"] = partial(study.decode_sketch, is_whole=True)
     return GridCase(
         name=f"{study.name} box={study.box:g}",
         load=study.load,
-        methods={"grid": run_grid, "fourier": run_sketch},
+        methods={name: partial(judge, recover) for name, recover in methods.items()},
         summarise=_summarise,
         runs=runs,
         quick_runs=quick_runs,

@@ -10,23 +10,29 @@ checked. ``wide`` stands for a public box four times as wide. Cases of the
 strongest noise come first, where the sketch loses most; its page sorts them
 by what it loses. Each case's rows come when it is measured, so that a run that is stopped keeps
 them. Cases of 20,000 records are those, beside others, that :mod:`benchmarks.choosing` takes its
-table from; they have the methods alone that it chooses from. Rows without a curator follow: see
-:mod:`benchmarks.method_fleets`.
+table from; they have the methods alone that it chooses from. Rows without a
+curator follow. ``fleet`` cases divide the records over L devices, each with noise of its own, at
+the same n epsilon: ``whole`` are sketches of all features on every device, and ``grid`` is the sum
+of noisy histograms, up to four columns. ``local`` cases have one record a device. Other methods ask
+the same records again in each round, with noise that is drawn once for all: they have no row there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
+from benchmarks import grids, local
 from benchmarks.contenders import CHOICES, CONTENDERS, MOST, SLOW, Run
-from benchmarks.datasets import SPREAD, Dataset, RealData
+from benchmarks.datasets import SPREAD, Dataset, Mixture, RealData
 from benchmarks.designs import resize
-from benchmarks.method_fleets import list_fleet_cases
+from benchmarks.grids import GridStudy
+from benchmarks.local import Phones
 from benchmarks.reference import find_reference, list_quality, measure_ratio
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 
@@ -196,6 +202,45 @@ def list_cases() -> Iterator[MethodCase]:
         if n in _FEWER:
             for source in (*_NARROW, *_MORE):
                 yield make_case(source, n, contenders=CHOICES, knows_scale=False, runs=5)
+
+
+FleetCase = Case[Dataset, tuple[float, Any]]
+
+
+def make_fleet_case(study: GridStudy, *, quick_runs: int = 0) -> FleetCase:
+    """Make the case of devices with a part of the records each."""
+    own = grids.make_case(study, quick_runs=quick_runs)
+    has_grid = isinstance(study.source, RealData) or study.source.n_dimensions <= 4
+    names = {"fourier": "compressive", "whole": "whole", **({"grid": "grid"} if has_grid else {})}
+    methods = {new: own.methods[name] for name, new in names.items() if name in own.methods}
+    return replace(own, name=f"fleet {study.name}", methods=methods, summarise=_summarise_fleet)
+
+
+def make_phone_case(phones: Phones) -> FleetCase:
+    """Make the case of devices with one record each."""
+    name = f"local d=10 k=10 {phones.name}"
+    return replace(local.make_case(phones, runs=3), name=name, summarise=_summarise_fleet)
+
+
+def _summarise_fleet(found: Sequence[tuple[float, Any]]) -> Iterator[Figure]:
+    return list_quality([ratio for ratio, _ in found])
+
+
+def list_fleet_cases() -> Iterator[FleetCase]:
+    """List the fleets, over L, and the phones, over n."""
+    sources: tuple[tuple[Mixture | RealData, int], ...] = (
+        (Mixture(n_dimensions=2, n_clusters=10, n_records=_RECORDS), 30_000),
+        (Mixture(n_dimensions=10, n_clusters=10, n_records=_RECORDS), 100_000),
+        (RealData(name="weather"), 26_110),
+    )
+    for source, n_epsilon in sources:
+        for size in (1, 10, 100, 1000):
+            study = GridStudy(source=source, n_epsilon=n_epsilon, n_sketches=size)
+            is_quick = size == 100 and n_epsilon == 30_000
+            yield make_fleet_case(study, quick_runs=2 * int(is_quick))
+    for n in (10**4, 10**5, 10**6):
+        for epsilon in (1, 3):
+            yield make_phone_case(Phones(n_records=n, epsilon=Fraction(epsilon)))
 
 
 def measure(bench: Bench) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.local_marginals import report_bins
+from benchmarks.local import report_bins
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.analyst.planning.pilot_columns import parse_columns
 from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot

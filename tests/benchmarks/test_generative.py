@@ -9,8 +9,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from benchmarks.generative import CLUSTERINGS, measure_accounts, measure_accuracy
-from benchmarks.generative_accounts import STATED, _compute_moment
+from benchmarks.generative import (
+    CLUSTERINGS,
+    STATED,
+    _compute_moment,
+    measure_accounts,
+    measure_accuracy,
+)
 from benchmarks.mnist import Digits
 
 
