@@ -298,9 +298,7 @@ FAMILIES: dict[str, Family] = {
     "constants": Family(draw=_draw_constants, sizes=((4, 5), (6, 6), (8, 4))),
     "duplicates": Family(draw=_draw_duplicates, sizes=_SMALLER),
     "no clusters": Family(draw=_draw_no_clusters, sizes=_SMALLER),
-    "uniform": Family(
-        draw=lambda rng, d, k, n: rng.uniform(-1.0, 1.0, size=(n, d)), sizes=_SMALLER
-    ),
+    "uniform": Family(draw=_draw_uniform, sizes=_SMALLER),
 }
 
 

@@ -29,7 +29,7 @@ from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch, weigh
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
-from sfumato.shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator, feature_table
+from sfumato.shared.core import RadiusLaw, SketchAccumulator, feature_table
 from sfumato.shared.plan import (
     Dimension,
     PhaseRelease,
@@ -137,17 +137,13 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     is_phase = noise.mechanism == PHASE_REPORT
     largest = int(sizes.max())
+    by_count = WindowRule(kind="count", length=largest)
+    window = WindowRule(kind="time", length_s=1) if is_phase else by_count
+    known: dict[str, Any] = {"lower": dataset.lower, "upper": dataset.upper, "scale": study.scale}
     return create_plan(
         PlanSpec(
             dimensions=tuple(
-                Dimension(
-                    name=f"x{i}",
-                    unit="1",
-                    lower=dataset.lower,
-                    upper=dataset.upper,
-                    scale=study.scale,
-                )
-                for i in range(dataset.n_dimensions)
+                Dimension(name=f"x{i}", unit="1", **known) for i in range(dataset.n_dimensions)
             ),
             n_frequencies=study.n_frequencies,
             measurements_per_record=study.n_frequencies // study.mask_groups,
@@ -158,9 +154,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
             mechanism=None if is_phase else noise.mechanism,
             epsilon=noise.epsilon,
             delta=noise.delta,
-            window=WindowRule(kind="time", length_s=1)
-            if is_phase
-            else WindowRule(kind="count", length=largest),
+            window=window,
             most_records=largest,
         )
     )
@@ -191,30 +185,21 @@ class Sketcher:
         if isinstance(plan.release, PhaseRelease):
             totals = report_phases(plan, plan.release, dataset.records, seed)
         else:
-            exact = self._sum_records(dataset, plan, plan.frequencies, sizes)
+            exact = self._sum_records(dataset, plan, sizes)
             totals = total_releases(plan, _release(plan, study, exact, seed), sizes)
         if study.noise is None:
             return _pose_exact(dataset, plan, totals)
         return pose_totals(plan, totals, dataset.n_clusters)
 
     def _sum_records(
-        self,
-        dataset: Dataset,
-        plan: SketchPlan,
-        frequencies: FrequencyMatrix,
-        sizes: NDArray[np.int64],
+        self, dataset: Dataset, plan: SketchPlan, sizes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the exact sum of each sketch: shape ``(L, 2 r)``."""
         shape = (plan.measurements_per_record, plan.frequencies_per_sketch)
-        key = (dataset.name, frequencies.digest, shape, sizes.tobytes())
+        key = (dataset.name, plan.frequencies.digest, shape, sizes.tobytes())
         if key not in self._sums:
-            ends = np.cumsum(sizes)
-            self._sums[key] = np.array(
-                [
-                    _sum_one(plan, dataset.records[end - size : end], i)
-                    for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
-                ]
-            )
+            parts = np.split(dataset.records, np.cumsum(sizes)[:-1])
+            self._sums[key] = np.array([_sum_one(plan, part, i) for i, part in enumerate(parts)])
         return self._sums[key]
 
 
