@@ -1,7 +1,8 @@
 """The generator of pages and pictures from files of rows.
 
-A page is the Markdown template of its name in this folder. A section whose tables have no row is
-left out. The last line of a table in a template is its row for each case that has the figures::
+A page is the Markdown in the template of its name in this folder. A section whose tables have no
+row is left out. The last line of a table in a template is its row for each case that has the
+figures::
 
     | {case:no change, (.*)} | {rms_score.runs} | {found?:.2f} |
 

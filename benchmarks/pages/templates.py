@@ -157,4 +157,4 @@ def replace_section(page: str, section: str) -> str:
 
 def find_template(name: str) -> Path:
     """Return the path of a template."""
-    return Path(__file__).parent / f"{name}.md"
+    return Path(__file__).parent / f"{name}.template"
