@@ -1,71 +1,32 @@
-"""Run every benchmark: ``python -m benchmarks [--quick] [--json]``."""
+"""Run every benchmark: ``python -m benchmarks [--quick] [--json] [--case MODULE]``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
 
-from benchmarks import (
-    agent,
-    calibration,
-    components,
-    cover,
-    decoding,
-    digits,
-    estimator,
-    fleets,
-    generative,
-    grids,
-    honesty,
-    insight,
-    law_grid,
-    local,
-    methods,
-    noise,
-    paper,
-    real_sets,
-    secure_sum,
-    sketching,
-    sketching_files,
-    sketching_tables,
-    synthesis,
-    utility,
+from benchmarks.packages import PackageUnavailableError
+from benchmarks.runner import Bench, Row, run
+
+NAMES = (
+    *("sketching", "sketching_files", "sketching_tables", "decoding", "calibration", "fleets"),
+    *("grids", "local", "methods", "paper", "secure_sum", "honesty", "real_sets", "insight"),
+    *("synthesis", "digits", "generative", "utility", "components", "cover", "estimator", "agent"),
+    *("reported_pilots", "service.__main__"),
 )
-from benchmarks.rows import Row, run_benchmark
-from benchmarks.service import __main__ as service
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield the rows of every benchmark in turn."""
-    modules = (
-        sketching,
-        sketching_files,
-        sketching_tables,
-        noise,
-        decoding,
-        calibration,
-        fleets,
-        grids,
-        law_grid,
-        local,
-        methods,
-        paper,
-        secure_sum,
-        honesty,
-        real_sets,
-        insight,
-        synthesis,
-        digits,
-        generative,
-        utility,
-        components,
-        cover,
-        estimator,
-        agent,
-        service,
-    )
-    for module in modules:
-        yield from module.measure(quick)
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of every benchmark in turn, of those named by their modules."""
+    for name in NAMES:
+        if bench.includes(name):
+            try:
+                own = replace(bench, cases=(), own={})
+                yield from import_module(f"benchmarks.{name}").measure(own)
+            except PackageUnavailableError as error:
+                bench.leave_out(name, error)
 
 
 if __name__ == "__main__":
-    run_benchmark("__main__", "Run every benchmark.", measure)
+    run("__main__", __doc__, measure)

@@ -18,32 +18,28 @@ that kind.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.design import choose_design
 from benchmarks.honest_trials import (
-    N_RECORDS,
+    OPTIONS,
     Situation,
+    Task,
+    collect_tasks,
+    derive_seed,
     digest_decoder,
-    list_shapes,
     list_situations,
+    pose_shape,
 )
-from benchmarks.honesty import Task, collect_tasks
-from benchmarks.packages import PackageUnavailableError
 from benchmarks.reference import find_reference
-from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
-from benchmarks.shapes import REAL_SETS, Shape, draw_shape
-from benchmarks.sketches import Noise, Sketcher, Study
+from benchmarks.runner import Bench, Row, make_rows, read_output, run
+from benchmarks.shapes import Shape
 from sfumato.learning.answers import questions
 from sfumato.learning.answers.densities import (
     clip_interval,
@@ -70,9 +66,7 @@ from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 
 NAME = "bars"
-N_SHAPES = 54
-_FITTED_TO = 81
-_QUICK_SHAPES = 3
+_N_SHAPES, _FITTED_TO, _QUICK_SHAPES = 54, 81, 3
 _FITTED_FROM = "bars"
 _N_BOXES = 40
 _N_MEANS = 10
@@ -80,10 +74,11 @@ _QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MOST_COLUMNS = 4
 _NOTHING = 1e-12
 _LEAST = 1e-9
+_KINDS = ("mixtures", "real", "other shapes")
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Errors:
     """Errors of some figures of one decode, with what their bars are made of.
 
@@ -105,18 +100,12 @@ class Errors:
 class BarTrial:
     """One decode with the errors of its answers, by figure."""
 
-    family: str
     size: tuple[int, int, int]
     situation: Situation
-    is_mixture: bool
+    kind: str
     verdict: str
     evidence: Evidence
     errors: Mapping[str, Errors]
-
-    @property
-    def is_real(self) -> bool:
-        """Whether the records are real rather than synthetic."""
-        return self.family in REAL_SETS
 
     @property
     def word(self) -> BarsWord:
@@ -128,11 +117,6 @@ class BarTrial:
         return self.errors[figure].cover(LAWS[KINDS[figure]], self.evidence.held_out)
 
 
-_GROUPS: tuple[tuple[str, Callable[[BarTrial], bool]], ...] = (
-    ("mixtures", lambda t: t.is_mixture),
-    ("real", lambda t: t.is_real),
-    ("other shapes", lambda t: not t.is_mixture and not t.is_real),
-)
 KINDS: Mapping[str, BarKind] = {
     "centroid local": "centroid",
     "centroid best": "centroid",
@@ -154,64 +138,30 @@ _FITTED: Mapping[BarKind, str] = {
 """The figure that each law is fitted to."""
 
 
-def run_shape(family: str, text: str, situations: Sequence[Situation]) -> Iterator[BarTrial]:
-    """Decode one shape in several situations."""
-    shape = draw_shape(family, text, N_RECORDS)
-    for situation in situations:
-        trial = run_trial(shape, situation, text)
-        if trial is not None:
-            yield trial
-
-
 def run_trial(shape: Shape, situation: Situation, text: str) -> BarTrial | None:
     """Decode a shape in one situation; None if the decoder keeps no posterior."""
-    digest = hashlib.sha256(f"bars {text} {situation.name}".encode()).digest()
-    seed = int.from_bytes(digest[:4], "big")
-    k = max(1, round(situation.clusters * shape.dataset.n_clusters))
-    dataset = replace(shape.dataset, name=f"{shape.dataset.name} k={k}", n_clusters=k)
-    reference = find_reference(dataset)
-    noise = None
-    if situation.n_epsilon is not None:
-        budget = Fraction(situation.n_epsilon, len(dataset.records))
-        noise = Noise(mechanism="discrete-knorm", epsilon=budget)
-    boxed = replace(
-        dataset,
-        lower=situation.bounds * dataset.lower,
-        upper=situation.bounds * dataset.upper,
-    )
-    design = choose_design(boxed, noise)
-    scale = reference.spread * shape.guess * situation.scale
-    study = Study(n_frequencies=design.n_frequencies, scale=scale, noise=noise, law=design.law)
-    posed = Sketcher().pose(boxed, study, seed)
+    seed = derive_seed(f"bars {text} {situation.name}")
+    posed = pose_shape(shape, situation, seed)
+    records, scale = posed.dataset.records, posed.scale
     solution = MixtureDecoder().solve(posed.problem, rng=np.random.default_rng(seed))
     if solution.posterior is None or solution.bars is None or solution.evidence is None:
         return None
-    rng = np.random.default_rng(seed)
-    shown = solution.bars
-    local, weights = _descend(dataset.records, solution.centroids)
-    best = _match(solution.centroids, np.array(reference.centroids))
-    none = np.zeros(local.size)
-    spreads = shown.centroid_spreads.ravel()
+    shown, centroids = solution.bars, solution.centroids
+    local, weights = _descend(records, centroids)
+    best = _match(centroids, np.array(find_reference(posed.dataset).centroids))
+    none, spreads = np.zeros(local.size), shown.centroid_spreads.ravel()
+    off = np.abs(weights - solution.weights)
     errors = {
-        "centroid local": Errors(
-            errors=np.abs(local - solution.centroids).ravel(), spreads=spreads, samplings=none
-        ),
-        "centroid best": Errors(
-            errors=np.abs(best - solution.centroids).ravel(), spreads=spreads, samplings=none
-        ),
-        "weight local": Errors(
-            errors=np.abs(weights - solution.weights),
-            spreads=shown.weight_spreads,
-            samplings=np.zeros(k),
-        ),
-        **_ask(solution.posterior, dataset.records, scale, rng),
-        **_correlate(solution.posterior, dataset.records, scale),
+        "centroid local": Errors(np.abs(local - centroids).ravel(), spreads, none),
+        "centroid best": Errors(np.abs(best - centroids).ravel(), spreads, none),
+        "weight local": Errors(off, shown.weight_spreads, np.zeros(len(off))),
+        **_ask(solution.posterior, records, scale, np.random.default_rng(seed)),
+        **_correlate(solution.posterior, records, scale),
     }
     return BarTrial(
-        family=shape.family,
-        size=(dataset.n_dimensions, k, design.n_frequencies),
+        size=posed.size,
         situation=situation,
-        is_mixture=shape.is_mixture,
+        kind=posed.kind,
         verdict="none" if solution.verdict is None else solution.verdict.word,
         evidence=solution.evidence,
         errors=errors,
@@ -241,11 +191,10 @@ def _ask(
 ) -> dict[str, Errors]:
     """Draw questions: random boxes at least one scale wide, quantiles, means within boxes."""
     n, d = records.shape
-    shares, means, quantiles = [], [], []
+    shares, means = [], []
     for i in range(_N_BOXES):
-        axes = rng.choice(d, size=min(d, 1 + i % 3), replace=False)
         box, inside = [], np.ones(n, dtype=np.bool_)
-        for axis in axes.tolist():
+        for axis in rng.choice(d, size=min(d, 1 + i % 3), replace=False).tolist():
             low = float(records[rng.integers(n), axis]) - scale * rng.uniform(0.0, 2.0)
             high = math.inf if rng.uniform() < 0.3 else low + scale * rng.uniform(1.0, 4.0)
             box.append(clip_interval(posterior, axis, low, high))
@@ -259,22 +208,23 @@ def _ask(
             mean, spread, variance = questions.pool_means(posterior, of_draw, by_draw, variances)
             own = records[inside, axis]
             means.append((abs(own.mean() - mean), spread, math.sqrt(variance / len(own))))
-    for axis in range(min(d, _MOST_COLUMNS)):
+    found = {"share": shares, "quantile": _ask_quantiles(posterior, records), "mean": means}
+    return {
+        name: Errors(*np.array(rows, dtype=np.float64).T) for name, rows in found.items() if rows
+    }
+
+
+def _ask_quantiles(posterior: Posterior, records: Floats) -> list[tuple[float, float, float]]:
+    found = []
+    for axis in range(min(records.shape[1], _MOST_COLUMNS)):
         for share in _QUANTILES:
             value, spread = map(float, pool(posterior, compute_quantiles(posterior, axis, share)))
             truth = float(np.quantile(records[:, axis], share))
-            height = float(
-                pool(posterior, compute_density(posterior, axis, np.array([value])))[0][0]
-            )
+            density = pool(posterior, compute_density(posterior, axis, np.array([value])))[0][0]
             width = float(posterior.upper[axis] - posterior.lower[axis])
-            sampling = math.sqrt(share * (1.0 - share) / n) / max(height, 1e-9 / width)
-            quantiles.append((abs(truth - value), spread, sampling))
-    found = {"share": shares, "quantile": quantiles, "mean": means}
-    return {
-        name: Errors(errors=rows[:, 0], spreads=rows[:, 1], samplings=rows[:, 2])
-        for name, rows in ((name, np.array(own, dtype=np.float64)) for name, own in found.items())
-        if len(rows)
-    }
+            error = math.sqrt(share * (1.0 - share) / len(records))
+            found.append((abs(truth - value), spread, error / max(float(density), 1e-9 / width)))
+    return found
 
 
 def _correlate(posterior: Posterior, records: Floats, scale: float) -> dict[str, Errors]:
@@ -297,21 +247,20 @@ def _correlate(posterior: Posterior, records: Floats, scale: float) -> dict[str,
     }
 
 
-def run_task(task: Task, *, n_situations: int = 3) -> list[BarTrial]:
+def run_task(shape: Shape, task: Task, *, n_situations: int) -> list[BarTrial]:
     """Decode the shape of a task: two honest situations and one with something wrong."""
-    i, family, own = task
-    try:
-        return list(run_shape(family, own, list_situations(i)[:n_situations]))
-    except PackageUnavailableError as error:
-        print(f"left out: {family}: {error}", file=sys.stderr)
-        return []
+    i, _, own = task
+    found = [run_trial(shape, each, own) for each in list_situations(i)[:n_situations]]
+    return [trial for trial in found if trial is not None]
 
 
 def describe(trials: Sequence[BarTrial]) -> Iterator[Row]:
     """Yield how often bars are shown and hold, by kind of answer, of data and of situation."""
     honest = [trial for trial in trials if trial.situation.is_honest]
     groups: list[tuple[str, list[BarTrial]]] = [("honest guesses", honest)]
-    groups += [(f"honest guesses, {name}", [t for t in honest if of(t)]) for name, of in _GROUPS]
+    groups += [
+        (f"honest guesses, {name}", [t for t in honest if t.kind == name]) for name in _KINDS
+    ]
     for n_epsilon in sorted({t.situation.n_epsilon or math.inf for t in honest}):
         chosen = [t for t in honest if (t.situation.n_epsilon or math.inf) == n_epsilon]
         groups.append((f"honest guesses, {chosen[0].situation.name}", chosen))
@@ -329,10 +278,13 @@ def _describe_group(name: str, trials: Sequence[BarTrial]) -> Iterator[Row]:
         for figure in KINDS if word != "none" else ():
             own = [trial for trial in chosen if figure in trial.errors]
             if own:
-                covered = float(np.mean([trial.cover(figure) for trial in own]))
-                length = float(np.median([_measure_length(trial, figure) for trial in own]))
-                yield Row(NAME, case, f"{figure} covered", covered, "1", len(own), "0.9")
-                yield Row(NAME, case, f"{figure} median bar", length, "1", len(own), "none")
+                covered = np.mean([trial.cover(figure) for trial in own])
+                length = np.median([_measure_length(trial, figure) for trial in own])
+                figures = (
+                    (f"{figure} covered", covered, "1", "0.9"),
+                    (f"{figure} median bar", length),
+                )
+                yield from make_rows(NAME, case, figures, runs=len(own))
 
 
 def _measure_length(trial: BarTrial, figure: str) -> float:
@@ -423,36 +375,21 @@ ROWS: Final[Mapping[str, tuple[float, float, float]]] = {{
 '''
 
 
-def collect(
-    text: str, n_shapes: int, *, n_processes: int = 1, kept: Path | None = None
-) -> list[BarTrial]:
-    """Decode the shapes that a text determines; see :func:`benchmarks.honesty.collect_tasks`."""
-    tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of shapes that nobody fitted to; or fit the factors, and write their table."""
+    path: Path | None = bench.own.get("fit")
+    usual = _QUICK_SHAPES if bench.quick else _FITTED_TO if path else _N_SHAPES
     # Factors are fitted to honest guesses alone, which come first.
-    run = partial(run_task, n_situations=2) if text == _FITTED_FROM else run_task
-    return collect_tasks(tasks, run, n_processes=n_processes, kept=kept)
-
-
-def main() -> int:
-    """Run the benchmark, or fit the factors."""
-    parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument(
-        "--fit", type=read_page, metavar="FILE", help="fit the laws, and write their table there"
-    )
-    parser.add_argument("--shapes", type=read_count, help="shapes, instead of the usual number")
-    parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
-    parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
-    options = parser.parse_args()
-    usual = _QUICK_SHAPES if options.quick else _FITTED_TO if options.fit else N_SHAPES
-    n_shapes = options.shapes or usual
-    run = partial(collect, n_processes=options.processes, kept=options.keep)
-    if options.fit:
-        trials = run(_FITTED_FROM, n_shapes)
-        options.fit.write_text(format_table(fit(trials), trials, n_shapes), encoding="utf-8")
-        return 0
-    print_rows(describe(run(digest_decoder(), n_shapes)), as_json=options.json)
-    return 0
+    task = partial(run_task, n_situations=2 if path else 3)
+    n_shapes = bench.own.get("shapes") or usual
+    trials = collect_tasks(bench, _FITTED_FROM if path else digest_decoder(), n_shapes, task)
+    if path:
+        path.write_text(format_table(fit(trials), trials, n_shapes), encoding="utf-8")
+    else:
+        yield from describe(trials)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    words = "fit the laws, and write their table there"
+    fits = ("--fit", {"type": read_output, "metavar": "FILE", "help": words})
+    run(NAME, __doc__, measure, fits, *OPTIONS)

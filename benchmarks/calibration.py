@@ -1,16 +1,12 @@
 """Two studies without any knowledge of the records, against one with bounds and scale known.
 
-Run as ``python -m benchmarks.calibration [--quick] [--json] [--sets NAMES] [--budgets NAMES]
-[--ways NAMES] [--first-seed N] [--runs N]``. All go through plans, the integer engine, exact noise
-under pure epsilon and replace-one, the planner and the mixture decoder; L = 1. Ways to a main
-study:
+Run as ``python -m benchmarks.calibration [--quick] [--json] [--case PART]``. All go through plans,
+the integer engine, exact noise under pure epsilon and replace-one, the planner and the mixture
+decoder; L = 1. Ways to a main study:
 
 * ``oracle``: bounds and scale read off the records, all records, the whole epsilon.
 * ``pilot``: a histogram of the first tenth to quarter of the records, by the strength of the pilot,
   with the whole epsilon, without bounds; the main study has the others, and the whole epsilon too.
-* ``share``: a histogram of all records with as large a share of epsilon; the main study has the
-  rest.
-* ``x4``, ``/4``: bounds three times too wide, and the scale four times too large or too small.
 
 Relative SSE is that of the centroids over that of k-means on all records. ``over_oracle`` is its
 ratio to the oracle's, seed by seed. ``told`` is the share of runs in which a person is told
@@ -23,18 +19,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
+from benchmarks.designs import TARGET_SSE, advise_study
 from benchmarks.reference import compute_sse
-from benchmarks.rows import Row, create_parser, print_rows, read_count
-from benchmarks.sketches import total_releases
+from benchmarks.runner import Bench, Case, Figure, Row, make_rows, run, run_case
+from benchmarks.sketches import pose_totals, total_releases
 from benchmarks.unknown_sets import SETS, Floats, UnknownSet, load_set
 from sfumato.learning.calibration.calibration import Calibration, calibrate
 from sfumato.learning.calibration.strength import (
@@ -44,14 +41,10 @@ from sfumato.learning.calibration.strength import (
     predict_strength,
 )
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
-from sfumato.learning.estimate.counts import count_records
-from sfumato.learning.estimate.posing import pose_problem
 from sfumato.learning.estimate.studies import read_study_marginals
-from sfumato.learning.estimate.utility import estimate_utility, weigh
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.laws import LAW_CHOICES
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import advise
 from sfumato.shared.core import RadiusLaw, SketchAccumulator
 from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.plan import (
@@ -66,11 +59,10 @@ from sfumato.shared.plan import (
 from sfumato.shared.privacy.testing import SeededSource
 
 NAME = "calibration"
-RUNS = 10
+_RUNS = 10
 BUDGETS = {"2e4": 20_000, "1e5": 100_000, "1e6": 1_000_000}
-WAYS = ("oracle", "pilot", "share", "x4", "/4")
+_QUICK_SETS = ("lognormal", "counts")
 _REFERENCE = "kmeans++ n_init=10"
-_TARGET_SSE = 1.1
 _OCTAVES = 40.0
 _DOUBTED = frozenset(("tail", "hidden", "unplaced", "narrow", "weak"))
 """Findings for which ``sfumato plan refine`` widens its band."""
@@ -123,32 +115,26 @@ class MainStudy:
     needs_wider_law: bool = False
 
 
-def run_way(
-    way: str, records: UnknownSet, reference: Reference, n_epsilon: int, seed: int
-) -> Outcome:
-    """Run one way to a main study, and judge its centroids on all records."""
-    epsilon = Fraction(n_epsilon, len(records.records))
-    if way in ("pilot", "share"):
-        return _run_pilot(records, reference, epsilon, seed, is_share=way == "share")
-    factors = {"oracle": (1.0, 1.0), "x4": (3.0, 4.0), "/4": (3.0, 0.25)}
-    study = _know(records, reference, *factors[way])
+def run_oracle(records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int) -> Outcome:
+    """Run a main study whose bounds and scale are read off the records."""
+    study = _know(records, reference)
     centroids = _decode(study, records.records, records.n_clusters, epsilon, seed)
-    full = np.tile(records.records[0], (records.n_clusters, 1))
-    full[:, study.columns] = centroids
-    return Outcome(relative_sse=_judge(records, reference, full))
+    sse = _judge(records, reference, study, records.records[0], centroids)
+    return Outcome(relative_sse=sse)
 
 
 def find_reference(records: UnknownSet) -> Reference:
     """Find the best k-means on standardised columns; constant ones have distance 0."""
-    # Imported here, because it loads scikit-learn.
-    from sklearn.cluster import KMeans  # noqa: PLC0415
-
     points = records.place(records.records)
     deviations = points.std(axis=0)
     deviations[np.ptp(points, axis=0) == 0.0] = 0.0
-    kmeans = KMeans(records.n_clusters, n_init=10, random_state=0)
-    fitted = kmeans.fit(_standardise(points, deviations))
-    return Reference(deviations=deviations, sse=float(fitted.inertia_))
+    sse = _find_sse(_standardise(points, deviations), records.n_clusters)
+    return Reference(deviations=deviations, sse=sse)
+
+
+def _find_sse(points: Floats, k: int) -> float:
+    fitted = KMeans(k, n_init=10, random_state=0).fit(points)
+    return float(fitted.inertia_)
 
 
 def _standardise(points: Floats, deviations: Floats) -> Floats:
@@ -156,90 +142,81 @@ def _standardise(points: Floats, deviations: Floats) -> Floats:
     return points[:, varying] / deviations[varying]
 
 
-def _judge(records: UnknownSet, reference: Reference, centroids: Floats) -> float:
+def _judge(
+    records: UnknownSet, reference: Reference, study: MainStudy, others: Floats, found: Floats
+) -> float:
+    """Return the relative SSE of centroids, with values in place of the columns left out."""
+    centroids = np.tile(others, (records.n_clusters, 1))
+    centroids[:, study.columns] = found
     placed = (records.place(points) for points in (records.records, centroids))
     points, centres = (_standardise(each, reference.deviations) for each in placed)
     return compute_sse(points, centres) / reference.sse
 
 
-def _know(records: UnknownSet, reference: Reference, wide: float, scale: float) -> MainStudy:
-    """Read bounds and scale off the records, then make both wrong by a factor."""
+def _know(records: UnknownSet, reference: Reference) -> MainStudy:
+    """Read bounds and scale off the records."""
     points, columns = records.place(records.records), reference.varying
     spread = math.sqrt(reference.sse / (len(points) * len(columns)))
-    low, high = points.min(axis=0), points.max(axis=0)
-    middle, half = (low + high) / 2.0, wide * (high - low) / 2.0
+    ends = points.min(axis=0), points.max(axis=0)
     resolution = records.resolution if records.is_logarithmic else None
-    ends = middle - half, middle + half
     if resolution is not None:
         ends = expand(ends[0], resolution), expand(ends[1], resolution)
-    return MainStudy(
-        columns=columns,
-        dimensions=tuple(
-            Dimension(
-                name=f"x{i}",
-                unit="1",
-                lower=float(ends[0][i]),
-                upper=float(ends[1][i]),
-                scale=float(scale * spread * reference.deviations[i]),
-                transform=None if resolution is None else LogTransform(resolution=resolution),
-            )
-            for i in columns
-        ),
-        search_box={},
+    dimensions = tuple(
+        _make_dimension(
+            f"x{i}", ends[0][i], ends[1][i], spread * reference.deviations[i], resolution
+        )
+        for i in columns
+    )
+    return MainStudy(columns=columns, dimensions=dimensions, search_box={})
+
+
+def _make_dimension(
+    name: str, lower: float, upper: float, scale: float | None, resolution: float | None
+) -> Dimension:
+    return Dimension(
+        name=name,
+        unit="1",
+        lower=float(lower),
+        upper=float(upper),
+        scale=None if scale is None else float(scale),
+        transform=None if resolution is None else LogTransform(resolution=resolution),
     )
 
 
-def _run_pilot(
-    records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int, *, is_share: bool
-) -> Outcome:
+def run_pilot(records: UnknownSet, reference: Reference, epsilon: Fraction, seed: int) -> Outcome:
     """Calibrate by a pilot, then run the main study that follows from it."""
     n, d = records.records.shape
     whole = predict_strength(n_records=n, epsilon=float(epsilon), n_dimensions=d)
-    share = choose_share(whole)
-    if is_share:
-        first, others = records.records, records.records
-        spent = epsilon * Fraction(share).limit_denominator(1000)
-        left = epsilon - spent
-    else:
-        size = round(share * n)
-        first, others = records.records[:size], records.records[size:]
-        spent = left = epsilon
-    found = calibrate_by_pilot(records, first, spent, seed)
+    size = round(choose_share(whole) * n)
+    first, others = records.records[:size], records.records[size:]
+    found = calibrate_by_pilot(records, first, epsilon, seed)
     study = adopt(found)
-    full = np.tile([column.centre for column in found.columns], (records.n_clusters, 1))
-    centroids = _decode(study, others, records.n_clusters, left, seed)
-    full[:, study.columns] = centroids
-    band = _advise(len(others), len(study.columns), records.n_clusters, left).band
+    centroids = _decode(study, others, records.n_clusters, epsilon, seed)
+    band = _advise(len(others), len(study.columns), records.n_clusters, epsilon).band
     has_tail = any(column.codes & _DOUBTED for column in found.kept)
     highest = band.high * bound_excess(found.strength, has_tail=has_tail)
     rarest = records.smallest_share
     is_rare = rarest is not None and found.unseen_share > rarest
+    centre = np.array([column.centre for column in found.columns])
     return Outcome(
-        relative_sse=_judge(records, reference, full),
-        is_told=is_rare or highest > _TARGET_SSE or found.refusal is not None,
+        relative_sse=_judge(records, reference, study, centre, centroids),
+        is_told=is_rare or highest > TARGET_SSE or found.refusal is not None,
         is_above=_judge_on_plan(records, study, centroids) > highest,
     )
 
 
 def _judge_on_plan(records: UnknownSet, study: MainStudy, centroids: Floats) -> float:
     """Return the relative SSE on the scales that the plan chose."""
-    # Imported here, because it loads scikit-learn.
-    from sklearn.cluster import KMeans  # noqa: PLC0415
 
     def place(points: Floats) -> Floats:
-        columns = zip(study.dimensions, points.T, strict=True)
-        return np.stack(
-            [
-                (x if each.transform is None else compress(x, each.transform.resolution))
-                / (each.scale or 1.0)
-                for each, x in columns
-            ],
-            axis=1,
-        )
+        scaled = []
+        for each, x in zip(study.dimensions, points.T, strict=True):
+            own = x if each.transform is None else compress(x, each.transform.resolution)
+            scaled.append(own / (each.scale or 1.0))
+        return np.stack(scaled, axis=1)
 
     points = place(records.records[:, study.columns])
-    best = KMeans(records.n_clusters, n_init=10, random_state=0).fit(points).inertia_
-    return compute_sse(points, place(centroids)) / float(best)
+    return compute_sse(points, place(centroids)) / _find_sse(points, records.n_clusters)
 
 
 def calibrate_by_pilot(
@@ -252,16 +229,7 @@ def calibrate_by_pilot(
     reach = r * 2.0**_OCTAVES
     plan = create_plan(
         PlanSpec(
-            dimensions=tuple(
-                Dimension(
-                    name=f"x{i}",
-                    unit="1",
-                    lower=-reach,
-                    upper=reach,
-                    transform=LogTransform(resolution=r),
-                )
-                for i in range(d)
-            ),
+            dimensions=tuple(_make_dimension(f"x{i}", -reach, reach, None, r) for i in range(d)),
             statistic="histogram",
             bins_log2=choose_bins_log2(strength),
             mechanism="discrete-laplace",
@@ -281,15 +249,12 @@ def adopt(found: Calibration) -> MainStudy:
     return MainStudy(
         columns=[i for i, column in enumerate(found.columns) if column.is_kept],
         dimensions=tuple(
-            Dimension(
-                name=column.name,
-                unit="1",
-                lower=column.lower,
-                upper=column.upper,
-                scale=found.find_scale(column),
-                transform=None
-                if column.resolution is None
-                else LogTransform(resolution=column.resolution),
+            _make_dimension(
+                column.name,
+                column.lower,
+                column.upper,
+                found.find_scale(column),
+                column.resolution,
             )
             for column in found.kept
         ),
@@ -318,16 +283,7 @@ def _decode(study: MainStudy, records: Floats, k: int, epsilon: Fraction, seed: 
     )
     sums = _release(plan, records[:, study.columns], seed)
     totals = total_releases(plan, sums[None, :], np.array([n]))
-    weights = weigh(plan, totals, "size")
-    utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
-    problem = pose_problem(
-        plan,
-        totals,
-        weights,
-        signal_energy=utility.signal_energy,
-        n_clusters=k,
-        search_box=study.search_box,
-    )
+    problem = pose_totals(plan, totals, k, search_box=study.search_box).problem
     solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(seed))
     return plan.space.to_records(solution.centroids)
 
@@ -335,7 +291,7 @@ def _decode(study: MainStudy, records: Floats, k: int, epsilon: Fraction, seed: 
 @lru_cache(maxsize=256)
 def _advise(n: int, d: int, k: int, epsilon: Fraction) -> Candidate:
     outline = StudyOutline(n_records=n, n_sketches=1, n_dimensions=d, n_clusters=k)
-    return advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE).recommended
+    return advise_study(outline, epsilon)
 
 
 def _choose_law(best: Candidate, *, is_wider: bool) -> RadiusLaw:
@@ -349,87 +305,56 @@ def _release(plan: SketchPlan, records: Floats, seed: int) -> NDArray[np.int64]:
     return plan.mechanism.add_noise(accumulator.sums, SeededSource(seed))
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; one seed of two sets at one budget if ``quick``."""
-    if quick:
-        yield from measure_sets(("lognormal", "counts"), range(1), {"1e5": BUDGETS["1e5"]})
-    else:
-        yield from measure_sets(tuple(SETS), range(RUNS), BUDGETS)
+Data = tuple[UnknownSet, Reference]
+_Way = Callable[[UnknownSet, Reference, Fraction, int], Outcome]
+WAYS: Mapping[str, _Way] = {"oracle": run_oracle, "pilot": run_pilot}
 
 
-def measure_sets(
-    names: Sequence[str],
-    seeds: Sequence[int],
-    budgets: dict[str, int],
-    ways: Sequence[str] = WAYS,
-) -> Iterator[Row]:
-    """Yield the rows of some sets, budget by budget; the oracle is one of the ways."""
-    for name in names:
-        references = {seed: find_reference(load_set(name, seed)) for seed in seeds}
-        for words, n_epsilon in budgets.items():
-            outcomes = {
-                way: [
-                    run_way(way, load_set(name, seed), references[seed], n_epsilon, seed)
-                    for seed in seeds
-                ]
-                for way in ways
-            }
-            yield from _summarise(f"{name} n_eps={words}", outcomes)
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of each set and budget."""
+    for name in SETS:
+        for words, n_epsilon in BUDGETS.items():
+            case, is_quick = f"{name} n_eps={words}", name in _QUICK_SETS and words == "1e5"
+            if bench.includes(f"{case} pilot", in_quick=is_quick):
+                yield from _measure_case(bench, name, case, n_epsilon)
 
 
-def _summarise(case: str, outcomes: dict[str, list[Outcome]]) -> Iterator[Row]:
-    of_way = {
-        way: np.array([outcome.relative_sse for outcome in each]) for way, each in outcomes.items()
-    }
-    for way, ratios in of_way.items():
-        figures = [
-            ("median_relative_sse", np.median(ratios), _REFERENCE),
-            ("worst_relative_sse", np.max(ratios), _REFERENCE),
-        ]
-        if way != "oracle":
-            over = ratios / of_way["oracle"]
-            figures += [
-                ("median_over_oracle", np.median(over), "oracle"),
-                ("worst_over_oracle", np.max(over), "oracle"),
-            ]
-        if way in ("pilot", "share"):
-            told = np.mean([outcome.is_told for outcome in outcomes[way]])
-            above = np.mean([outcome.is_above for outcome in outcomes[way]])
-            figures += [("told", told, "none"), ("above_band", above, "none")]
-        for figure, value, baseline in figures:
-            yield Row(
-                benchmark=NAME,
-                case=f"{case} {way}",
-                figure=figure,
-                value=float(value),
-                unit="1",
-                runs=len(ratios),
-                baseline=baseline,
-            )
+def _measure_case(bench: Bench, name: str, case: str, n_epsilon: int) -> Iterator[Row]:
+    def run_way(way: _Way, data: Data, seed: int) -> Outcome:
+        return way(*data, Fraction(n_epsilon, len(data[0].records)), seed)
 
-
-def main() -> int:
-    """Read the options and print the rows."""
-    parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument("--sets", metavar="NAMES", help=f"of {','.join(SETS)}")
-    parser.add_argument(
-        "--ways", metavar="NAMES", help=f"beside {WAYS[0]}: of {','.join(WAYS[1:])}"
+    both = Case(
+        name=case,
+        load=partial(_load, name),
+        methods={words: partial(run_way, way) for words, way in WAYS.items()},
+        summarise=lambda found: (),
     )
-    parser.add_argument("--budgets", metavar="NAMES", help=f"of {','.join(BUDGETS)}")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--runs", type=read_count, default=RUNS, help="seeds (default: 10)")
-    options = parser.parse_args()
-    if options.quick:
-        rows = measure(True)
-    else:
-        names = tuple(options.sets.split(",")) if options.sets else tuple(SETS)
-        seeds = range(options.first_seed, options.first_seed + options.runs)
-        ways = (WAYS[0], *options.ways.split(",")) if options.ways else WAYS
-        budgets = options.budgets.split(",") if options.budgets else BUDGETS
-        rows = measure_sets(names, seeds, {words: BUDGETS[words] for words in budgets}, ways)
-    print_rows(rows, as_json=options.json)
-    return 0
+    seeds = bench.list_seeds(_RUNS, 1, first=0)
+    bench.expect(len(seeds) * len(WAYS))
+    found = run_case(bench, both, list(WAYS), seeds)
+    oracle, pilot = (np.array([each.relative_sse for each in found[way]]) for way in WAYS)
+    over = pilot / oracle
+    for way, ratios in (("oracle", oracle), ("pilot", pilot)):
+        figures: list[Figure] = [
+            ("median_relative_sse", np.median(ratios), "1", _REFERENCE),
+            ("worst_relative_sse", np.max(ratios), "1", _REFERENCE),
+        ]
+        if way == "pilot":
+            figures += [
+                ("median_over_oracle", np.median(over), "1", "oracle"),
+                ("worst_over_oracle", np.max(over), "1", "oracle"),
+                ("told", np.mean([each.is_told for each in found[way]])),
+                ("above_band", np.mean([each.is_above for each in found[way]])),
+            ]
+        yield from make_rows(NAME, f"{case} {way}", figures, runs=len(seeds))
+
+
+# The budgets of a set take turns with its seeds.
+@lru_cache(maxsize=_RUNS)
+def _load(name: str, seed: int) -> Data:
+    records = load_set(name, seed)
+    return records, find_reference(records)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(NAME, __doc__, measure)

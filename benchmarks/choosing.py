@@ -11,10 +11,8 @@ using one method.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,11 +23,11 @@ from typing import Final
 import numpy as np
 
 from benchmarks.contenders import CHOICES, SKETCH
-from benchmarks.rows import Row as Figure, print_rows, read_page
+from benchmarks.pages.templates import read_row
+from benchmarks.runner import Row as Figure, make_rows, print_rows, read_output
 from sfumato.learning.planning.methods import WITH_DELTA, Row, choose_name, find_row
 
 NAME = "choosing"
-COLUMNS: Final = tuple(sorted(CHOICES))
 _DELTA = "-delta=1e-6"
 _REAL: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
     {"weather": (4, 5), "shuttle": (9, 7), "digits": (64, 10)}
@@ -75,14 +73,13 @@ class Trial:
         return self.knows_scale, d, float(f"{10.0 ** (step / _DECADE):.2g}")
 
 
-def read_trials(lines: Iterable[str]) -> list[Trial]:
-    """Read rows in JSON; those of other figures, methods and wide boxes are left out."""
+def read_trials(rows: Iterable[Figure]) -> list[Trial]:
+    """Read rows; those of other figures, methods and wide boxes are left out."""
     found: dict[tuple[str, bool, float], dict[str, float]] = defaultdict(dict)
     sizes: dict[str, tuple[int, int]] = dict(_REAL)
-    for line in lines:
-        row = json.loads(line)
-        match = _CASE.fullmatch(row["case"])
-        if row["figure"] != "median_relative_sse" or match is None:
+    for row in rows:
+        match = _CASE.fullmatch(row.case)
+        if row.figure != "median_relative_sse" or match is None:
             continue
         source, method = match["source"], match["method"]
         if method not in CHOICES or " wide" in source:
@@ -90,7 +87,7 @@ def read_trials(lines: Iterable[str]) -> list[Trial]:
         if match["d"] is not None:
             sizes[source] = int(match["d"]), int(match["k"])
         key = (source, match["unscaled"] is None, float(match["strength"]))
-        found[key][method] = row["value"]
+        found[key][method] = row.value
     return [
         Trial(
             source=source,
@@ -163,11 +160,12 @@ def measure_regret(trials: Sequence[Trial]) -> Iterator[Figure]:
         chosen = [trial for trial in trials if trial.knows_scale == knows_scale]
         for with_delta in (False, True):
             words = f"{'a scale' if knows_scale else 'no scale'}{', delta' * with_delta}"
-            regrets = _list_regrets(chosen, with_delta, _choose_elsewhere(chosen, with_delta))
-            yield from _summarise(f"choice, {words}", regrets)
+            rules = {"choice": _choose_elsewhere(chosen, with_delta)}
             for name in dict.fromkeys(map(_rename, CHOICES)):
-                always = _list_regrets(chosen, with_delta, _choose_always(name))
-                yield from _summarise(f"always {name}, {words}", always)
+                rules[f"always {name}"] = lambda trial, options, name=name: name  # type: ignore[misc]
+            for rule, choose in rules.items():
+                regrets = _list_regrets(chosen, with_delta, choose)
+                yield from _summarise(f"{rule}, {words}", regrets)
 
 
 Choose = Callable[[Trial, Mapping[str, float]], str]
@@ -180,23 +178,17 @@ def _choose_elsewhere(trials: Sequence[Trial], with_delta: bool) -> Choose:
     }
 
     def choose(trial: Trial, options: Mapping[str, float]) -> str:
-        if not tables[trial.source]:
+        table = tables[trial.source]
+        if not table:
             return _UNKNOWN
         row = find_row(
-            trial.n_dimensions,
-            trial.strength,
-            knows_scale=trial.knows_scale,
-            table=tables[trial.source],
+            trial.n_dimensions, trial.strength, knows_scale=trial.knows_scale, table=table
         )
         known = _list_options(row.expected, with_delta)
         shared = {name: known[name] for name in options if name in known}
         return choose_name(shared) if shared else _UNKNOWN
 
     return choose
-
-
-def _choose_always(name: str) -> Choose:
-    return lambda trial, options: name
 
 
 def _list_options(reached: Mapping[str, float], with_delta: bool) -> dict[str, float]:
@@ -221,31 +213,29 @@ def _list_regrets(trials: Sequence[Trial], with_delta: bool, choose: Choose) -> 
 
 
 def _summarise(case: str, regrets: Sequence[float]) -> Iterator[Figure]:
-    if not regrets:
-        return
-    for figure, value in (
-        ("mean_regret", np.exp(np.mean(np.log(regrets)))),
-        ("p90_regret", np.quantile(regrets, 0.9)),
-        ("worst_regret", np.max(regrets)),
-    ):
-        yield Figure(NAME, case, figure, float(value), "1", len(regrets), "best method of the case")
+    if regrets:
+        figures = (
+            ("mean_regret", np.exp(np.mean(np.log(regrets)))),
+            ("p90_regret", np.quantile(regrets, 0.9)),
+            ("worst_regret", np.max(regrets)),
+        )
+        beside = "best method of the case"
+        yield from make_rows(NAME, case, figures, runs=len(regrets), baseline=beside)
 
 
-def main() -> int:
+def main() -> None:
     """Read rows, print regrets, and write the table on request."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{NAME}", description=__doc__)
     parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files of JSON lines")
-    parser.add_argument("--write", type=read_page, metavar="FILE", help="write the table there")
+    parser.add_argument("--write", type=read_output, metavar="FILE", help="write the table there")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
     given = parser.parse_args()
-    trials = read_trials(
-        line for path in given.rows for line in path.read_text(encoding="utf-8").splitlines()
-    )
+    lines = (line for path in given.rows for line in path.read_text(encoding="utf-8").splitlines())
+    trials = read_trials(map(read_row, lines))
     print_rows(measure_regret(trials), as_json=given.json)
     if given.write:
         given.write.write_text(format_table(fit_table(trials)), encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -20,19 +20,19 @@ more than three minutes: its sampler rejects more the larger epsilon and d are.
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.rows import Row, create_parser, print_rows
+from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.analyst.estimators import PrivatePCA
 
 NAME = "components"
@@ -64,6 +64,11 @@ sys.stdout.buffer.write(out.getvalue())
 
 Floats = NDArray[np.float64]
 Relation = Literal["replace-one", "add-remove-one"]
+_MECHANISMS: dict[str, tuple[Fraction, Relation]] = {
+    "laplace": (Fraction(0), "replace-one"),
+    "gaussian": (DELTA, "replace-one"),
+    "laplace add-remove-one": (Fraction(0), "add-remove-one"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,9 +110,6 @@ class Trial:
     captured: float
     turn: float = math.nan
     predicted: float = math.nan
-
-
-Method = Callable[[list[Sample], Fraction], list[Trial]]
 
 
 def draw_sample(n_dimensions: int, base: float, seed: int) -> Sample:
@@ -175,69 +177,40 @@ def run_diffprivlib(samples: list[Sample], epsilon: Fraction, python: str) -> li
     ]
 
 
-def list_methods(python: str | None) -> dict[str, Method]:
-    """Return the methods by name; diffprivlib only if an environment for it is named."""
-
-    def make_product(delta: Fraction, relation: Relation) -> Method:
-        return lambda samples, epsilon: [
-            run_product(sample, epsilon, delta, relation) for sample in samples
-        ]
-
-    methods = {
-        "laplace": make_product(Fraction(0), "replace-one"),
-        "gaussian": make_product(DELTA, "replace-one"),
-        "laplace add-remove-one": make_product(Fraction(0), "add-remove-one"),
-    }
-    if python is not None:
-        methods["diffprivlib"] = lambda samples, epsilon: run_diffprivlib(samples, epsilon, python)
-    return methods
-
-
-def measure(quick: bool, python: str | None = None) -> Iterator[Row]:
+def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of each case and method."""
+    python = bench.own.get("diffprivlib")
     if python is None:
         print("components: without --diffprivlib PYTHON its rows are left out", file=sys.stderr)
-    runs = _QUICK_RUNS if quick else _RUNS
-    for d, n_epsilon in _QUICK_CASES if quick else _CASES:
-        samples = [
-            draw_sample(d, base, seed) for base, seed in itertools.product(BASES, range(runs))
-        ]
-        for name, method in list_methods(python).items():
-            trials = method(samples, Fraction(n_epsilon, N_RECORDS))
-            if trials:
-                yield from _compare(f"{name} d={d} n_eps={n_epsilon:.0e}", trials)
+    for d, n_epsilon in _CASES:
+        budget, is_quick = f"d={d} n_eps={n_epsilon:.0e}", (d, n_epsilon) in _QUICK_CASES
+        names = (*_MECHANISMS, "diffprivlib")
+        chosen = [n for n in names if bench.includes(f"{n} {budget}", in_quick=is_quick)]
+        seeds, epsilon = (
+            bench.list_seeds(_RUNS, _QUICK_RUNS, first=0),
+            Fraction(n_epsilon, N_RECORDS),
+        )
+        samples = [draw_sample(d, base, seed) for base in BASES for seed in seeds if chosen]
+        for name in chosen:
+            if name in _MECHANISMS:
+                found = [run_product(each, epsilon, *_MECHANISMS[name]) for each in samples]
+            else:
+                found = run_diffprivlib(samples, epsilon, python) if python else []
+            if found:
+                yield from _compare(f"{name} {budget}", found)
 
 
 def _compare(case: str, trials: list[Trial]) -> Iterator[Row]:
+    make = partial(make_rows, NAME, case, baseline="exact PCA of the records")
     captured = [trial.captured for trial in trials]
-    figures = {
-        "median_captured_share": float(np.median(captured)),
-        "worst_captured_share": min(captured),
-    }
+    shares = ("median_captured_share", np.median(captured)), ("worst_captured_share", min(captured))
+    yield from make(shares, runs=len(trials))
     turns = [(t.turn, t.predicted) for t in trials if not math.isnan(t.turn)]
     if turns:
-        figures["mean_sin2"], figures["mean_sin2_predicted"] = map(float, np.mean(turns, axis=0))
-    for figure, value in figures.items():
-        yield Row(
-            benchmark=NAME,
-            case=case,
-            figure=figure,
-            value=value,
-            unit="1",
-            runs=len(turns) if "sin2" in figure else len(trials),
-            baseline="exact PCA of the records",
-        )
-
-
-def main() -> None:
-    """Read the command line and print the rows."""
-    parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument(
-        "--diffprivlib", metavar="PYTHON", help="Python of an environment that has diffprivlib"
-    )
-    options = parser.parse_args()
-    print_rows(measure(options.quick, options.diffprivlib), as_json=options.json)
+        seen, predicted = np.mean(turns, axis=0)
+        yield from make((("mean_sin2", seen), ("mean_sin2_predicted", predicted)), runs=len(turns))
 
 
 if __name__ == "__main__":
-    main()
+    words = "Python of an environment that has diffprivlib"
+    run(NAME, __doc__, measure, ("--diffprivlib", {"metavar": "PYTHON", "help": words}))

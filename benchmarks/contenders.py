@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset
-from benchmarks.local import GeneratorSource
-from benchmarks.sketches import Noise, Sketcher, Study
+from benchmarks.designs import advise_study, recover
+from benchmarks.sketches import GeneratorSource
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.lab.clustering.kvariates import KVariatesMethod
 from sfumato.lab.clustering.local_search import LocalSearchMethod
@@ -28,9 +28,8 @@ from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.learning.clustering.methods.tree import TreeMethod
-from sfumato.learning.decoding.registry import create_solver
+from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import advise
 from sfumato.shared.core import Quantiser
 
 Floats = NDArray[np.float64]
@@ -38,7 +37,6 @@ Floats = NDArray[np.float64]
 SKETCH: Final = "compressive"
 RELATION: Final = "replace-one"
 DELTA: Final = Fraction(1, 10**6)
-_TARGET_SSE = 1.1
 _GRANTED: Final = Fraction(1, 100)
 """Least mean squared distance over the largest, which the benchmark does not check."""
 
@@ -72,15 +70,9 @@ def sketch(delta: Fraction = Fraction(0)) -> Contender:
             devices_differ=False,
         )
         start = time.process_time()
-        chosen = advise(outline, epsilon=epsilon, delta=delta, target_sse=_TARGET_SSE).recommended
-        study = Study(
-            n_frequencies=chosen.n_frequencies,
-            scale=spread,
-            noise=Noise(mechanism=chosen.mechanism, epsilon=epsilon, delta=chosen.delta),
-            law=chosen.law_choice.law,
-        )
+        chosen = advise_study(outline, epsilon, delta)
         planned = time.process_time() - start
-        centroids, seconds = _solve(dataset, study, seed)
+        centroids, seconds = _solve(dataset, chosen, seed, spread)
         return Run(
             centroids=centroids,
             spent=epsilon,
@@ -93,14 +85,13 @@ def sketch(delta: Fraction = Fraction(0)) -> Contender:
 
 
 @lru_cache(maxsize=2)
-def _solve(dataset: Dataset, study: Study, seed: int) -> tuple[Floats, float]:
+def _solve(dataset: Dataset, chosen: Candidate, seed: int, spread: float) -> tuple[Floats, float]:
     """Sketch and decode, and return the CPU seconds too.
 
     Once where a delta changes nothing: the planner prefers pure noise that reaches the target.
     """
     start = time.process_time()
-    problem = Sketcher().pose(dataset, study, seed).problem
-    found = create_solver().solve(problem, rng=np.random.default_rng(seed))
+    found = recover(dataset, chosen, seed, scale=spread)
     return found.centroids, time.process_time() - start
 
 

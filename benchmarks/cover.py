@@ -15,23 +15,20 @@ has three k-means++ starts.
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.experiments import Bench, Options, run_experiment
-from benchmarks.local import GeneratorSource
 from benchmarks.mnist import load_images
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.rows import Row
+from benchmarks.reference import KMEANS
+from benchmarks.runner import Bench, Case, Figure, Row, make_rows, measure_cases, run
+from benchmarks.sketches import GeneratorSource
 from sfumato.lab.clustering.published_cover import (
     FRACTION,
     plan_published,
@@ -55,40 +52,8 @@ _RECORDS = 50_000
 _DIMENSIONS = 100
 _CENTRES = 64
 _PICKS = 384
-_BASELINE = "k-means on the records"
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoverCase:
-    """A number of clusters and an epsilon.
-
-    Parameters
-    ----------
-    n_clusters, epsilon
-        Asked for; the recipe has 64 clusters.
-    data
-        ``recipe`` or ``mnist``.
-    runs, quick_runs
-        Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
-    """
-
-    n_clusters: int
-    epsilon: Fraction
-    data: str = "recipe"
-    runs: int = 5
-    quick_runs: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of its rows, without the method."""
-        words = "d=100" if self.data == "recipe" else self.data
-        return f"{words} k={self.n_clusters} eps={float(self.epsilon):g}"
-
-    def load(self, seed: int) -> Data:
-        """Return the records of one seed."""
-        return Recipe(seed=seed) if self.data == "recipe" else Images(seed=seed)
 
 
 class Data(Protocol):
@@ -107,10 +72,6 @@ class Data(Protocol):
         """Values are from 0 to this."""
 
     @property
-    def ball(self) -> tuple[float, float] | None:
-        """Centre in each dimension and radius of a smaller public ball; None if there is none."""
-
-    @property
     def centres(self) -> Floats | None:
         """The true centres, before clipping; None where there are none."""
 
@@ -127,7 +88,6 @@ class Recipe:
 
     seed: int
     top: float = 100.0
-    ball: tuple[float, float] | None = (10.0, 200.0)
 
     @cached_property
     def centres(self) -> Floats:
@@ -148,7 +108,6 @@ class Images:
 
     seed: int
     top: float = 255.0
-    ball: tuple[float, float] | None = None
     centres: Floats | None = None
 
     @cached_property
@@ -157,7 +116,8 @@ class Images:
         return load_images().astype(np.float64)
 
 
-Method = Callable[[Data, CoverCase], Floats]
+Method = Callable[[Data, int, Fraction], Floats]
+"""From data, k and epsilon to centroids."""
 
 
 def find_delta(data: Data) -> Fraction:
@@ -165,204 +125,124 @@ def find_delta(data: Data) -> Fraction:
     return Fraction(round(len(data.records) ** -1.5 * 10**18), 10**18)
 
 
-def _run_ours(data: Data, case: CoverCase, centre: float, half: float, radius: float) -> Floats:
+def _cover(
+    data: Data, k: int, epsilon: Fraction, ball: tuple[float, float] | None, *, is_published: bool
+) -> Floats:
+    """Cover in the cube of all values, or in a ball around a centre, as wide as the cube."""
     n, d = data.records.shape
-    quantiser = Quantiser.from_bounds([centre - half] * d, [centre + half] * d)
-    plan = plan_cover(
-        n_clusters=case.n_clusters,
-        n_dimensions=d,
-        n_records=n,
-        epsilon=case.epsilon,
-        delta=find_delta(data),
-        seed=data.seed.to_bytes(32, "big"),
-        radius=math.floor(radius / quantiser.half_width[0] * STEPS),
-    )
-    source, rng = GeneratorSource(data.seed), np.random.default_rng(data.seed)
-    steps, _ = quantiser.quantise(data.records)
-    return _locate(run_cover(steps, plan, source=source, rng=rng).centroids, quantiser, data)
-
-
-def _locate(steps: Floats, quantiser: Quantiser, data: Data) -> Floats:
-    return np.clip(quantiser.centre + steps * quantiser.half_width / STEPS, 0.0, data.top)
-
-
-def run_cube(data: Data, case: CoverCase) -> Floats:
-    """Cover in the cube of all values."""
     half = data.top / 2.0
-    return _run_ours(data, case, half, half, math.sqrt(data.records.shape[1]) * half)
-
-
-def run_tight(data: Data, case: CoverCase) -> Floats:
-    """Cover in a smaller ball, as wide as the cube."""
-    assert data.ball is not None
-    centre, radius = data.ball
-    return _run_ours(data, case, centre, data.top, radius)
-
-
-def run_authors(data: Data, case: CoverCase) -> Floats:
-    """Run the published algorithm with its constants, in the cube."""
-    n, d = data.records.shape
-    quantiser = Quantiser.from_bounds([0.0] * d, [data.top] * d)
-    plan = plan_published(
-        n_clusters=case.n_clusters,
-        n_dimensions=d,
-        n_records=n,
-        epsilon=case.epsilon,
-        delta=find_delta(data),
-        seed=data.seed.to_bytes(32, "big"),
-    )
-    source, rng = GeneratorSource(data.seed), np.random.default_rng(data.seed)
+    radius, low, high = math.sqrt(d) * half, 0.0, data.top
+    if ball is not None:
+        (centre, radius), half = ball, data.top
+        low, high = centre - half, centre + half
+    quantiser = Quantiser.from_bounds([low] * d, [high] * d)
     steps, _ = quantiser.quantise(data.records)
-    found = run_published(steps, plan, source=source, rng=rng)
-    return _locate(found / FRACTION, quantiser, data)
+    source, rng = GeneratorSource(data.seed), np.random.default_rng(data.seed)
+    known = {"n_clusters": k, "n_dimensions": d, "n_records": n, "epsilon": epsilon}
+    known |= {"delta": find_delta(data), "seed": data.seed.to_bytes(32, "big")}
+    if is_published:
+        found = run_published(steps, plan_published(**known), source=source, rng=rng) / FRACTION
+    else:
+        limit = math.floor(radius / quantiser.half_width[0] * STEPS)
+        plan = plan_cover(**known, radius=limit)
+        found = run_cover(steps, plan, source=source, rng=rng).centroids
+    return np.clip(quantiser.centre + found * quantiser.half_width / STEPS, 0.0, data.top)
 
 
-def run_lloyd(data: Data, case: CoverCase) -> Floats:
+def run_lloyd(data: Data, k: int, epsilon: Fraction) -> Floats:
     """k-means without privacy: from the true centres, or from three k-means++ starts."""
-    if data.centres is not None and case.n_clusters == len(data.centres):
+    if data.centres is not None and k == len(data.centres):
         labels, _ = assign(data.records, np.clip(data.centres, 0.0, data.top))
-        members = [data.records[labels == i].mean(axis=0) for i in range(case.n_clusters)]
-        return np.array(members)
+        return np.array([data.records[labels == i].mean(axis=0) for i in range(k)])
     # Imported here, because it takes a second to load.
     from sklearn.cluster import KMeans  # noqa: PLC0415
 
     # In single precision, for the images take 400 MB in double.
-    model = KMeans(case.n_clusters, n_init=3, random_state=data.seed)
+    model = KMeans(k, n_init=3, random_state=data.seed)
     centres: Floats = model.fit(data.records.astype(np.float32)).cluster_centers_
     return centres.astype(np.float64)
 
 
-def run_one(data: Data, case: CoverCase) -> Floats:
-    """One centre for all: the mean of the records."""
-    del case
-    mean: Floats = data.records.mean(axis=0, keepdims=True)
-    return mean
-
-
 METHODS: Mapping[str, Method] = {
     "lloyd": run_lloyd,
-    "one centre": run_one,
-    "published": run_authors,
-    "cover": run_cube,
-    "cover tight": run_tight,
+    "one centre": lambda data, k, epsilon: data.records.mean(axis=0, keepdims=True),
+    "published": partial(_cover, ball=None, is_published=True),
+    "cover": partial(_cover, ball=None, is_published=False),
+    "cover tight": partial(_cover, ball=(10.0, 200.0), is_published=False),
 }
+CoverCase = Case[Data, tuple[float, float]]
 
 
-def list_cases() -> tuple[CoverCase, ...]:
+def make_case(
+    words: str, load: type[Recipe] | type[Images], k: int, epsilon: Fraction, **runs: int
+) -> CoverCase:
+    """Make the case of a set, a number of clusters and an epsilon."""
+
+    def judge(method: Method, data: Data, seed: int) -> tuple[float, float]:
+        start = time.process_time()
+        centroids = method(data, k, epsilon)
+        seconds = time.process_time() - start
+        return assign(data.records, centroids)[1], seconds
+
+    return CoverCase(
+        name=f"{words} k={k} eps={float(epsilon):g}",
+        load=lambda seed: load(seed=seed),
+        methods={
+            name: partial(judge, method)
+            for name, method in METHODS.items()
+            if load is Recipe or name != "cover tight"
+        },
+        summarise=_summarise,
+        **runs,
+    )
+
+
+def _summarise(found: Sequence[tuple[float, float]]) -> Iterator[Figure]:
+    costs, seconds = zip(*found, strict=True)
+    yield "mean_squared_distance", np.mean(costs), "1", KMEANS
+    yield "spread_over_seeds", np.std(costs)
+    yield "cpu_seconds", np.median(seconds), "s"
+
+
+def list_cases() -> Iterator[CoverCase]:
     """List the cases: Figure 1 of the paper over k, and two other epsilons at k = 64."""
-    images = tuple(
-        CoverCase(n_clusters=k, epsilon=Fraction(1), data="mnist", runs=3) for k in (2, 8, 16, 64)
-    )
-    over_k = tuple(
-        CoverCase(n_clusters=k, epsilon=Fraction(1), quick_runs=int(k == _CENTRES))
-        for k in (2, 4, 8, 16, 32, 48, 64)
-    )
-    others = tuple(CoverCase(n_clusters=_CENTRES, epsilon=e) for e in (Fraction(1, 2), Fraction(2)))
-    return over_k + others + images
+    for k in (2, 4, 8, 16, 32, 48, 64):
+        is_quick = int(k == _CENTRES)
+        yield make_case("d=100", Recipe, k, Fraction(1), runs=5, quick_runs=is_quick)
+    for epsilon in (Fraction(1, 2), Fraction(2)):
+        yield make_case("d=100", Recipe, _CENTRES, epsilon, runs=5)
+    for k in (2, 8, 16, 64):
+        yield make_case("mnist", Images, k, Fraction(1), runs=3)
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; few seeds and cases if ``quick``."""
-    yield from measure_cases(Bench(options=Options(quick=quick)))
-
-
-def measure_cases(bench: Bench) -> Iterator[Row]:
+def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of the requested cases and methods, all methods on the same records."""
-    if bench.options.includes("accounting", in_quick=True):
+    if bench.includes("accounting"):
         yield from measure_accounting()
-    for case, names in _leave_out_missing(_select(bench.options)).items():
-        costs: dict[str, list[float]] = defaultdict(list)
-        seconds: dict[str, list[float]] = defaultdict(list)
-        for seed in bench.options.list_seeds(case.runs, case.quick_runs):
-            bench.report(case.name, 0)
-            data = case.load(seed)
-            for name in names:
-                start = time.process_time()
-                centroids = METHODS[name](data, case)
-                seconds[name].append(time.process_time() - start)
-                costs[name].append(assign(data.records, centroids)[1])
-                bench.report(case.name, 1)
-        for name in names:
-            figures = (
-                ("mean_squared_distance", np.mean(costs[name]), "1"),
-                ("spread_over_seeds", np.std(costs[name]), "1"),
-                ("cpu_seconds", np.median(seconds[name]), "s"),
-            )
-            for figure, value, unit in figures:
-                yield _make_row(f"{case.name} {name}", figure, float(value), unit, len(costs[name]))
+    yield from measure_cases(NAME, bench, list_cases())
 
 
 def measure_accounting() -> Iterator[Row]:
     """Yield the exponents of a pick by three accountings, and what joint accounting saves."""
     delta = Fraction(1, 10**6)
     for epsilon in (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1)):
-        case = f"accounting eps={float(epsilon):g} delta=1e-06"
-        published = float(epsilon) / (math.e * math.log(1e6))
         # A pick of exponent a is a^2 / 8 concentrated (bounded range a).
         rho = (math.sqrt(math.log(1e6) + float(epsilon)) - math.sqrt(math.log(1e6))) ** 2
-        yield _make_row(case, "exponent", calibrate_cover(epsilon, delta) / UNIT, "1", 1)
-        yield _make_row(f"{case} published", "exponent", published, "1", 1)
-        yield _make_row(
-            f"{case} concentrated, {_PICKS} picks",
-            "exponent",
-            math.sqrt(8 * rho / _PICKS),
-            "1",
-            1,
-        )
+        for words, exponent in (
+            ("", calibrate_cover(epsilon, delta) / UNIT),
+            (" published", float(epsilon) / (math.e * math.log(1e6))),
+            (f" concentrated, {_PICKS} picks", math.sqrt(8 * rho / _PICKS)),
+        ):
+            case = f"accounting eps={float(epsilon):g} delta=1e-06{words}"
+            yield from make_rows(NAME, case, [("exponent", exponent)])
     cover = CoverEvent(rate=calibrate_cover(Fraction(1, 2), delta / 2))
     rounds = GaussianEvent(
         mu_squared=calibrate_gaussian((), epsilon=Fraction(1, 2), delta=delta / 2)
     )
     joint = compute_joint_epsilon((cover, rounds), delta)
-    yield _make_row("accounting of halves eps=1 delta=1e-06", "joint_epsilon", joint, "1", 1)
-
-
-def _make_row(case: str, figure: str, value: float, unit: str, runs: int) -> Row:
-    return Row(
-        benchmark=NAME,
-        case=case,
-        figure=figure,
-        value=value,
-        unit=unit,
-        runs=runs,
-        baseline=_BASELINE if figure == "mean_squared_distance" else "none",
-    )
-
-
-def _select(options: Options) -> dict[CoverCase, list[str]]:
-    chosen = {}
-    for case in list_cases():
-        in_quick = case.quick_runs > 0
-        names = [m for m in METHODS if options.includes(f"{case.name} {m}", in_quick=in_quick)]
-        if case.data != "recipe":
-            names = [name for name in names if name != "cover tight"]
-        if names:
-            chosen[case] = names
-    return chosen
-
-
-def _leave_out_missing(chosen: dict[CoverCase, list[str]]) -> dict[CoverCase, list[str]]:
-    """Drop cases whose data cannot be fetched, and report it on standard error."""
-    if all(case.data == "recipe" for case in chosen):
-        return chosen
-    try:
-        load_images()
-    except PackageUnavailableError as error:
-        print(f"benchmarks.{NAME}: without mnist: {error}", file=sys.stderr)
-        return {case: names for case, names in chosen.items() if case.data == "recipe"}
-    return chosen
-
-
-def _list_names() -> list[str]:
-    return ["accounting", *(f"{case.name} {name}" for case in list_cases() for name in METHODS)]
-
-
-def _count(options: Options) -> int:
-    return sum(
-        len(names) * len(options.list_seeds(case.runs, case.quick_runs))
-        for case, names in _select(options).items()
-    )
+    case = "accounting of halves eps=1 delta=1e-06"
+    yield from make_rows(NAME, case, [("joint_epsilon", joint)])
 
 
 if __name__ == "__main__":
-    sys.exit(run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count))
+    run(NAME, __doc__, measure)

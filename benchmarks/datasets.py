@@ -90,6 +90,9 @@ class Mixture:
         return _load_mixture(self, seed)
 
 
+TEN = Mixture(n_dimensions=10, n_clusters=10)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RealData:
     """One of ``weather``, ``shuttle``, ``diamonds`` and ``digits``."""
@@ -146,13 +149,7 @@ def _load_mixture(mixture: Mixture, seed: int) -> Dataset:
 
 @cache
 def _load_real(name: str) -> Dataset:
-    loaders = {
-        "weather": _load_weather,
-        "shuttle": _load_shuttle,
-        "diamonds": _load_diamonds,
-        "digits": _load_digits,
-    }
-    return loaders[name]()
+    return _LOADERS[name]()
 
 
 def _load_weather() -> Dataset:
@@ -209,3 +206,11 @@ def _standardise(name: str, records: Floats, *, n_clusters: int) -> Dataset:
         upper=4.0,
         n_clusters=n_clusters,
     )
+
+
+_LOADERS = {
+    "weather": _load_weather,
+    "shuttle": _load_shuttle,
+    "diamonds": _load_diamonds,
+    "digits": _load_digits,
+}

@@ -1,34 +1,43 @@
-"""Decodes of shapes that no decoder was tuned to, each with its quality, verdict and evidence."""
+"""Decodes of shapes that no decoder was tuned to: situations, problems, and runs of many."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import sfumato.learning.decoding
 from benchmarks.datasets import Dataset
-from benchmarks.design import choose_design
-from benchmarks.reference import compute_sse, describe_clusters, find_reference
+from benchmarks.designs import choose_design, resize
+from benchmarks.packages import PackageUnavailableError
+from benchmarks.reference import find_reference
+from benchmarks.runner import Bench, Option, read_count
 from benchmarks.shapes import FAMILIES, REAL_SETS, Shape, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
-from sfumato.learning.decoding.judgement import Evidence
-from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
-from sfumato.learning.decoding.mixture.round_descent import descend_from
-from sfumato.learning.decoding.problem import Box
-from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.decoding.problem import Box, DecodingProblem
 
 N_RECORDS = 20_000
 LEVELS = (None, 100_000, 20_000, 5_000)
 """n epsilon under K-norm noise; None is no noise."""
-UNUSABLE = "do not use"
-_PHANTOM_DEVIATIONS = 3.0
+OPTIONS: tuple[Option, ...] = (
+    ("--shapes", {"type": read_count, "help": "shapes, in place of the usual number"}),
+    ("--processes", {"type": read_count, "default": 1, "help": "at a time (default: 1)"}),
+    ("--keep", {"type": Path, "help": "go on from this file, and keep decodes in it"}),
+)
+"""Options of benchmarks that decode many shapes."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,49 +135,80 @@ def list_far_situations(index: int) -> tuple[Situation, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HonestTrial:
-    """One decode with its quality, its evidence and its verdict.
+class PosedShape:
+    """A shape in a situation: its records, with k as stated; the plan's scale; and the problem."""
 
-    Parameters
-    ----------
-    family, size, situation
-        Family and situation of the records; (d, k, m).
-    is_mixture
-        Whether the records are clusters of Gaussian records.
-    ratio, ideal
-        Relative SSE of the answer, and of round clusters by descent from the truth.
-    shares, phantoms
-        Weight of each centroid, and whether no record lies within three standard deviations of its
-        cluster.
-    evidence
-        Evidence for the verdict.
-    word, low, high
-        The verdict, and the band.
-    """
-
-    family: str
-    size: tuple[int, int, int]
+    shape: Shape
     situation: Situation
-    is_mixture: bool
-    ratio: float
-    ideal: float
-    shares: NDArray[np.float64]
-    phantoms: NDArray[np.bool_]
-    evidence: Evidence
-    word: str
-    low: float
-    high: float
+    dataset: Dataset
+    scale: float
+    problem: DecodingProblem
 
     @property
-    def is_real(self) -> bool:
-        """Whether the records are real rather than synthetic."""
-        return self.family in REAL_SETS
+    def size(self) -> tuple[int, int, int]:
+        """Return (d, k, m)."""
+        return self.dataset.n_dimensions, self.dataset.n_clusters, self.problem.n_frequencies
 
     @property
-    def shows_phantom(self) -> bool:
-        """Whether a centroid without records is presented as a cluster."""
-        is_shown = self.word != UNUSABLE
-        return is_shown and bool(np.any(self.phantoms & self.evidence.resolved))
+    def kind(self) -> str:
+        """Kind of its records."""
+        if self.shape.is_mixture:
+            return "mixtures"
+        return "real" if self.shape.family in REAL_SETS else "other shapes"
+
+
+def pose_shape(shape: Shape, situation: Situation, seed: int) -> PosedShape:
+    """Take a shape in one situation through all steps of a study."""
+    k = max(1, round(situation.clusters * shape.dataset.n_clusters))
+    dataset = replace(shape.dataset, name=f"{shape.dataset.name} k={k}", n_clusters=k)
+    scale = find_reference(dataset).spread * shape.guess * situation.scale
+    search_box = None
+    if situation.far is not None:
+        d = dataset.n_dimensions
+        search_box = Box(lower=np.full(d, dataset.lower), upper=np.full(d, dataset.upper))
+        dataset = move_far(dataset, situation.far, np.random.default_rng(seed))
+    noise = None
+    if situation.n_epsilon is not None:
+        epsilon = Fraction(situation.n_epsilon, len(dataset.records))
+        noise = Noise(mechanism="discrete-knorm", epsilon=epsilon)
+    boxed = resize(dataset, situation.bounds)
+    design = choose_design(boxed, noise, n_sketches=situation.n_sketches)
+    study = Study(
+        n_frequencies=design.n_frequencies,
+        scale=scale,
+        noise=noise,
+        law=design.law,
+        n_sketches=situation.n_sketches,
+    )
+    problem = replace(Sketcher().pose(boxed, study, seed).problem, search_box=search_box)
+    return PosedShape(
+        shape=shape, situation=situation, dataset=dataset, scale=scale, problem=problem
+    )
+
+
+def derive_seed(text: str) -> int:
+    """Return the seed that a text determines."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def move_far(dataset: Dataset, far: FarRecords, rng: np.random.Generator) -> Dataset:
+    """Widen the bounds, and move some records beyond the former ones."""
+    records, bound = dataset.records.copy(), far.wider * dataset.upper
+    n, d = records.shape
+    chosen = rng.permutation(n)[: round(far.share * n)]
+    column, side = int(rng.integers(d)), float(rng.choice([-1.0, 1.0]))
+    if far.place == "corner":
+        records[chosen] = bound * side
+    else:
+        at = bound if far.place == "edge" else rng.uniform(dataset.upper, bound)
+        records[chosen, column] = side * at
+    return replace(
+        dataset,
+        name=f"{dataset.name} {far}",
+        records=records,
+        lower=-bound,
+        upper=bound,
+    )
 
 
 def digest_decoder() -> str:
@@ -196,101 +236,56 @@ def list_shapes(text: str, n_shapes: int) -> Iterator[tuple[str, str]]:
         yield families[i % len(families)], f"{text} {i // len(families)}"
 
 
-def run_shape(family: str, text: str, situations: tuple[Situation, ...]) -> Iterator[HonestTrial]:
-    """Decode one shape in several situations."""
-    shape = draw_shape(family, text, N_RECORDS)
-    for situation in situations:
-        yield run_trial(shape, situation, text)
+Task = tuple[int, str, str]
+"""Number, family and text of a shape."""
 
 
-def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
-    """Decode a shape in one situation through all steps of a study."""
-    seed = int.from_bytes(hashlib.sha256(f"{text} {situation.name}".encode()).digest()[:4], "big")
-    k = max(1, round(situation.clusters * shape.dataset.n_clusters))
-    dataset = replace(
-        shape.dataset,
-        name=f"{shape.dataset.name} k={k}",
-        n_clusters=k,
-    )
-    spread = find_reference(dataset).spread
-    search_box = None
-    if situation.far is not None:
-        search_box = Box(
-            lower=np.full(dataset.n_dimensions, dataset.lower),
-            upper=np.full(dataset.n_dimensions, dataset.upper),
-        )
-        dataset = move_far(dataset, situation.far, np.random.default_rng(seed))
-    reference = find_reference(dataset)
-    n = len(dataset.records)
-    noise = None
-    if situation.n_epsilon is not None:
-        noise = Noise(mechanism="discrete-knorm", epsilon=Fraction(situation.n_epsilon, n))
-    boxed = replace(
-        dataset,
-        lower=situation.bounds * dataset.lower,
-        upper=situation.bounds * dataset.upper,
-    )
-    design = choose_design(boxed, noise, n_sketches=situation.n_sketches)
-    posed = Sketcher().pose(
-        boxed,
-        Study(
-            n_frequencies=design.n_frequencies,
-            scale=spread * shape.guess * situation.scale,
-            noise=noise,
-            law=design.law,
-            n_sketches=situation.n_sketches,
-        ),
-        seed,
-    )
-    problem = replace(posed.problem, search_box=search_box)
-    solution = MixtureDecoder().solve(problem, rng=np.random.default_rng(seed))
-    truth = describe_clusters(dataset.records, np.array(reference.centroids))
-    ideal = descend_from(problem, truth)
-    if solution.evidence is None or solution.verdict is None:
-        raise AssertionError("the mixture decoder judges its answers")
-    return HonestTrial(
-        family=shape.family,
-        size=(dataset.n_dimensions, k, design.n_frequencies),
-        situation=situation,
-        is_mixture=shape.is_mixture,
-        ratio=compute_sse(dataset.records, solution.centroids) / reference.sse,
-        ideal=compute_sse(dataset.records, ideal) / reference.sse,
-        shares=solution.weights,
-        phantoms=find_phantoms(dataset.records, solution),
-        evidence=solution.evidence,
-        word=solution.verdict.word,
-        low=solution.verdict.low,
-        high=solution.verdict.high,
-    )
+def collect_tasks(
+    bench: Bench, text: str, n_shapes: int, run_task: Callable[[Shape, Task], list[T]]
+) -> list[T]:
+    """Run a task for each shape that a text determines, except those kept by an earlier run.
+
+    Shapes whose wheels cannot be fetched are left out.
+    """
+    tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
+    kept: Path | None = bench.own.get("keep")
+    found: dict[Task, list[T]] = {}
+    if kept is not None and kept.exists():
+        found = pickle.loads(kept.read_bytes())
+    left = [task for task in tasks if task not in found]
+    bench.expect(len(left))
+    run = _Draw(run_task)
+    with _open_pool(bench.own.get("processes", 1)) as apply:
+        for task, trials in zip(left, apply(run, left), strict=True):
+            bench.report(task[1])
+            found[task] = trials
+            if kept is not None:
+                kept.write_bytes(pickle.dumps(found))
+    return [trial for task in tasks for trial in found[task]]
 
 
-def move_far(dataset: Dataset, far: FarRecords, rng: np.random.Generator) -> Dataset:
-    """Widen the bounds, and move some records beyond the former ones."""
-    records, bound = dataset.records.copy(), far.wider * dataset.upper
-    n, d = records.shape
-    chosen = rng.permutation(n)[: round(far.share * n)]
-    column, side = int(rng.integers(d)), float(rng.choice([-1.0, 1.0]))
-    if far.place == "corner":
-        records[chosen] = bound * side
-    else:
-        at = bound if far.place == "edge" else rng.uniform(dataset.upper, bound)
-        records[chosen, column] = side * at
-    return replace(
-        dataset,
-        name=f"{dataset.name} {far}",
-        records=records,
-        lower=-bound,
-        upper=bound,
-    )
+@dataclass(frozen=True)
+class _Draw:
+    """Draw the shape of a task, and run it; other processes get it by name."""
+
+    run: Callable[[Shape, Task], list[Any]]
+
+    def __call__(self, task: Task) -> list[Any]:
+        _, family, own = task
+        try:
+            return self.run(draw_shape(family, own, N_RECORDS), task)
+        except PackageUnavailableError as error:
+            print(f"left out: {family}: {error}", file=sys.stderr)
+            return []
 
 
-def find_phantoms(records: NDArray[np.float64], solution: Solution) -> NDArray[np.bool_]:
-    """Mark the centroids that have no record within three deviations of their cluster."""
-    if solution.spreads is None:
-        return np.zeros(len(solution.weights), dtype=np.bool_)
-    found = []
-    for centroid, spread in zip(solution.centroids, solution.spreads, strict=True):
-        offsets = (records - centroid) / np.maximum(spread, 1e-9)
-        nearest = float(np.sqrt(np.min(np.mean(offsets**2, axis=1))))
-        found.append(nearest > _PHANTOM_DEVIATIONS)
-    return np.array(found)
+@contextmanager
+def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Yield a ``map`` over processes of one thread each; the built-in one for one process."""
+    if n_processes == 1:
+        yield map
+        return
+    # Read by the libraries of the child processes, which would compete for the cores.
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+        yield pool.map

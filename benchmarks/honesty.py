@@ -1,9 +1,9 @@
 """Honesty of answers: quality, verdicts and bands on data that no decoder was tuned to.
 
 Run as ``python -m benchmarks.honesty [--quick] [--json] [--shapes N] [--processes N]``; ``--keep
-FILE`` resumes an interrupted run, ``--page FILE`` also writes the tables as Markdown, ``--fit``
-computes the coefficients of ``learning/decoding/judgement.py`` anew, and ``--far`` decodes records
-of which some lie far outside the search box: none of these answers may be called sound and be bad.
+FILE`` resumes an interrupted run, ``--fit`` computes the coefficients of
+``learning/decoding/judging.py`` anew, and ``--far`` decodes records of which some lie far outside
+the search box: none of these answers may be called sound and be bad.
 
 The shapes are those of :mod:`benchmarks.shapes`: families of synthetic records, and real ones from
 wheels. Half of them fit the band and half judge it. The judging half draws its parameters, records,
@@ -17,125 +17,133 @@ records; ``truth_start`` with round clusters by descent from its clusters.
 
 from __future__ import annotations
 
-import math
-import os
-import pickle
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.honest_trials import (
-    HonestTrial,
+    OPTIONS,
     Situation,
+    Task,
+    collect_tasks,
+    derive_seed,
     digest_decoder,
     list_far_situations,
-    list_shapes,
     list_situations,
-    run_shape,
+    pose_shape,
 )
-from benchmarks.honesty_page import write_page
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.progress import show_progress
-from benchmarks.rows import Row, create_parser, print_rows, read_count, read_page
-from sfumato.learning.decoding.judgement import FEATURES, compute_features
+from benchmarks.reference import compute_sse, describe_clusters, find_reference
+from benchmarks.runner import Bench, Figure, Row, make_rows, run
+from benchmarks.shapes import Shape
+from sfumato.learning.decoding.judgement import FEATURES, Evidence, compute_features
+from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
+from sfumato.learning.decoding.mixture.round_descent import descend_from
+from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import OFFSET
 
-T = TypeVar("T")
 NAME = "honesty"
 WORDS = ("sound", "rough", "doubtful", "do not use")
-N_SHAPES = 60
-N_FAR = 200
-_QUICK_SHAPES = 3
+_UNUSABLE = WORDS[-1]
+_N_SHAPES, _N_FAR, _QUICK_SHAPES = 60, 200, 3
 _N_WORST = 12
 BASELINE = "kmeans++ n_init=10 on the records"
 _FITTED_FROM = "fit"
+_EASY = ("no noise", "n eps 100000")
+_PHANTOM_DEVIATIONS = 3.0
 # Limits of a good answer and of a bad one.
 _GOOD, _BAD = 1.05, 1.3
 _LOW_QUANTILE, _HIGH_QUANTILE = 0.05, 0.95
 _PENALTY = 0.002
-KINDS: tuple[tuple[str, Callable[[HonestTrial], bool]], ...] = (
-    ("mixtures", lambda t: t.is_mixture),
-    ("real", lambda t: t.is_real),
-    ("other shapes", lambda t: not t.is_mixture and not t.is_real),
-)
+KINDS = ("mixtures", "real", "other shapes")
 _LARGEST = 3.0
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield the rows of the judging half; few shapes if ``quick``."""
-    yield from describe(collect(digest_decoder(), _QUICK_SHAPES if quick else N_SHAPES))
+@dataclass(frozen=True, kw_only=True)
+class HonestTrial:
+    """One decode with its quality, its evidence and its verdict.
 
-
-def collect(
-    text: str,
-    n_shapes: int,
-    *,
-    n_processes: int = 1,
-    kept: Path | None = None,
-    far: bool = False,
-) -> list[HonestTrial]:
-    """Decode the shapes that a text determines, except those whose wheels cannot be fetched.
-
-    Decodes kept in the file by an earlier run are not repeated.
+    Parameters
+    ----------
+    family, size, situation
+        Family and situation of the records; (d, k, m).
+    kind
+        ``mixtures``, ``real`` or ``other shapes``.
+    ratio, ideal
+        Relative SSE of the answer, and of round clusters by descent from the truth.
+    shares, phantoms
+        Weight of each centroid, and whether no record lies within three standard deviations of its
+        cluster.
+    evidence
+        Evidence for the verdict.
+    word, low, high
+        The verdict, and the band.
     """
-    tasks = [(i, family, own) for i, (family, own) in enumerate(list_shapes(text, n_shapes))]
-    run_task = partial(_run_task, list_of=list_far_situations if far else list_situations)
-    return collect_tasks(tasks, run_task, n_processes=n_processes, kept=kept)
+
+    family: str
+    size: tuple[int, int, int]
+    situation: Situation
+    kind: str
+    ratio: float
+    ideal: float
+    shares: NDArray[np.float64]
+    phantoms: NDArray[np.bool_]
+    evidence: Evidence
+    word: str
+    low: float
+    high: float
+
+    @property
+    def shows_phantom(self) -> bool:
+        """Whether a centroid without records is presented as a cluster."""
+        is_shown = self.word != _UNUSABLE
+        return is_shown and bool(np.any(self.phantoms & self.evidence.resolved))
 
 
-def collect_tasks(
-    tasks: Sequence[Task],
-    run_task: Callable[[Task], list[T]],
-    *,
-    n_processes: int = 1,
-    kept: Path | None = None,
-) -> list[T]:
-    """Run tasks, except those that an earlier run has kept in the file."""
-    found: dict[Task, list[T]] = {}
-    if kept is not None and kept.exists():
-        found = pickle.loads(kept.read_bytes())
-    left = [task for task in tasks if task not in found]
-    with show_progress(len(tasks)) as bar, _open_pool(n_processes) as run:
-        bar.report("", len(tasks) - len(left))
-        for task, trials in zip(left, run(run_task, left), strict=True):
-            bar.report(task[1], 1)
-            found[task] = trials
-            if kept is not None:
-                kept.write_bytes(pickle.dumps(found))
-    return [trial for task in tasks for trial in found[task]]
+def run_trial(shape: Shape, situation: Situation, text: str) -> HonestTrial:
+    """Decode a shape in one situation, and judge the answer on the records."""
+    seed = derive_seed(f"{text} {situation.name}")
+    posed = pose_shape(shape, situation, seed)
+    records, reference = posed.dataset.records, find_reference(posed.dataset)
+    solution = MixtureDecoder().solve(posed.problem, rng=np.random.default_rng(seed))
+    truth = describe_clusters(records, np.array(reference.centroids))
+    ideal = descend_from(posed.problem, truth)
+    if solution.evidence is None or solution.verdict is None:
+        raise AssertionError("the mixture decoder judges its answers")
+    return HonestTrial(
+        family=shape.family,
+        size=posed.size,
+        situation=situation,
+        kind=posed.kind,
+        ratio=compute_sse(records, solution.centroids) / reference.sse,
+        ideal=compute_sse(records, ideal) / reference.sse,
+        shares=solution.weights,
+        phantoms=find_phantoms(records, solution),
+        evidence=solution.evidence,
+        word=solution.verdict.word,
+        low=solution.verdict.low,
+        high=solution.verdict.high,
+    )
 
 
-Task = tuple[int, str, str]
-"""Number, family and text of a shape."""
+def find_phantoms(records: NDArray[np.float64], solution: Solution) -> NDArray[np.bool_]:
+    """Mark the centroids that have no record within three deviations of their cluster."""
+    if solution.spreads is None:
+        return np.zeros(len(solution.weights), dtype=np.bool_)
+    found = []
+    for centroid, spread in zip(solution.centroids, solution.spreads, strict=True):
+        offsets = (records - centroid) / np.maximum(spread, 1e-9)
+        nearest = float(np.sqrt(np.min(np.mean(offsets**2, axis=1))))
+        found.append(nearest > _PHANTOM_DEVIATIONS)
+    return np.array(found)
 
 
-def _run_task(task: Task, *, list_of: Callable[[int], tuple[Situation, ...]]) -> list[HonestTrial]:
-    i, family, own = task
-    try:
-        return list(run_shape(family, own, list_of(i)))
-    except PackageUnavailableError as error:
-        print(f"left out: {family}: {error}", file=sys.stderr)
-        return []
-
-
-@contextmanager
-def _open_pool(n_processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a ``map`` over processes of one thread each; the built-in one for one process."""
-    if n_processes == 1:
-        yield map
-        return
-    # Read by the libraries of the child processes, which would compete for the cores.
-    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
-    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
-        yield pool.map
+def _run_task(
+    shape: Shape, task: Task, *, list_of: Callable[[int], tuple[Situation, ...]]
+) -> list[HonestTrial]:
+    return [run_trial(shape, situation, task[2]) for situation in list_of(task[0])]
 
 
 def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
@@ -145,13 +153,14 @@ def describe(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     yield from list_answers(NAME, mistakes, prefix="mistaken")
     yield from _summarise_quality(trials)
     yield from judge_verdicts(NAME, "all", trials)
-    for kind, is_chosen in KINDS:
-        own = [trial for trial in trials if is_chosen(trial)]
+    groups = [(kind, [t for t in trials if t.kind == kind]) for kind in KINDS]
+    groups += [
+        (f"family {family}", [t for t in trials if t.family == family])
+        for family in sorted({trial.family for trial in trials})
+    ]
+    for name, own in groups:
         if own:
-            yield _row(kind, "coverage", _compute_coverage(own), len(own))
-    for family in sorted({trial.family for trial in trials}):
-        own = [trial for trial in trials if trial.family == family]
-        yield _row(f"family {family}", "coverage", _compute_coverage(own), len(own))
+            yield from _rows(name, own, ("coverage", _compute_coverage(own)))
     yield from _summarise_sizes(trials)
 
 
@@ -159,13 +168,13 @@ def describe_far(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield the false answers, the worst first, and how many answers were found and called what."""
     false = [t for t in trials if t.ratio > _BAD and t.word == "sound"]
     yield from list_answers(NAME, [t for t in trials if t.ratio > _BAD], prefix="missed")
-    yield _row("far records", f"sound_above_{_BAD}", len(false), len(trials))
+    yield from _rows("far records", trials, (f"sound_above_{_BAD}", len(false)))
     for word in WORDS:
-        own = [trial.ratio for trial in trials if trial.word == word]
-        yield _row("far records", word.replace(" ", "_"), len(own), len(trials))
+        own = [trial for trial in trials if trial.word == word]
+        yield from _rows("far records", trials, (word.replace(" ", "_"), len(own)))
         if own:
-            share = float(np.mean(np.array(own) <= _BAD))
-            yield _row(f"far records, {word}", f"at_most_{_BAD}", share, len(own))
+            share = np.mean([trial.ratio <= _BAD for trial in own])
+            yield from _rows(f"far records, {word}", own, (f"at_most_{_BAD}", share))
 
 
 def list_answers(
@@ -178,73 +187,57 @@ def list_answers(
     """Yield answers with their verdicts as rows, the worst first."""
     for trial in sorted(trials, key=lambda trial: -trial.ratio)[:n_most]:
         d, k, m = trial.size
-        yield Row(
-            benchmark=benchmark,
-            case=f"{prefix} {trial.family}, {trial.situation.name}, d={d} k={k} m={m}",
-            figure=trial.word,
-            value=trial.ratio,
-            unit="1",
-            runs=1,
-            baseline=f"band {trial.low:.2f} to {trial.high:.2f}, truth start {trial.ideal:.2f}",
-        )
+        case = f"{prefix} {trial.family}, {trial.situation.name}, d={d} k={k} m={m}"
+        band = f"band {trial.low:.2f} to {trial.high:.2f}, truth start {trial.ideal:.2f}"
+        yield Row(benchmark, case, trial.word, trial.ratio, "1", 1, band)
+
+
+def _list_quality(trials: Sequence[HonestTrial]) -> Iterator[Figure]:
+    for prefix, found in (
+        ("{}_relative_sse", [trial.ratio for trial in trials]),
+        ("truth_start_{}", [trial.ideal for trial in trials]),
+    ):
+        yield prefix.format("median"), np.median(found)
+        yield prefix.format("p90"), np.quantile(found, 0.9)
 
 
 def _summarise_quality(trials: Sequence[HonestTrial]) -> Iterator[Row]:
-    for name, chosen in _split(trials):
-        ratios = np.array([trial.ratio for trial in chosen])
-        ideals = np.array([trial.ideal for trial in chosen])
-        for figure, value in (
-            ("median_relative_sse", np.median(ratios)),
-            ("p90_relative_sse", np.quantile(ratios, 0.9)),
-            ("truth_start_median", np.median(ideals)),
-            ("truth_start_p90", np.quantile(ideals, 0.9)),
-            # A wrong search is worse by a hundredth than descent from the truth.
-            ("share_within_truth_start", np.mean(ratios <= np.maximum(1.01, ideals + 0.01))),
-            ("phantoms_shown", sum(trial.shows_phantom for trial in chosen)),
-        ):
-            yield _row(name, figure, float(value), len(chosen))
-
-
-def _split(trials: Sequence[HonestTrial]) -> Iterator[tuple[str, list[HonestTrial]]]:
-    """Yield kinds of data by situation."""
+    """Yield the quality of kinds of data by situation."""
     for situation in sorted({trial.situation.name for trial in trials}):
-        own = [trial for trial in trials if trial.situation.name == situation]
-        for name, is_chosen in KINDS:
-            chosen = [trial for trial in own if is_chosen(trial)]
-            if chosen:
-                yield f"{name}, {situation}", chosen
+        for kind in KINDS:
+            own = [t for t in trials if t.situation.name == situation and t.kind == kind]
+            if own:
+                yield from _rows(f"{kind}, {situation}", own, *_list_quality(own))
+                # A wrong search is worse by a hundredth than descent from the truth.
+                near = np.mean([t.ratio <= max(1.01, t.ideal + 0.01) for t in own])
+                shown = sum(trial.shows_phantom for trial in own)
+                figures = ("share_within_truth_start", near), ("phantoms_shown", shown)
+                yield from _rows(f"{kind}, {situation}", own, *figures)
 
 
 def _summarise_sizes(trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield the quality of mixtures by (d, k), at the noise levels where all can be found."""
-    easy = [t for t in trials if t.is_mixture and t.situation.name in ("no noise", "n eps 100000")]
+    easy = [t for t in trials if t.kind == "mixtures" and t.situation.name in _EASY]
     for d, k in sorted({t.size[:2] for t in easy}):
         own = [t for t in easy if t.size[:2] == (d, k)]
-        ratios, ideals = [t.ratio for t in own], [t.ideal for t in own]
-        for figure, value in (
-            ("median_relative_sse", np.median(ratios)),
-            ("p90_relative_sse", np.quantile(ratios, 0.9)),
-            ("truth_start_median", np.median(ideals)),
-            ("truth_start_p90", np.quantile(ideals, 0.9)),
-        ):
-            yield _row(f"mixtures d={d} k={k}, at most weak noise", figure, float(value), len(own))
+        yield from _rows(f"mixtures d={d} k={k}, at most weak noise", own, *_list_quality(own))
 
 
 def judge_verdicts(benchmark: str, name: str, trials: Sequence[HonestTrial]) -> Iterator[Row]:
     """Yield coverage and width of the band, and the shares of the verdicts by quality."""
-    yield _row(name, "coverage", _compute_coverage(trials), len(trials), benchmark)
-    width = float(np.median([trial.high - trial.low for trial in trials]))
-    # JSON has no infinity: no row for the width where most bands have no upper end.
-    if math.isfinite(width):
-        yield _row(name, "median_width", width, len(trials), benchmark)
+    width = np.median([trial.high - trial.low for trial in trials])
+    figures = ("coverage", _compute_coverage(trials)), ("median_width", width)
+    yield from _rows(name, trials, *figures, benchmark=benchmark)
     for kind, chosen in (
         (f"answers below {_GOOD}", [t for t in trials if t.ratio < _GOOD]),
         ("answers between", [t for t in trials if _GOOD <= t.ratio <= _BAD]),
         (f"answers above {_BAD}", [t for t in trials if t.ratio > _BAD]),
     ):
-        for word in WORDS:
-            share = np.mean([trial.word == word for trial in chosen]) if chosen else 0.0
-            yield _row(kind, word.replace(" ", "_"), float(share), len(chosen), benchmark)
+        shares = (
+            (word.replace(" ", "_"), sum(t.word == word for t in chosen) / max(1, len(chosen)))
+            for word in WORDS
+        )
+        yield from _rows(kind, chosen, *shares, benchmark=benchmark)
 
 
 def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
@@ -253,8 +246,10 @@ def _compute_coverage(trials: Sequence[HonestTrial]) -> float:
     return float(np.mean(inside))
 
 
-def _row(case: str, figure: str, value: float, runs: int, benchmark: str = NAME) -> Row:
-    return Row(benchmark, case, figure, value, "1", runs, BASELINE)
+def _rows(
+    case: str, trials: Sequence[HonestTrial], *figures: Figure, benchmark: str = NAME
+) -> Iterator[Row]:
+    yield from make_rows(benchmark, case, figures, runs=len(trials), baseline=BASELINE)
 
 
 def fit(trials: Sequence[HonestTrial]) -> dict[str, tuple[float, ...]]:
@@ -291,30 +286,22 @@ def _fit_quantile(
     )
 
 
-def main() -> int:
-    """Run the benchmark, or fit the band."""
-    parser = create_parser(NAME, __doc__.splitlines()[0])
-    parser.add_argument("--fit", action="store_true", help="fit the band and print it")
-    parser.add_argument("--far", action="store_true", help="records far outside the search box")
-    parser.add_argument("--shapes", type=read_count, help=f"shapes, {N_SHAPES} if not given")
-    parser.add_argument("--processes", type=read_count, default=1, help="at a time (default: 1)")
-    parser.add_argument("--keep", type=Path, help="go on from this file, and keep decodes in it")
-    parser.add_argument("--page", type=read_page, help="write a page of Markdown here too")
-    options = parser.parse_args()
-    usual = N_FAR if options.far else N_SHAPES
-    n_shapes = options.shapes or (_QUICK_SHAPES if options.quick else usual)
-    run = partial(collect, n_processes=options.processes, kept=options.keep)
-    if options.fit:
-        for name, coefficients in fit(run(_FITTED_FROM, n_shapes)).items():
-            print(f"{name}: Final = {coefficients}")
-        return 0
-    trials = run(digest_decoder(), n_shapes, far=options.far)
-    rows = list((describe_far if options.far else describe)(trials))
-    print_rows(rows, as_json=options.json)
-    if options.page is not None:
-        options.page.write_text(write_page(rows), encoding="utf-8")
-    return 0
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of the judging half, or of far records; or print the fitted band."""
+    is_far, is_fit = bench.own.get("far"), bench.own.get("fit")
+    usual = _QUICK_SHAPES if bench.quick else _N_FAR if is_far else _N_SHAPES
+    task = partial(_run_task, list_of=list_far_situations if is_far else list_situations)
+    text = _FITTED_FROM if is_fit else digest_decoder()
+    trials = collect_tasks(bench, text, bench.own.get("shapes") or usual, task)
+    if not is_fit:
+        yield from (describe_far if is_far else describe)(trials)
+        return
+    for name, coefficients in fit(trials).items():
+        for feature, value in zip(("intercept", *FEATURES[1:]), coefficients, strict=True):
+            yield Row(NAME, f"fit {name}", feature, value, "1", len(trials), BASELINE)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    fits = ("--fit", {"action": "store_true", "help": "fit the band and print it"})
+    far = ("--far", {"action": "store_true", "help": "records far outside the search box"})
+    run(NAME, __doc__, measure, fits, far, *OPTIONS)

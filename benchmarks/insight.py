@@ -8,25 +8,23 @@ p-value of the three. Power is at 1 %; ``found`` is how often the cluster that c
 surest change, and ``estimate`` the median estimate of it. Years have 52 windows; changes are at
 window 30.
 Fleets have 100 devices; ``content``, ``silence`` and ``unusual`` are the shares of devices whose
-lamps are lit. ``--part`` measures one part alone, and ``--setting`` the settings whose names hold
-a text. ``directed`` is the share of pairs whose p-value rests on the directed statistics too.
+lamps are lit. ``--case`` chooses parts and settings: names begin with the part. ``directed`` is the
+share of pairs whose p-value rests on the directed statistics too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from benchmarks.cases import TEN, make_noise
 from benchmarks.datasets import RealData
 from benchmarks.insight_devices import list_fleets, measure_fleets
 from benchmarks.insight_groups import measure_groups
-from benchmarks.insight_studies import Population, Setting, Workshop
-from benchmarks.progress import ProgressBar, show_progress
-from benchmarks.rows import Row, create_parser, print_rows, read_count
+from benchmarks.insight_studies import Population, Setting, Workshop, make_setting
+from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.learning.insight.changes import compute_levels, find_change_points, watch
 from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
 from sfumato.learning.insight.timeline import follow
@@ -37,107 +35,51 @@ _CHANGED = 0
 """The true cluster that changes."""
 _CHANGE_AT, _N_WINDOWS = 30, 52
 _LEVELS = (0.05, 0.01)
-PARTS = ("pairs", "power", "years", "devices", "groups")
+_N_STUDIES, _QUICK_STUDIES = 10, 2
+_N_PAIRS, _QUICK_PAIRS = 150, 100
+_N_TRIES = 10
+_N_YEARS, _N_FLEETS = 3, 5
 _N_YEARS_DRAWN = 999
 _QUICK_SETTINGS = ("mixture knorm eps=4 L=1", "weather knorm eps=1 L=20")
+_WEATHER = RealData(name="weather")
+_rows = partial(make_rows, NAME)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Numbers of runs: studies with a fit each, pairs and tries in each, years, and fleets."""
-
-    n_studies: int
-    n_pairs: int
-    n_tries: int
-    n_years: int
-    n_fleets: int
-    first_seed: int = _FIRST_SEED
-
-
-QUICK = Scope(n_studies=2, n_pairs=100, n_tries=10, n_years=1, n_fleets=1)
-FULL = Scope(n_studies=10, n_pairs=150, n_tries=10, n_years=3, n_fleets=5)
-
-
-def list_settings() -> tuple[Setting, ...]:
+def list_settings() -> Iterator[Setting]:
     """List the settings of pairs without a change: noise-dominated, then by sampling."""
-    mixture, weather = TEN, RealData(name="weather")
-    strong = [
-        Setting(
-            name=f"{name} {noise} eps={epsilon} L={n_sketches}",
-            source=source,
-            n_frequencies=m,
-            noise=make_noise(noise, Fraction(epsilon)),
-            n_records=n,
-            n_sketches=n_sketches,
-        )
-        for name, source, m, n, epsilon in (
-            ("mixture", mixture, 200, 5000, 4),
-            ("weather", weather, 100, 2000, 1),
-        )
-        for noise in ("knorm", "laplace", "gaussian")
-        for n_sketches in (1, 20)
-    ]
-    weak = [
-        Setting(
-            name=f"{name} knorm eps={epsilon} L=1",
-            source=source,
-            n_frequencies=m,
-            noise=make_noise("knorm", Fraction(epsilon)),
-            n_records=n,
-            n_sketches=1,
-        )
-        for name, source, m, n, epsilon in (
-            ("mixture", mixture, 200, 5000, 100),
-            ("weather", weather, 100, 2000, 3),
-            ("weather", weather, 100, 2000, 10),
-            ("weather", weather, 100, 2000, 30),
-        )
-    ]
-    return (*strong, *weak)
+    for noise in ("knorm", "laplace", "gaussian"):
+        for size in (1, 20):
+            words = f"{noise} eps=4 L={size}"
+            yield make_setting(f"mixture {words}", noise, 4, 200, 5000, size)
+    for noise in ("knorm", "laplace", "gaussian"):
+        for size in (1, 20):
+            words = f"weather {noise} eps=1 L={size}"
+            yield make_setting(words, noise, 1, 100, 2000, size, _WEATHER)
+    yield make_setting("mixture knorm eps=100 L=1", "knorm", 100, 200, 5000)
+    for epsilon in (3, 10, 30):
+        words = f"weather knorm eps={epsilon} L=1"
+        yield make_setting(words, "knorm", epsilon, 100, 2000, 1, _WEATHER)
 
 
-def list_powers() -> tuple[Setting, ...]:
+def list_powers() -> Iterator[Setting]:
     """List the settings of pairs with a change: 20,000 records a side."""
-    return tuple(
-        Setting(
-            name=f"mixture {noise} eps={epsilon} L={n_sketches}",
-            source=TEN,
-            n_frequencies=m,
-            noise=make_noise(noise, Fraction(epsilon)),
-            n_records=20_000,
-            n_sketches=n_sketches,
+    for noise, epsilon, size, m in (
+        ("knorm", 10, 1, 200),
+        ("knorm", 1, 1, 200),
+        ("gaussian", 1, 1, 300),
+        ("gaussian", 1, 20, 300),
+    ):
+        yield make_setting(
+            f"mixture {noise} eps={epsilon} L={size}", noise, epsilon, m, 20_000, size
         )
-        for noise, epsilon, n_sketches, m in (
-            ("knorm", 10, 1, 200),
-            ("knorm", 1, 1, 200),
-            ("gaussian", 1, 1, 300),
-            ("gaussian", 1, 20, 300),
-        )
-    )
 
 
-def list_years() -> tuple[Setting, ...]:
+def list_years() -> Iterator[Setting]:
     """List the settings of years: 5,000 records a window, or 500 real ones of 26,000."""
-    real = Setting(
-        name="year of weather knorm eps=20 L=1",
-        source=RealData(name="weather"),
-        n_frequencies=100,
-        noise=make_noise("knorm", Fraction(20)),
-        n_records=500,
-        n_sketches=1,
-    )
-    mixtures = tuple(
-        Setting(
-            name=f"year of mixture {noise} eps={epsilon} L={n_sketches}",
-            source=TEN,
-            n_frequencies=200,
-            noise=make_noise(noise, Fraction(epsilon)),
-            n_records=5000,
-            n_sketches=n_sketches,
-        )
-        for noise, epsilon, n_sketches in (("knorm", 1, 1), ("knorm", 10, 1), ("gaussian", 1, 10))
-    )
-    return (*mixtures, real)
+    for noise, epsilon, size in (("knorm", 1, 1), ("knorm", 10, 1), ("gaussian", 1, 10)):
+        name = f"year of mixture {noise} eps={epsilon} L={size}"
+        yield make_setting(name, noise, epsilon, 200, 5000, size)
+    yield make_setting("year of weather knorm eps=20 L=1", "knorm", 20, 100, 500, 1, _WEATHER)
 
 
 def list_changes(population: Population) -> dict[str, tuple[Population, float | None]]:
@@ -153,145 +95,117 @@ def list_changes(population: Population) -> dict[str, tuple[Population, float | 
     }
 
 
-def measure(
-    quick: bool,
-    parts: Sequence[str] = PARTS,
-    *,
-    n_studies: int | None = None,
-    text: str = "",
-    first_seed: int = _FIRST_SEED,
-) -> Iterator[Row]:
-    """Yield every row of some parts; few studies and settings if ``quick``.
-
-    Of the settings whose names hold ``text``; groups have none.
-    """
-    scope = QUICK if quick else FULL
-    scope = replace(scope, n_studies=n_studies or scope.n_studies, first_seed=first_seed)
-    only = 1 if quick else None
-    settings = {
-        "pairs": [s for s in list_settings() if not quick or s.name in _QUICK_SETTINGS],
-        "power": list_powers()[:only],
-        "years": list_years()[:only],
-        "devices": list_fleets()[:only],
-        "groups": [None],
-    }
-    for part, listed in settings.items():
-        settings[part] = [each for each in listed if each is None or text in each.name]
-    runs = {"devices": scope.n_fleets, "groups": 2 * scope.n_fleets}
-    total = sum(len(settings[part]) * runs.get(part, scope.n_studies) for part in parts)
-    measures = {"pairs": measure_false_alarms, "power": measure_power, "years": measure_years}
-    with show_progress(total) as bar:
-        for part in parts:
-            for setting in settings[part]:
-                if setting is None:
-                    yield from measure_groups(scope.n_fleets, bar)
-                elif part == "devices":
-                    yield from measure_fleets(setting, scope.n_fleets, bar)
-                else:
-                    yield from measures[part](setting, scope, bar)
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of the requested parts and settings."""
+    n_fleets = 1 if bench.quick else _N_FLEETS
+    fleets = partial(measure_fleets, n_studies=n_fleets)
+    parts: tuple[
+        tuple[str, Iterator[Setting] | Sequence[Setting], Callable[..., Iterator[Row]]], ...
+    ] = (
+        ("pairs", list_settings(), measure_false_alarms),
+        ("power", list_powers(), measure_power),
+        ("years", list_years(), measure_years),
+        ("devices", list_fleets(), fleets),
+    )
+    for part, settings, measure_one in parts:
+        for i, setting in enumerate(settings):
+            is_quick = setting.name in _QUICK_SETTINGS if part == "pairs" else i == 0
+            if bench.includes(f"{part} {setting.name}", in_quick=is_quick):
+                yield from measure_one(bench, setting)
+    if bench.includes("groups"):
+        yield from measure_groups(bench, n_fleets)
 
 
-def measure_false_alarms(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
-    """Yield the shares of pairs without a change that are told apart, over the stated rate."""
-    found: list[Comparison] = []
-    directed_laws: list[bool] = []
-    for seed in range(scope.first_seed, scope.first_seed + scope.n_studies):
-        bar.report(setting.name, 0)
-        workshop = Workshop(setting=setting, seed=seed)
-        model = workshop.model(*workshop.select_pair())
-        pairs = [workshop.average_pair() for _ in range(scope.n_pairs)]
-        # The law depends on numbers of records and sketches alone, equal for all pairs.
-        law = draw_null(model, *pairs[0], rng=workshop.rng)
-        directed_laws.append(law.is_directed)
-        found += [compare_means(model, *pair, law) for pair in pairs]
-        bar.report(setting.name, 1)
-    p_values = {
+def _open_workshops(bench: Bench, setting: Setting) -> Iterator[Workshop]:
+    seeds = bench.list_seeds(_N_STUDIES, _QUICK_STUDIES, first=_FIRST_SEED)
+    bench.expect(len(seeds))
+    for seed in seeds:
+        bench.report(setting.name, 0)
+        yield Workshop(setting=setting, seed=seed)
+        bench.report(setting.name)
+
+
+def _list_p_values(found: Sequence[Comparison]) -> dict[str, list[float]]:
+    return {
         "smallest": [comparison.p for comparison in found],
         "all": [comparison.p_all for comparison in found],
         "moved": [comparison.p_moved for comparison in found],
         "single": [comparison.p_single for comparison in found],
     }
-    for level in _LEVELS:
-        for name, values in p_values.items():
-            ratio = float(np.mean(np.array(values) < level)) / level
-            figure = f"false_alarms_{level:.0%}_{name}".replace("%", "")
-            yield _row(f"no change, {setting.name}", figure, ratio, len(found), "the stated rate")
-    directed = float(np.mean(directed_laws))
-    yield _row(f"no change, {setting.name}", "directed", directed, len(found), "none")
+
+
+def measure_false_alarms(bench: Bench, setting: Setting) -> Iterator[Row]:
+    """Yield the shares of pairs without a change that are told apart, over the stated rate."""
+    found: list[Comparison] = []
+    directed: list[bool] = []
+    for workshop in _open_workshops(bench, setting):
+        model = workshop.model(*workshop.select_pair())
+        n_pairs = _QUICK_PAIRS if bench.quick else _N_PAIRS
+        pairs = [workshop.average_pair() for _ in range(n_pairs)]
+        # The law depends on numbers of records and sketches alone, equal for all pairs.
+        law = draw_null(model, *pairs[0], rng=workshop.rng)
+        directed.append(law.is_directed)
+        found += [compare_means(model, *pair, law) for pair in pairs]
     scores = [[change.estimate / change.error for change in each.changes] for each in found]
-    yield _row(
-        f"no change, {setting.name}",
-        "rms_score",
-        float(np.sqrt(np.mean(np.square(scores)))),
-        len(found),
-        "1",
-    )
+    figures = [
+        (f"false_alarms_{100 * level:.0f}_{name}", np.mean(np.array(values) < level) / level)
+        for level in _LEVELS
+        for name, values in _list_p_values(found).items()
+    ]
+    figures.append(("directed", np.mean(directed)))
+    figures.append(("rms_score", np.sqrt(np.mean(np.square(scores)))))
+    case = f"no change, {setting.name}"
+    yield from _rows(case, figures, runs=len(found), baseline="the stated rate")
 
 
-def measure_power(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
+def measure_power(bench: Bench, setting: Setting) -> Iterator[Row]:
     """Yield how often changes are found at 1 %, and named."""
     found: dict[str, list[Comparison]] = {}
-    estimates: dict[str, list[float]] = {}
-    named: dict[str, list[bool]] = {}
-    for seed in range(scope.first_seed, scope.first_seed + scope.n_studies):
-        bar.report(setting.name, 0)
-        workshop = Workshop(setting=setting, seed=seed)
-        law = None
+    named: dict[str, list[tuple[bool, float]]] = {}
+    truths: dict[str, float] = {}
+    for workshop in _open_workshops(bench, setting):
         for name, (changed, truth) in list_changes(workshop.population).items():
-            model = workshop.model(*workshop.select_pair(changed))
-            law = None
-            for _ in range(scope.n_tries):
+            model, law = workshop.model(*workshop.select_pair(changed)), None
+            for _ in range(_N_TRIES):
                 pair = workshop.average_pair(changed)
                 law = law or draw_null(model, *pair, rng=workshop.rng)
                 comparison = compare_means(model, *pair, law)
                 found.setdefault(name, []).append(comparison)
-                if truth is None:
-                    continue
-                own = workshop.find_cluster(model, _CHANGED)
-                surest = max(comparison.changes, key=lambda c: abs(c.estimate) / c.error)
-                named.setdefault(name, []).append(surest.cluster == own)
-                quantity = "centre" if "moves" in name else "weight"
-                estimates.setdefault(name, []).append(
-                    next(
-                        c.estimate
-                        for c in comparison.changes
-                        if c.cluster == own and c.quantity == quantity
-                    )
-                )
-        bar.report(setting.name, 1)
+                if truth is not None:
+                    truths[name] = truth
+                    own, quantity = workshop.find_cluster(model, _CHANGED), name.split()[0]
+                    named.setdefault(name, []).append(_name_change(comparison, own, quantity))
     for name, comparisons in found.items():
-        yield from _summarise_power(f"{name}, {setting.name}", comparisons)
+        figures: list[tuple[str, float, str, str]] = [
+            (f"power_{each}", float(np.mean(np.array(values) < _LEVELS[1])), "1", "1")
+            for each, values in _list_p_values(comparisons).items()
+        ]
+        size = float(np.median([comparison.size for comparison in comparisons]))
+        figures.append(("size", size, "plan scale", "none"))
         if name in named:
-            case, n = f"{name}, {setting.name}", len(named[name])
-            yield _row(case, "found", float(np.mean(named[name])), n, "1")
-            truth = list_changes(workshop.population)[name][1]
-            yield _row(case, "estimate", float(np.median(estimates[name])), n, f"true {truth:.2f}")
+            right, estimates = np.array(named[name], dtype=np.float64).T
+            figures.append(("found", float(np.mean(right)), "1", "1"))
+            true = f"true {truths[name]:.2f}"
+            figures.append(("estimate", float(np.median(estimates)), "1", true))
+        yield from _rows(f"{name}, {setting.name}", figures, runs=len(comparisons))
 
 
-def _summarise_power(case: str, comparisons: Sequence[Comparison]) -> Iterator[Row]:
-    for figure, p_values in (
-        ("power_smallest", [c.p for c in comparisons]),
-        ("power_all", [c.p_all for c in comparisons]),
-        ("power_moved", [c.p_moved for c in comparisons]),
-        ("power_single", [c.p_single for c in comparisons]),
-    ):
-        power = float(np.mean(np.array(p_values) < 0.01))
-        yield _row(case, figure, power, len(comparisons), "1")
-    size = float(np.median([comparison.size for comparison in comparisons]))
-    yield _row(case, "size", size, len(comparisons), "none", "plan scale")
+def _name_change(comparison: Comparison, cluster: int, verb: str) -> tuple[bool, float]:
+    """Return whether the surest change is of a cluster, and the estimate of its own change."""
+    quantity = "centre" if verb == "moves" else "weight"
+    surest = max(comparison.changes, key=lambda c: abs(c.estimate) / c.error)
+    own = (c.estimate for c in comparison.changes if (c.cluster, c.quantity) == (cluster, quantity))
+    return surest.cluster == cluster, next(own)
 
 
-def measure_years(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[Row]:
+def measure_years(bench: Bench, setting: Setting) -> Iterator[Row]:
     """Yield false alarms of the monitor and of the scan, and the places of found changes."""
     p_values: list[float] = []
-    scans: dict[str, list[bool]] = {}
     misses: dict[str, list[int]] = {}
-    for seed in range(scope.first_seed, scope.first_seed + scope.n_studies):
-        bar.report(setting.name, 0)
-        workshop = Workshop(setting=setting, seed=seed)
+    for workshop in _open_workshops(bench, setting):
         for name, changed in _list_yearly_changes(workshop).items():
-            rejected = scans.setdefault(name, [])
-            for _ in range(scope.n_years if name == "no change" else 1):
+            is_still = name == "no change"
+            for _ in range(1 if bench.quick or not is_still else _N_YEARS):
                 windows = [
                     workshop.select(
                         (changed if t >= _CHANGE_AT else workshop.population).draw(
@@ -302,27 +216,24 @@ def measure_years(setting: Setting, scope: Scope, bar: ProgressBar) -> Iterator[
                 ]
                 timeline = follow(workshop.model(*windows), windows)
                 points = find_change_points(timeline, rng=workshop.rng, n_years=_N_YEARS_DRAWN)
-                rejected.append(bool(points))
-                misses.setdefault(name, []).append(
-                    min((abs(point.place - _CHANGE_AT) for point in points), default=_N_WINDOWS)
-                )
-                if name == "no change":
+                away = (abs(point.place - _CHANGE_AT) for point in points)
+                misses.setdefault(name, []).append(min(away, default=_N_WINDOWS))
+                if is_still:
                     levels = compute_levels(_N_WINDOWS - 1, windows_per_year=_N_WINDOWS)
                     readings = watch(timeline, levels, rng=workshop.rng, n_years=_N_YEARS_DRAWN)
                     p_values += [reading.p for reading in readings]
-        bar.report(setting.name, 1)
-    for level in (0.05, 1.0 / _N_WINDOWS):
-        ratio = float(np.mean(np.array(p_values) < level)) / level
-        yield _row(
-            setting.name, f"monitor_false_alarms_{100 * level:.2g}", ratio, len(p_values), "1"
-        )
-    for name, rejected in scans.items():
-        case = f"{name}, {setting.name}"
-        yield _row(case, "scan_finds", float(np.mean(rejected)), len(rejected), "5 % without")
+    rates = [
+        (f"monitor_false_alarms_{100 * level:.2g}", np.mean(np.array(p_values) < level) / level)
+        for level in (0.05, 1.0 / _N_WINDOWS)
+    ]
+    yield from _rows(setting.name, rates, runs=len(p_values), baseline="1")
+    for name, each in misses.items():
+        # Without a change point the place of the change is missed by a year.
+        share = np.mean(np.array(each) < _N_WINDOWS)
+        figures = [("scan_finds", share, "1", "5 % without")]
         if name != "no change":
-            yield _row(
-                case, "median_miss", float(np.median(misses[name])), len(rejected), "0", "windows"
-            )
+            figures.append(("median_miss", np.median(each), "windows", "0"))
+        yield from _rows(f"{name}, {setting.name}", figures, runs=len(each))
 
 
 def _list_yearly_changes(workshop: Workshop) -> dict[str, Population]:
@@ -335,35 +246,5 @@ def _list_yearly_changes(workshop: Workshop) -> dict[str, Population]:
     return {"no change": population, **{name: changes[name][0] for name in names}}
 
 
-def _row(case: str, figure: str, value: float, runs: int, baseline: str, unit: str = "1") -> Row:
-    return Row(NAME, case, figure, value, unit, runs, baseline)
-
-
-def main() -> None:
-    """Read the options and print the rows."""
-    parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--part", choices=PARTS, action="append", help="measure this part; repeat for more"
-    )
-    parser.add_argument(
-        "--studies", type=read_count, help="studies of each setting, with a fit each"
-    )
-    parser.add_argument(
-        "--setting", default="", help="measure the settings whose names hold this text"
-    )
-    parser.add_argument(
-        "--first-seed", type=read_count, default=_FIRST_SEED, help="seed of the first study"
-    )
-    options = parser.parse_args()
-    rows = measure(
-        options.quick,
-        options.part or PARTS,
-        n_studies=options.studies,
-        text=options.setting,
-        first_seed=options.first_seed,
-    )
-    print_rows(rows, as_json=options.json)
-
-
 if __name__ == "__main__":
-    main()
+    run(NAME, __doc__, measure)

@@ -5,28 +5,28 @@ Noise is that of the mechanism, exactly sampled; only its bytes come from a seed
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, reduce
 from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.datasets import SPREAD, Dataset, Floats, Source
-from benchmarks.reference import find_reference
-from benchmarks.sketches import Noise, Study, make_plan
+from benchmarks.datasets import SPREAD, TEN, Dataset, Floats, Source
+from benchmarks.designs import find_scale
+from benchmarks.sketches import GeneratorSource, Noise, Study, make_noise, make_plan, pose_totals
 from sfumato.learning.decoding.density import GaussianMixture
-from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.limbs import split_limbs
-from sfumato.learning.estimate.posing import pose_problem
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.model import StudyModel, explain
 from sfumato.learning.insight.selection import Selection, SelectionMean, average
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.privacy import RandomSource
 
 _NEWCOMER_WIDTH = 1.5
 
@@ -57,15 +57,24 @@ class Setting:
     n_sketches: int
 
 
-class RandomBytes:
-    """Bytes of a NumPy generator, for simulated devices: faster than a hash, as repeatable."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def draw_bytes(self, n_bytes: int) -> bytes:
-        """Return the next bytes."""
-        return self._rng.bytes(n_bytes)
+def make_setting(
+    name: str,
+    noise: str,
+    epsilon: int,
+    n_frequencies: int,
+    n_records: int,
+    n_sketches: int = 1,
+    source: Source = TEN,
+) -> Setting:
+    """Make a setting, of the mixture unless another source is named."""
+    return Setting(
+        name=name,
+        source=source,
+        n_frequencies=n_frequencies,
+        noise=make_noise(noise, Fraction(epsilon)),
+        n_records=n_records,
+        n_sketches=n_sketches,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,10 +116,6 @@ class Population:
         assert self.weights is not None
         weights = self.weights * (1.0 - share) / (1.0 - self.weights[cluster])
         weights[cluster] = share
-        return replace(self, weights=weights)
-
-    def weigh(self, weights: Floats) -> Population:
-        """Return it with other weights of its clusters, summing to 1."""
         return replace(self, weights=weights)
 
     def join(self, share: float) -> Population:
@@ -158,7 +163,7 @@ class Workshop:
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng((self.seed, 1))
-        self._bytes = RandomBytes(self.seed)
+        self._bytes = GeneratorSource(self.seed)
 
     @cached_property
     def population(self) -> Population:
@@ -172,7 +177,7 @@ class Workshop:
         sizes = np.full(1, self.setting.n_records)
         study = Study(
             n_frequencies=self.setting.n_frequencies,
-            scale=dataset.spread or find_reference(dataset).spread,
+            scale=find_scale(dataset),
             noise=self.setting.noise,
         )
         return make_plan(dataset, study, sizes, self.seed)
@@ -195,24 +200,11 @@ class Workshop:
         Exact sums add up exactly, so that the records need not be divided. Only a liar adds another
         number of noises.
         """
-        plan, n_sketches = self.plan, self.setting.n_sketches
-        accumulator = SketchAccumulator(plan.statistic_of(b"", block=0))
-        accumulator.add(records)
-        sums: NDArray[np.int64] = accumulator.sums
-        for _ in range(n_sketches if n_noises is None else n_noises):
-            sums = plan.mechanism.add_noise(sums, self._bytes)
-        size = len(records) // n_sketches
-        sizes = [size] * n_sketches
-        ordinal = next(self._ordinals)
-        return Selection(
-            name=name or f"selection {ordinal}",
-            totals=Totals(
-                sums=sums,
-                size_sums=split_limbs([size * value for value in sums.tolist()]),
-                moments=SizeMoments.of_sizes(sizes),
-            ),
-            members=frozenset({ordinal}),
-        )
+        n_sketches, ordinal = self.setting.n_sketches, next(self._ordinals)
+        n_noises = n_sketches if n_noises is None else n_noises
+        totals = release(self.plan, records, self._bytes, n_sketches, n_noises)
+        name = name or f"selection {ordinal}"
+        return Selection(name=name, totals=totals, members=frozenset({ordinal}))
 
     def average_pair(
         self, changed: Population | None = None
@@ -223,29 +215,35 @@ class Workshop:
 
     def model(self, *selections: Selection) -> StudyModel:
         """Fit the sketches of selections together, as a study does."""
-        parts = [selection.totals for selection in selections]
-        sums = np.sum([part.sums for part in parts], axis=0)
-        moments = sum((part.moments for part in parts[1:]), parts[0].moments)
-        size = moments.first // moments.n_sketches
-        totals = Totals(
-            sums=sums,
-            size_sums=split_limbs([size * value for value in sums.tolist()]),
-            moments=moments,
-        )
-        plan = self.plan
-        utility = estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
-        problem = pose_problem(
-            plan,
-            totals,
-            SIZE_WEIGHTS,
-            signal_energy=utility.signal_energy,
-            n_clusters=self.population.dataset.n_clusters,
-        )
-        found = explain(problem, rng=np.random.default_rng((self.seed, 2)))
-        return StudyModel.of(plan, found)
+        totals = sum_totals([selection.totals for selection in selections])
+        posed = pose_totals(self.plan, totals, self.population.dataset.n_clusters)
+        found = explain(posed.problem, rng=np.random.default_rng((self.seed, 2)))
+        return StudyModel.of(self.plan, found)
 
     def find_cluster(self, model: StudyModel, cluster: int) -> int:
         """Return the number of the fit's cluster nearest to a true one."""
         means = self.population.means
         assert means is not None
         return int(np.argmin(np.sum((model.fit.means - means[cluster]) ** 2, axis=1)))
+
+
+def release(
+    plan: SketchPlan, records: Floats, source: RandomSource, n_sketches: int = 1, n_noises: int = 1
+) -> Totals:
+    """Sum records, add some noises, and state the sum as that of sketches of equal size."""
+    accumulator = SketchAccumulator(plan.statistic_of(b"", block=0))
+    accumulator.add(records)
+    sums: NDArray[np.int64] = accumulator.sums
+    for _ in range(n_noises):
+        sums = plan.mechanism.add_noise(sums, source)
+    size = len(records) // n_sketches
+    return Totals(
+        sums=sums,
+        size_sums=split_limbs([size * value for value in sums.tolist()]),
+        moments=SizeMoments.of_sizes([size] * n_sketches),
+    )
+
+
+def sum_totals(parts: Sequence[Totals]) -> Totals:
+    """Add totals up."""
+    return reduce(operator.add, parts)

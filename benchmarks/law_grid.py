@@ -13,10 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.datasets import Dataset
-from benchmarks.design import Design, choose_design
-from benchmarks.laws import format_law
+from benchmarks.designs import Design, choose_design
 from benchmarks.reference import Reference, compute_sse, find_reference
-from benchmarks.rows import Row, run_benchmark
+from benchmarks.runner import Bench, Row, run
 from benchmarks.shapes import REAL_SETS, draw_shape
 from benchmarks.sketches import Noise, Sketcher, Study
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
@@ -31,10 +30,12 @@ LAWS = tuple(choice.law for choice in LAW_CHOICES[:2])
 _SEEDS, _QUICK_SEEDS = 6, 1
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield the rows, set by set; one set and one seed if ``quick``."""
-    n_seeds = _QUICK_SEEDS if quick else _SEEDS
-    for name in list(REAL_SETS)[: 1 if quick else None]:
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows, set by set; one set and one seed in the quick form."""
+    n_seeds = bench.count_runs(_SEEDS, _QUICK_SEEDS)
+    for i, name in enumerate(REAL_SETS):
+        if not bench.includes(name, in_quick=i == 0):
+            continue
         dataset = draw_shape(name, "laws", N_RECORDS).dataset
         reference = find_reference(dataset)
         parameters = dataset.n_clusters * dataset.n_dimensions
@@ -45,7 +46,7 @@ def measure(quick: bool) -> Iterator[Row]:
                 for law in LAWS:
                     design = Design(n_frequencies=features * parameters, law=law)
                     ratio = _decode(sketcher, dataset, reference, noise, design, n_seeds)
-                    case = f"{name}, eps {float(epsilon):g}, m = {features} k d, {format_law(law)}"
+                    case = f"{name}, eps {float(epsilon):g}, m = {features} k d, {law}"
                     yield Row(NAME, case, "median_relative_sse", ratio, "1", n_seeds, BASELINE)
             chosen = choose_design(dataset, noise)
             ratio = _decode(sketcher, dataset, reference, noise, chosen, n_seeds)
@@ -73,4 +74,4 @@ def _decode(
 
 
 if __name__ == "__main__":
-    run_benchmark(NAME, __doc__.splitlines()[0], measure)
+    run(NAME, __doc__, measure)

@@ -1,39 +1,40 @@
 """Every private k-means under the same exact noise.
 
-Run as ``python -m benchmarks.methods [--quick] [--json] [--plot FILE]``. One relation
+Run as ``python -m benchmarks.methods [--quick] [--json]``. One relation
 (replace-one), one quantiser, one public box, one source of noise, one reference: the SSE of
 k-means on the records, to which ``relative_sse`` refers. ``n_eps`` is n epsilon; all methods get
 the same epsilon, and each spends all of it. Methods that use a scale get the true one, but in cases
 of ``no scale``, where the sketch spends a part of epsilon on a pilot. ``published`` marks the
 methods as their papers have them, and ``granted`` one whose condition on the records is not
 checked. ``wide`` stands for a public box four times as wide. Cases of the
-strongest noise come first, where the sketch loses most; :mod:`benchmarks.methods_page` sorts them
+strongest noise come first, where the sketch loses most; its page sorts them
 by what it loses. Each case's rows come when it is measured, so that a run that is stopped keeps
 them. Cases of 20,000 records are those, beside others, that :mod:`benchmarks.choosing` takes its
-table from; they have the methods alone that it chooses from. Rows without a curator follow: see
-:mod:`benchmarks.method_fleets`.
+table from; they have the methods alone that it chooses from. Rows without a
+curator follow. ``fleet`` cases divide the records over L devices, each with noise of its own, at
+the same n epsilon: ``whole`` are sketches of all features on every device, and ``grid`` is the sum
+of noisy histograms, up to four columns. ``local`` cases have one record a device. Other methods ask
+the same records again in each round, with noise that is drawn once for all: they have no row there.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
+from benchmarks import grids, local
 from benchmarks.contenders import CHOICES, CONTENDERS, MOST, SLOW, Run
-from benchmarks.datasets import SPREAD, Dataset, RealData
-from benchmarks.experiments import Bench, Options, run_experiment
-from benchmarks.method_fleets import list_fleet_cases, measure_fleets, select_fleets
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.reference import compute_sse, find_reference
-from benchmarks.rows import Row
-from sfumato.shared.errors import SketchError
+from benchmarks.datasets import SPREAD, Dataset, Mixture, RealData
+from benchmarks.designs import resize
+from benchmarks.grids import GridStudy
+from benchmarks.local import Phones
+from benchmarks.reference import find_reference, list_quality, measure_ratio
+from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 
 NAME = "methods"
 _RECORDS = 100_000
@@ -72,17 +73,6 @@ class Shape:
         return _draw_shape(self, seed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Real:
-    """Records of the real world."""
-
-    name: str
-
-    def load(self, seed: int) -> Dataset:
-        """Return the records; the seed has no effect."""
-        return RealData(name=self.name).load(seed)
-
-
 @lru_cache(maxsize=2)
 def _draw_shape(shape: Shape, seed: int) -> Dataset:
     d, k = shape.n_dimensions, shape.n_clusters
@@ -105,16 +95,26 @@ def _draw_shape(shape: Shape, seed: int) -> Dataset:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodCase:
-    """One set of records at one n epsilon.
+Judged = tuple[float, Run]
+MethodCase = Case[Dataset, Judged]
+
+
+def make_case(
+    source: Shape | RealData,
+    n_epsilon: int,
+    *,
+    box: float = 1.0,
+    knows_scale: bool = True,
+    contenders: Sequence[str] = MOST,
+    runs: int = 20,
+    quick_runs: int = 0,
+) -> MethodCase:
+    """Make the case of one set of records at one n epsilon.
 
     Parameters
     ----------
-    source
-        Where its records come from.
-    n_epsilon
-        n epsilon.
+    source, n_epsilon
+        Where its records come from, and n epsilon.
     box
         Width of the public box over that of the set.
     knows_scale
@@ -125,44 +125,43 @@ class MethodCase:
         Seeds, in full and with ``--quick``; 0 leaves the case out of the quick form.
     """
 
-    source: Shape | Real
-    n_epsilon: int
-    box: float = 1.0
-    knows_scale: bool = True
-    contenders: tuple[str, ...] = MOST
-    runs: int = 20
-    quick_runs: int = 0
+    def judge(name: str, dataset: Dataset, seed: int) -> Judged:
+        epsilon = Fraction(n_epsilon, len(dataset.records))
+        spread = find_reference(dataset).spread if knows_scale else None
+        found = CONTENDERS[name](dataset, epsilon, seed, spread)
+        if found.spent != epsilon:
+            raise RuntimeError(f"{name} has spent {found.spent}, not {epsilon}")
+        return measure_ratio(dataset, found.centroids), found
 
-    @property
-    def name(self) -> str:
-        """The name of its rows, without the method."""
-        wide = " wide" if self.box > 1.0 else ""
-        unscaled = "" if self.knows_scale else " no scale"
-        return f"{self.source.name}{wide}{unscaled} n_eps={self.n_epsilon:.0e}"
-
-    def load(self, seed: int) -> Dataset:
-        """Return the records of one seed, in the box of the case."""
-        dataset = self.source.load(seed)
-        if self.box == 1.0:
-            return dataset
-        middle, half = (dataset.lower + dataset.upper) / 2, (dataset.upper - dataset.lower) / 2
-        return replace(
-            dataset,
-            name=f"{dataset.name} box={self.box:g}",
-            lower=middle - self.box * half,
-            upper=middle + self.box * half,
-        )
+    wide, unscaled = " wide" * (box > 1.0), " no scale" * (not knows_scale)
+    return MethodCase(
+        name=f"{source.name}{wide}{unscaled} n_eps={n_epsilon:.0e}",
+        load=lambda seed: resize(source.load(seed), box),
+        methods={name: partial(judge, name) for name in contenders},
+        summarise=_summarise,
+        runs=runs,
+        quick_runs=quick_runs,
+    )
 
 
-_NARROW: tuple[Shape | Real, ...] = (
-    Real(name="weather"),
+def _summarise(found: Sequence[Judged]) -> Iterator[Figure]:
+    ratios = [ratio for ratio, _ in found]
+    yield from list_quality(ratios)
+    yield "share_above_2", np.mean(np.array(ratios) > _BAD)
+    yield "cpu", np.median([run.seconds for _, run in found]), "s"
+    yield "released", np.median([run.n_bytes for _, run in found]), "B"
+    yield "rounds", np.median([run.n_rounds for _, run in found])
+
+
+_NARROW: tuple[Shape | RealData, ...] = (
+    RealData(name="weather"),
     Shape(n_dimensions=2, n_clusters=10),
     Shape(n_dimensions=10, n_clusters=10),
     Shape(n_dimensions=10, n_clusters=10, kind="zipf"),
     Shape(n_dimensions=10, n_clusters=10, kind="stretched"),
     Shape(n_dimensions=20, n_clusters=20),
-    Real(name="shuttle"),
-    Real(name="digits"),
+    RealData(name="shuttle"),
+    RealData(name="digits"),
 )
 _MORE = tuple(
     Shape(n_dimensions=d, n_clusters=k, kind=kind, n_records=_FEW)
@@ -185,142 +184,69 @@ _FEWER = (1000, 10_000, 100_000)
 _QUICK = (3000, 30_000)
 
 
-def list_cases() -> tuple[MethodCase, ...]:
+def list_cases() -> Iterator[MethodCase]:
     """List the cases, the strongest noise first, where the sketch loses most."""
-    quick = _NARROW[:3]
-    cases = [
-        MethodCase(
-            source=source,
-            n_epsilon=n,
-            contenders=(*MOST, *(SLOW if source == _NARROW[0] else ())),
-            quick_runs=3 * int(source in quick and n in _QUICK),
-        )
-        for source in _NARROW
-        for n in _N_EPSILONS
-    ]
-    wide = [
-        MethodCase(source=source, n_epsilon=n, box=4.0)
-        for source in quick
-        for n in (3000, 10_000, 100_000)
-    ]
-    more = MethodCase(
-        source=Shape(n_dimensions=10, n_clusters=10, n_records=10 * _RECORDS), n_epsilon=10_000
+    for n in _N_EPSILONS:
+        for source in _NARROW:
+            contenders = (*MOST, *(SLOW if source == _NARROW[0] else ()))
+            quick_runs = 3 * int(source in _NARROW[:3] and n in _QUICK)
+            yield make_case(source, n, contenders=contenders, quick_runs=quick_runs)
+        if n in (3000, 10_000, 100_000):
+            for source in _NARROW[:3]:
+                yield make_case(source, n, box=4.0)
+        if n == 10_000:
+            many = Shape(n_dimensions=10, n_clusters=10, n_records=10 * _RECORDS)
+            yield make_case(many, n, runs=5)
+        for source in _MORE:
+            yield make_case(source, n, contenders=CHOICES, runs=5)
+        if n in _FEWER:
+            for source in (*_NARROW, *_MORE):
+                yield make_case(source, n, contenders=CHOICES, knows_scale=False, runs=5)
+
+
+FleetCase = Case[Dataset, tuple[float, Any]]
+
+
+def make_fleet_case(study: GridStudy, *, quick_runs: int = 0) -> FleetCase:
+    """Make the case of devices with a part of the records each."""
+    own = grids.make_case(study, quick_runs=quick_runs)
+    has_grid = isinstance(study.source, RealData) or study.source.n_dimensions <= 4
+    names = {"fourier": "compressive", "whole": "whole", **({"grid": "grid"} if has_grid else {})}
+    methods = {new: own.methods[name] for name, new in names.items() if name in own.methods}
+    return replace(own, name=f"fleet {study.name}", methods=methods, summarise=_summarise_fleet)
+
+
+def make_phone_case(phones: Phones) -> FleetCase:
+    """Make the case of devices with one record each."""
+    name = f"local d=10 k=10 {phones.name}"
+    return replace(local.make_case(phones, runs=3), name=name, summarise=_summarise_fleet)
+
+
+def _summarise_fleet(found: Sequence[tuple[float, Any]]) -> Iterator[Figure]:
+    return list_quality([ratio for ratio, _ in found])
+
+
+def list_fleet_cases() -> Iterator[FleetCase]:
+    """List the fleets, over L, and the phones, over n."""
+    sources: tuple[tuple[Mixture | RealData, int], ...] = (
+        (Mixture(n_dimensions=2, n_clusters=10, n_records=_RECORDS), 30_000),
+        (Mixture(n_dimensions=10, n_clusters=10, n_records=_RECORDS), 100_000),
+        (RealData(name="weather"), 26_110),
     )
-    few = [
-        MethodCase(source=source, n_epsilon=n, contenders=CHOICES, runs=5)
-        for source in _MORE
-        for n in _N_EPSILONS
-    ]
-    unscaled = [
-        MethodCase(source=source, n_epsilon=n, contenders=CHOICES, knows_scale=False, runs=5)
-        for source in (*_NARROW, *_MORE)
-        for n in _FEWER
-    ]
-    all_cases = (*cases, *wide, replace(more, runs=5), *few, *unscaled)
-    return tuple(sorted(all_cases, key=lambda case: case.n_epsilon))
+    for source, n_epsilon in sources:
+        for size in (1, 10, 100, 1000):
+            study = GridStudy(source=source, n_epsilon=n_epsilon, n_sketches=size)
+            is_quick = size == 100 and n_epsilon == 30_000
+            yield make_fleet_case(study, quick_runs=2 * int(is_quick))
+    for n in (10**4, 10**5, 10**6):
+        for epsilon in (1, 3):
+            yield make_phone_case(Phones(n_records=n, epsilon=Fraction(epsilon)))
 
 
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield every row; few seeds and cases if ``quick``."""
-    yield from measure_cases(Bench(options=Options(quick=quick)))
-
-
-def measure_cases(bench: Bench) -> Iterator[Row]:
+def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of each case as soon as it is measured."""
-    for case, names in _select(bench.options).items():
-        try:
-            case.load(bench.options.first_seed)
-        except PackageUnavailableError as error:
-            print(f"benchmarks.{NAME}: without {case.name}: {error}", file=sys.stderr)
-            continue
-        for name, (ratios, runs) in _measure_case(bench, case, names).items():
-            yield from _summarise(f"{case.name} {name}", ratios, runs)
-    yield from measure_fleets(bench)
-
-
-Results = Mapping[str, tuple[Sequence[float], Sequence[Run]]]
-
-
-def _measure_case(bench: Bench, case: MethodCase, names: Sequence[str]) -> Results:
-    ratios: dict[str, list[float]] = defaultdict(list)
-    runs: dict[str, list[Run]] = defaultdict(list)
-    for seed in bench.options.list_seeds(case.runs, case.quick_runs):
-        bench.report(case.name, 0)
-        dataset = case.load(seed)
-        reference = find_reference(dataset)
-        epsilon = Fraction(case.n_epsilon, len(dataset.records))
-        for name in names:
-            try:
-                spread = reference.spread if case.knows_scale else None
-                run = CONTENDERS[name](dataset, epsilon, seed, spread)
-            except SketchError:
-                # Such as more clusters than cells: the method has no answer.
-                continue
-            finally:
-                bench.report(case.name, 1)
-            if run.spent != epsilon:
-                raise RuntimeError(f"{name} has spent {run.spent}, not {epsilon}")
-            ratios[name].append(compute_sse(dataset.records, run.centroids) / reference.sse)
-            runs[name].append(run)
-    return {name: (ratios[name], runs[name]) for name in names if runs[name]}
-
-
-def _summarise(name: str, ratios: Sequence[float], runs: Sequence[Run]) -> Iterator[Row]:
-    for figure, value, unit in (
-        ("median_relative_sse", np.median(ratios), "1"),
-        ("p90_relative_sse", np.quantile(ratios, 0.9), "1"),
-        ("share_above_2", np.mean(np.array(ratios) > _BAD), "1"),
-        ("cpu", np.median([run.seconds for run in runs]), "s"),
-        ("released", np.median([run.n_bytes for run in runs]), "B"),
-        ("rounds", np.median([run.n_rounds for run in runs]), "1"),
-    ):
-        yield Row(
-            benchmark=NAME,
-            case=name,
-            figure=figure,
-            value=float(value),
-            unit=unit,
-            runs=len(runs),
-            baseline="k-means on the records" if "sse" in figure else "none",
-        )
-
-
-def _select(options: Options) -> dict[MethodCase, list[str]]:
-    chosen = {}
-    for case in list_cases():
-        in_quick = case.quick_runs > 0
-        names = [
-            name
-            for name in case.contenders
-            if name in CONTENDERS and options.includes(f"{case.name} {name}", in_quick=in_quick)
-        ]
-        if names:
-            chosen[case] = names
-    return chosen
-
-
-def _list_names() -> list[str]:
-    fleets = [f"{case.name} {name}" for case in list_fleet_cases() for name in case.methods]
-    curators = [f"{case.name} {name}" for case in list_cases() for name in case.contenders]
-    return curators + fleets
-
-
-def _count(options: Options) -> int:
-    return sum(
-        len(names) * len(options.list_seeds(case.runs, case.quick_runs))
-        for chosen in (_select(options), select_fleets(options))
-        for case, names in chosen.items()
-    )
-
-
-def _draw(rows: Sequence[Row], path: Path) -> None:
-    # Imported here, because matplotlib takes a second to load.
-    from benchmarks.method_pictures import draw_methods  # noqa: PLC0415
-
-    draw_methods(rows, path)
+    yield from measure_cases(NAME, bench, [*list_cases(), *list_fleet_cases()])
 
 
 if __name__ == "__main__":
-    sys.exit(
-        run_experiment(NAME, __doc__.splitlines()[0], _list_names, measure_cases, _count, _draw)
-    )
+    run(NAME, __doc__, measure)

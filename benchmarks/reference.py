@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -66,6 +67,20 @@ def compute_sse(records: Floats, centroids: Floats) -> float:
         nearest = np.min(squares - 2.0 * (part @ moved.T), axis=1)
         total += float(np.sum(np.maximum(nearest + np.sum(part**2, axis=1), 0.0)))
     return total
+
+
+KMEANS = "k-means on the records"
+
+
+def measure_ratio(dataset: Dataset, centroids: Floats) -> float:
+    """Return the SSE of centroids over that of the reference."""
+    return compute_sse(dataset.records, centroids) / find_reference(dataset).sse
+
+
+def list_quality(ratios: Sequence[float]) -> Iterator[tuple[str, float, str, str]]:
+    """Yield median and 90th percentile of relative SSE as figures."""
+    yield "median_relative_sse", float(np.median(ratios)), "1", KMEANS
+    yield "p90_relative_sse", float(np.quantile(ratios, 0.9)), "1", KMEANS
 
 
 def describe_clusters(records: Floats, centroids: Floats) -> GaussianMixture:

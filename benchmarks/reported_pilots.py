@@ -11,25 +11,24 @@ that one did. The strength of a case is in its name; below 200 a pilot is refuse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.rows import Row, run_benchmark
+from benchmarks.local import report_bins
+from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.analyst.planning.pilot_columns import parse_columns
 from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot
 from sfumato.learning.calibration.reported import calibrate_reported
 from sfumato.learning.estimate.reports import ReportedMarginal
 from sfumato.shared.core.logarithm import compress
-from sfumato.shared.plan import HistogramPart, SketchPlan, WindowRule
-from sfumato.shared.privacy.mechanisms.bins import BinReports
+from sfumato.shared.plan import SketchPlan, WindowRule
 
 NAME = "reported_pilots"
 CASES = ((1, 2_500), (1, 6_000), (1, 10_000), (1, 100_000), (3, 3_000), (3, 10_000))
-_QUICK_CASES = ((1, 10_000),)
-_RUNS, _QUICK_RUNS = 10, 1
+_QUICK_CASE = (1, 10_000)
+_RUNS = 10
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -67,56 +66,41 @@ def plan_phones(epsilon: int, n_devices: int) -> SketchPlan:
 
 def report(plan: SketchPlan, values: Floats, rng: np.random.Generator) -> ReportedMarginal:
     """Let each device report the bin of its number."""
-    assert isinstance(plan.statistic, HistogramPart)
-    assert isinstance(plan.mechanism, BinReports)
-    whole, law = plan.statistic.build_whole(plan.space), plan.mechanism.law
-    marginal = ReportedMarginal(
-        name="x",
-        reports=np.ones(law.circle),
-        law=law,
-        edges=whole.compute_edges(0),
-        resolution=whole.encodings[0].resolution,
+    return report_bins(
+        plan, values, lambda found, n: rng.choice(found.law.circle, n, p=found.kernel)
     )
-    places = np.argsort(whole.arrange_bins(0))[whole.find_bins(values, 0)]
-    offsets = rng.choice(law.circle, len(values), p=marginal.kernel)
-    reports = np.bincount((places + offsets) % law.circle, minlength=law.circle)
-    return replace(marginal, reports=reports.astype(np.float64))
 
 
-def measure(quick: bool) -> Iterator[Row]:
+def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of each case and kind of column."""
-    runs = _QUICK_RUNS if quick else _RUNS
-    for epsilon, n_devices in _QUICK_CASES if quick else CASES:
-        plan = plan_phones(epsilon, n_devices)
-        for place, (name, draw) in enumerate(COLUMNS.items()):
-            ratios, inside, strength = [], [], 0.0
-            for seed in range(runs):
-                rng = np.random.default_rng((seed, place))
-                values = draw(rng, n_devices)
-                marginal = report(plan, values, rng)
-                column, strength = calibrate_reported(marginal), marginal.strength
-                seen = values[np.isfinite(values)]
-                scaled = seen if column.resolution is None else compress(seen, column.resolution)
-                ratio = column.spread / float(scaled.std())
-                ratios.append(max(ratio, 1.0 / ratio))
-                held = (column.search_lower <= seen) & (seen <= column.search_upper)
-                inside.append(float(np.mean(held)))
-            case = f"n={n_devices:.0e} eps={epsilon} x={strength:.0f} {name}"
-            for figure, value in (
-                ("median_spread_ratio", float(np.median(ratios))),
-                ("worst_spread_ratio", max(ratios)),
-                ("least_share_inside", min(inside)),
-            ):
-                yield Row(
-                    benchmark=NAME,
-                    case=case,
-                    figure=figure,
-                    value=value,
-                    unit="1",
-                    runs=runs,
-                    baseline="the records",
-                )
+    for epsilon, n_devices in CASES:
+        is_quick = (epsilon, n_devices) == _QUICK_CASE
+        for place, name in enumerate(COLUMNS):
+            if bench.includes(f"n={n_devices:.0e} eps={epsilon} {name}", in_quick=is_quick):
+                yield from _measure_column(bench, epsilon, n_devices, place)
+
+
+def _measure_column(bench: Bench, epsilon: int, n_devices: int, place: int) -> Iterator[Row]:
+    plan, (name, draw) = plan_phones(epsilon, n_devices), list(COLUMNS.items())[place]
+    ratios, inside, seeds = [], [], bench.list_seeds(_RUNS, 1, first=0)
+    for seed in seeds:
+        rng = np.random.default_rng((seed, place))
+        values = draw(rng, n_devices)
+        marginal = report(plan, values, rng)
+        column = calibrate_reported(marginal)
+        seen = values[np.isfinite(values)]
+        scaled = seen if column.resolution is None else compress(seen, column.resolution)
+        ratio = column.spread / float(scaled.std())
+        ratios.append(max(ratio, 1.0 / ratio))
+        inside.append(np.mean((column.search_lower <= seen) & (seen <= column.search_upper)))
+    case = f"n={n_devices:.0e} eps={epsilon} x={marginal.strength:.0f} {name}"
+    figures = (
+        ("median_spread_ratio", np.median(ratios)),
+        ("worst_spread_ratio", max(ratios)),
+        ("least_share_inside", min(inside)),
+    )
+    yield from make_rows(NAME, case, figures, runs=len(seeds), baseline="the records")
 
 
 if __name__ == "__main__":
-    run_benchmark(NAME, "Calibration from reports of bins.", measure)
+    run(NAME, __doc__, measure)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,29 +123,25 @@ def _label(rng: np.random.Generator, k: int, n: int, evenness: float) -> NDArray
 
 
 def _round(
-    rng: np.random.Generator, d: int, k: int, n: int, *, unlike: float, evenness: float
+    rng: np.random.Generator,
+    d: int,
+    k: int,
+    n: int,
+    *,
+    unlike: float | tuple[float, float],
+    evenness: float | tuple[float, float],
 ) -> Floats:
-    """Draw round clusters whose log-spreads have standard deviation ``unlike``."""
+    """Draw round clusters whose log-spreads have standard deviation ``unlike``.
+
+    A pair stands for a value between both.
+    """
+    unlike, evenness = (
+        rng.uniform(*each) if isinstance(each, tuple) else each for each in (unlike, evenness)
+    )
     labels = _label(rng, k, n, evenness)
     spreads = np.exp(rng.normal(0.0, unlike, size=k))
     means = _place(rng, d, k)
     return means[labels] + spreads[labels, None] * rng.normal(size=(n, d))
-
-
-def _draw_even(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    return _round(rng, d, k, n, unlike=0.0, evenness=100.0)
-
-
-def _draw_spreads(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    return _round(rng, d, k, n, unlike=rng.uniform(0.2, 0.5), evenness=10.0)
-
-
-def _draw_weights(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    return _round(rng, d, k, n, unlike=0.0, evenness=rng.uniform(1.0, 3.0))
-
-
-def _draw_both(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
-    return _round(rng, d, k, n, unlike=rng.uniform(0.2, 0.5), evenness=rng.uniform(1.0, 3.0))
 
 
 def _draw_radii(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
@@ -280,10 +277,10 @@ def _draw_rare(rng: np.random.Generator, d: int, k: int, n: int) -> Floats:
 
 
 FAMILIES: dict[str, Family] = {
-    "even": Family(draw=_draw_even, is_mixture=True),
-    "spreads": Family(draw=_draw_spreads, is_mixture=True),
-    "weights": Family(draw=_draw_weights, is_mixture=True),
-    "both": Family(draw=_draw_both, is_mixture=True),
+    "even": Family(draw=partial(_round, unlike=0.0, evenness=100.0), is_mixture=True),
+    "spreads": Family(draw=partial(_round, unlike=(0.2, 0.5), evenness=10.0), is_mixture=True),
+    "weights": Family(draw=partial(_round, unlike=0.0, evenness=(1.0, 3.0)), is_mixture=True),
+    "both": Family(draw=partial(_round, unlike=(0.2, 0.5), evenness=(1.0, 3.0)), is_mixture=True),
     "radii": Family(draw=_draw_radii, is_mixture=True),
     "overlapping": Family(draw=_draw_overlapping, is_mixture=True),
     "rare": Family(draw=_draw_rare, is_mixture=True),
@@ -312,14 +309,6 @@ def _load_colours(name: str) -> tuple[Floats, int]:
     return np.asarray(load_sample_image(name), dtype=np.float64).reshape(-1, 3), 8
 
 
-def _load_flower() -> tuple[Floats, int]:
-    return _load_colours("flower.jpg")
-
-
-def _load_china() -> tuple[Floats, int]:
-    return _load_colours("china.jpg")
-
-
 def _load_terrain() -> tuple[Floats, int]:
     """Return height and slopes of the terrain that ships with matplotlib."""
     from matplotlib.cbook import get_sample_data  # noqa: PLC0415
@@ -335,19 +324,11 @@ def _load_packaged(name: str) -> tuple[Floats, int]:
     return dataset.records, dataset.n_clusters
 
 
-def _load_weather() -> tuple[Floats, int]:
-    return _load_packaged("weather")
-
-
-def _load_shuttle() -> tuple[Floats, int]:
-    return _load_packaged("shuttle")
-
-
 REAL_SETS: dict[str, Callable[[], tuple[Floats, int]]] = {
-    "flower": _load_flower,
-    "china": _load_china,
+    "flower": partial(_load_colours, "flower.jpg"),
+    "china": partial(_load_colours, "china.jpg"),
     "terrain": _load_terrain,
-    "weather": _load_weather,
-    "shuttle": _load_shuttle,
+    "weather": partial(_load_packaged, "weather"),
+    "shuttle": partial(_load_packaged, "shuttle"),
 }
 """Real records and a number of clusters that people look for in them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,10 @@ from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.posing import pose_problem
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
+from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch, weigh
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
-from sfumato.shared.core import FrequencyMatrix, RadiusLaw, SketchAccumulator, feature_table
+from sfumato.shared.core import RadiusLaw, SketchAccumulator, feature_table
 from sfumato.shared.plan import (
     Dimension,
     PhaseRelease,
@@ -40,9 +42,6 @@ from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import encode_payload
 
-# Sizes of uneven sketches: standard deviation of their logarithm, and the least size.
-_LOG_DEVIATION = 1.0
-_LEAST_RECORDS = 2
 _WIDEST = 8
 """Bytes of a coordinate that hold any sum."""
 
@@ -54,6 +53,37 @@ class Noise:
     mechanism: str
     epsilon: Fraction
     delta: Fraction = Fraction(0)
+
+
+# Laplace and K-norm noise are pure; the Gaussian needs a delta.
+_MECHANISMS = {
+    "knorm": ("discrete-knorm", Fraction(0)),
+    "laplace": ("discrete-laplace", Fraction(0)),
+    "gaussian": ("discrete-gaussian", Fraction(1, 10**6)),
+}
+
+
+def make_noise(name: str, epsilon: Fraction) -> Noise:
+    """Make the noise of a name and an epsilon."""
+    mechanism, delta = _MECHANISMS[name]
+    return Noise(mechanism=mechanism, epsilon=epsilon, delta=delta)
+
+
+def describe_noise(name: str, n_epsilon: str) -> str:
+    """Describe a noise and its budget as case names do."""
+    words = f"{name} delta=1e-6" if _MECHANISMS[name][1] else name
+    return f"{words} n_eps={n_epsilon}"
+
+
+class GeneratorSource:
+    """Bytes of a NumPy generator: many times faster than a hash, and as repeatable."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def draw_bytes(self, count: int) -> bytes:
+        """Return the next ``count`` bytes."""
+        return self._rng.bytes(count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +100,6 @@ class Study:
         None for the exact sketch.
     n_sketches
         L.
-    uneven
-        Whether their sizes are log-normal rather than equal.
-    weighting
-        ``size`` or ``noise-optimal``.
     mask_groups
         m / r, for the features of a record.
     blocks
@@ -86,8 +112,6 @@ class Study:
     scale: float
     noise: Noise | None = None
     n_sketches: int = 1
-    uneven: bool = False
-    weighting: str = "size"
     mask_groups: int = 1
     blocks: int = 1
     law: RadiusLaw = field(default_factory=RadiusLaw)
@@ -101,15 +125,11 @@ class Posed:
     snr: float
 
 
-def split_sizes(n_records: int, study: Study, seed: int) -> NDArray[np.int64]:
-    """Split n records over the sketches: shape ``(L,)``, summing to n."""
-    n_sketches = study.n_sketches
-    shares = np.ones(n_sketches)
-    if study.uneven:
-        shares = np.random.default_rng((seed, n_sketches)).lognormal(0, _LOG_DEVIATION, n_sketches)
-    spare = n_records - _LEAST_RECORDS * n_sketches
-    ends = np.rint(spare * np.cumsum(shares) / np.sum(shares)).astype(np.int64)
-    return np.diff(ends, prepend=0) + _LEAST_RECORDS
+def split_sizes(n_records: int, n_sketches: int) -> NDArray[np.int64]:
+    """Split n records over L sketches: shape ``(L,)``, summing to n."""
+    ends = np.rint(n_records * np.arange(1, n_sketches + 1) / n_sketches).astype(np.int64)
+    sizes: NDArray[np.int64] = np.diff(ends, prepend=0)
+    return sizes
 
 
 def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: int) -> SketchPlan:
@@ -117,17 +137,13 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
     noise = study.noise or Noise(mechanism="discrete-laplace", epsilon=Fraction(1))
     is_phase = noise.mechanism == PHASE_REPORT
     largest = int(sizes.max())
+    by_count = WindowRule(kind="count", length=largest)
+    window = WindowRule(kind="time", length_s=1) if is_phase else by_count
+    known: dict[str, Any] = {"lower": dataset.lower, "upper": dataset.upper, "scale": study.scale}
     return create_plan(
         PlanSpec(
             dimensions=tuple(
-                Dimension(
-                    name=f"x{i}",
-                    unit="1",
-                    lower=dataset.lower,
-                    upper=dataset.upper,
-                    scale=study.scale,
-                )
-                for i in range(dataset.n_dimensions)
+                Dimension(name=f"x{i}", unit="1", **known) for i in range(dataset.n_dimensions)
             ),
             n_frequencies=study.n_frequencies,
             measurements_per_record=study.n_frequencies // study.mask_groups,
@@ -138,9 +154,7 @@ def make_plan(dataset: Dataset, study: Study, sizes: NDArray[np.int64], seed: in
             mechanism=None if is_phase else noise.mechanism,
             epsilon=noise.epsilon,
             delta=noise.delta,
-            window=WindowRule(kind="time", length_s=1)
-            if is_phase
-            else WindowRule(kind="count", length=largest),
+            window=window,
             most_records=largest,
         )
     )
@@ -164,46 +178,28 @@ class Sketcher:
         dataset, study
             The records, and the settings.
         seed
-            Seed of the frequencies, the noise and uneven sizes.
+            Seed of the frequencies and the noise.
         """
-        sizes = split_sizes(len(dataset.records), study, seed)
+        sizes = split_sizes(len(dataset.records), study.n_sketches)
         plan = make_plan(dataset, study, sizes, seed)
         if isinstance(plan.release, PhaseRelease):
             totals = report_phases(plan, plan.release, dataset.records, seed)
         else:
-            exact = self._sum_records(dataset, plan, plan.frequencies, sizes)
+            exact = self._sum_records(dataset, plan, sizes)
             totals = total_releases(plan, _release(plan, study, exact, seed), sizes)
         if study.noise is None:
             return _pose_exact(dataset, plan, totals)
-        weights = weigh(plan, totals, study.weighting)
-        utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
-        problem = pose_problem(
-            plan,
-            totals,
-            weights,
-            signal_energy=utility.signal_energy,
-            n_clusters=dataset.n_clusters,
-        )
-        return Posed(problem=problem, snr=utility.snr)
+        return pose_totals(plan, totals, dataset.n_clusters)
 
     def _sum_records(
-        self,
-        dataset: Dataset,
-        plan: SketchPlan,
-        frequencies: FrequencyMatrix,
-        sizes: NDArray[np.int64],
+        self, dataset: Dataset, plan: SketchPlan, sizes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the exact sum of each sketch: shape ``(L, 2 r)``."""
         shape = (plan.measurements_per_record, plan.frequencies_per_sketch)
-        key = (dataset.name, frequencies.digest, shape, sizes.tobytes())
+        key = (dataset.name, plan.frequencies.digest, shape, sizes.tobytes())
         if key not in self._sums:
-            ends = np.cumsum(sizes)
-            self._sums[key] = np.array(
-                [
-                    _sum_one(plan, dataset.records[end - size : end], i)
-                    for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
-                ]
-            )
+            parts = np.split(dataset.records, np.cumsum(sizes)[:-1])
+            self._sums[key] = np.array([_sum_one(plan, part, i) for i, part in enumerate(parts)])
         return self._sums[key]
 
 
@@ -274,6 +270,17 @@ def report_phases(
         n_devices=n,
         members=b"",
     )
+
+
+def pose_totals(plan: SketchPlan, totals: Totals, n_clusters: int, **more: Any) -> Posed:
+    """Weigh, estimate and pose as the server does; ``more`` is for ``pose_problem``."""
+    weights = weigh(plan, totals, "size")
+    utility = estimate_utility(plan, totals, count_records(plan, totals), weights)
+    signal = utility.signal_energy
+    problem = pose_problem(
+        plan, totals, weights, signal_energy=signal, n_clusters=n_clusters, **more
+    )
+    return Posed(problem=problem, snr=utility.snr)
 
 
 def _pose_exact(dataset: Dataset, plan: SketchPlan, totals: SketchTotals) -> Posed:

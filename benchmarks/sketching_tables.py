@@ -19,35 +19,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.rows import Row, run_benchmark
-from benchmarks.sketching_files import write_plan
+from benchmarks.runner import Bench, Row, make_rows, run
+from benchmarks.sketching_files import UNIT, D, M, write_plan
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.datasets import sketch_dataset
 from sfumato.analyst.sketching.sketch_file import SketchFile
 from sfumato.shared.plan import SketchPlan
 
 NAME = "sketching_tables"
-_D, _M, _N_FILES = 10, 1000, 20
+_N_FILES = 20
 _BASELINE = "pyarrow"
 _WORKERS = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cost:
-    seconds: float
-    peak_rss_mb: float
-    digest: str
-
-
-def measure(quick: bool) -> Iterator[Row]:
-    """Yield the figures of each engine."""
-    yield from measure_engines(10**6 if quick else 10**7, list_installed())
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the figures of each engine; those of the baseline, which is the first, always."""
+    names = [name for name in list_installed() if name == _BASELINE or bench.includes(name)]
+    yield from measure_engines(10**6 if bench.quick else 10**7, names)
 
 
 def list_installed() -> list[str]:
@@ -67,33 +60,20 @@ def measure_engines(n: int, names: list[str]) -> Iterator[Row]:
     """
     with tempfile.TemporaryDirectory(prefix="sketching-tables-") as name:
         folder = Path(name)
-        write_plan(folder / "plan.toml", n_frequencies=_M)
+        write_plan(folder / "plan.toml", n_frequencies=M)
         _write_files(folder / "records", n)
-        first: _Cost | None = None
+        expected, single = "", 0.0
         for engine in names:
-            cost = _run(engine, folder)
-            first = first or cost
-            if cost.digest != first.digest:
+            seconds, peak, digest = _run(engine, folder)
+            expected, single = expected or digest, single or seconds
+            if digest != expected:
                 raise RuntimeError(f"the sum of {engine} differs from that of {names[0]}")
-            yield from _rows(f"{engine} n={n:.0e} d={_D} m={_M}", cost, first, names[0])
-
-
-def _rows(case: str, cost: _Cost, first: _Cost, baseline: str) -> Iterator[Row]:
-    relative = cost.seconds / first.seconds
-    for figure, value, unit, beside in (
-        ("seconds", cost.seconds, "s", "none"),
-        ("peak_rss_mb", cost.peak_rss_mb, "MiB", "none"),
-        ("relative_seconds", relative, "1", f"{baseline} in the same run"),
-    ):
-        yield Row(
-            benchmark=NAME,
-            case=case,
-            figure=figure,
-            value=value,
-            unit=unit,
-            runs=1,
-            baseline=beside,
-        )
+            figures = (
+                ("seconds", seconds, "s"),
+                ("peak_rss_mb", peak, "MiB"),
+                ("relative_seconds", seconds / single, "1", f"{names[0]} in the same run"),
+            )
+            yield from make_rows(NAME, f"{engine} n={n:.0e} d={D} m={M}", figures)
 
 
 def _write_files(folder: Path, n: int) -> None:
@@ -101,24 +81,21 @@ def _write_files(folder: Path, n: int) -> None:
     parquet: Any = importlib.import_module("pyarrow.parquet")
     folder.mkdir()
     generator = np.random.default_rng(0)
-    names = [f"x{i}" for i in range(_D)]
+    names = [f"x{i}" for i in range(D)]
     for number in range(_N_FILES):
-        records = generator.standard_normal((n // _N_FILES, _D), dtype=np.float32)
+        records = generator.standard_normal((n // _N_FILES, D), dtype=np.float32)
         table = arrow.table([arrow.array(column) for column in records.T], names=names)
         parquet.write_table(table, folder / f"{number:02}.parquet", compression="none")
 
 
-def _run(engine: str, folder: Path) -> _Cost:
-    """Sketch in a fresh process; return what it prints and how long all of it took."""
+def _run(engine: str, folder: Path) -> tuple[float, float, str]:
+    """Sketch in a fresh process; return how long all of it took, its memory, and the digest."""
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sketching_tables", "--engine", engine, str(folder)],
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "benchmarks.sketching_tables", "--engine", engine, str(folder)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     seconds = time.perf_counter() - start
-    return _Cost(seconds=seconds, **json.loads(done.stdout.splitlines()[-1]))
+    peak, digest = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak, digest
 
 
 def _sketch_batches(folder: Path, plan: SketchPlan) -> SketchFile:
@@ -191,14 +168,13 @@ _ENGINES: Mapping[str, Callable[[Path, SketchPlan], SketchFile]] = {
 def _sketch_with(engine: str, folder: Path) -> None:
     sketch = _ENGINES[engine](folder / "records", read_plan(folder / "plan.toml"))
     resource: Any = importlib.import_module("resource")
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNIT
     digest = hashlib.sha256(sketch.sums.tobytes()).hexdigest()
-    sys.stdout.write(json.dumps({"peak_rss_mb": peak, "digest": digest}) + os.linesep)
+    sys.stdout.write(json.dumps([peak, digest]) + os.linesep)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--engine"]:
         _sketch_with(sys.argv[2], Path(sys.argv[3]))
     else:
-        run_benchmark(NAME, __doc__.splitlines()[0], measure)
+        run(NAME, __doc__, measure)

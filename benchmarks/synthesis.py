@@ -1,6 +1,6 @@
 """Synthetic records: how far shares of ranges and of sets of items are off, beside other methods.
 
-Run as ``python -m benchmarks.synthesis [--quick] [--json] [--case WORDS]``. Range queries are 1,000
+Run as ``python -m benchmarks.synthesis [--quick] [--json] [--case PART]``. Range queries are 1,000
 boxes over one to d columns, other ones for each seed: with uniform ends, or (``whole bins``) of
 sixteen bins of each column, on which tables of bins answer best. ``relative_error`` divides each
 error by the true share, or by 0.1 % where that is less, and takes the mean; ``absolute_error`` is
@@ -16,21 +16,20 @@ system's, so that figures differ a little between runs; medians over seeds.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import synthesis_items
 from benchmarks.datasets import Dataset, RealData
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.rows import Row, create_parser, print_rows
-from benchmarks.synthesis_ways import FLEETS, SKETCH, WAYS, Drawn, Way
-from sfumato.shared.errors import SketchError
+from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
+from benchmarks.synthesis_items import list_item_cases
+from benchmarks.synthesis_ways import FLEETS, WAYS, Drawn, Way
 
 NAME = "synthesis"
 _N_QUERIES = 1000
@@ -95,7 +94,7 @@ class Queries:
     """Range queries of one seed, with their true shares."""
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self._rng = np.random.default_rng((seed, dataset.n_dimensions))
         boxes = draw_boxes(dataset.records, None, self._rng)
         kinds = {"": boxes, ", whole bins": widen(boxes, dataset.lower, dataset.upper)}
@@ -109,12 +108,12 @@ class Queries:
             figures[f"relative_error{kind}"] = float(np.mean(missed / np.maximum(true, _FLOOR)))
             figures[f"absolute_error{kind}"] = float(np.mean(missed))
         for n_columns, stated in drawn.errors.items():
-            boxes = draw_boxes(self._dataset.records, n_columns, self._rng)
-            error = count(drawn.records, boxes) - count(self._dataset.records, boxes)
+            boxes = draw_boxes(self.dataset.records, n_columns, self._rng)
+            error = count(drawn.records, boxes) - count(self.dataset.records, boxes)
             ratio = float(np.mean(np.abs(error))) / stated
             figures[f"error_over_stated, columns={n_columns}"] = ratio
-        pairs = np.triu_indices(self._dataset.n_dimensions, k=1)
-        ours, theirs = (np.corrcoef(each.T) for each in (drawn.records, self._dataset.records))
+        pairs = np.triu_indices(self.dataset.n_dimensions, k=1)
+        ours, theirs = (np.corrcoef(each.T) for each in (drawn.records, self.dataset.records))
         off = np.abs(ours - theirs)[pairs]
         figures["correlation_error"] = float(np.mean(off))
         if len(drawn.correlation_errors):
@@ -124,63 +123,46 @@ class Queries:
         return figures
 
 
-def measure_case(name: str, epsilon: str, ways: Mapping[str, Way], runs: int) -> Iterator[Row]:
-    """Yield the rows of one data set and one epsilon."""
-    dataset, whole = RealData(name=name).load(0), Fraction(epsilon)
-    found: dict[str, dict[str, list[float]]] = {way: {} for way in ways}
-    for seed in range(runs):
-        queries = Queries(dataset, seed)
-        for way, draw in ways.items():
-            started = time.process_time()
-            try:
-                drawn = draw(dataset, whole, seed)
-            except SketchError as error:
-                print(f"{name} eps={epsilon} {way}: {error}", file=sys.stderr)
-                continue
-            figures = {"cpu_s": time.process_time() - started, **queries.judge(drawn)}
-            for figure, value in figures.items():
-                found[way].setdefault(figure, []).append(value)
-    for way, each in found.items():
-        for figure, values in each.items():
-            yield Row(
-                benchmark=NAME,
-                case=f"{name} eps={epsilon} {way}",
-                figure=figure,
-                value=float(np.median(values)),
-                unit="s" if figure == "cpu_s" else "1",
-                runs=len(values),
-                baseline="-" if figure == "cpu_s" else "true shares",
+def list_cases() -> Iterator[Case[Queries, dict[str, float]]]:
+    """List the range cases, by set and epsilon. Fleets are of one set, at one epsilon."""
+
+    def judge(draw: Way, epsilon: Fraction, queries: Queries, seed: int) -> dict[str, float]:
+        started = time.process_time()
+        drawn = draw(queries.dataset, epsilon, seed)
+        return {"cpu_s": time.process_time() - started, **queries.judge(drawn)}
+
+    for name in _SETS:
+        source = RealData(name=name)
+        for epsilon in _EPSILONS:
+            is_middle = name == _SETS[0] and epsilon == _MIDDLE
+            ways = {**WAYS, **(FLEETS if is_middle else {})}
+            yield Case(
+                name=f"{name} eps={epsilon}",
+                load=lambda seed, source=source: Queries(source.load(0), seed),  # type: ignore[misc]
+                methods={
+                    way: partial(judge, each, Fraction(epsilon)) for way, each in ways.items()
+                },
+                summarise=summarise,
+                runs=_RUNS,
+                quick_runs=_QUICK_RUNS * is_middle,
+                first_seed=0,
             )
 
 
-def list_cases(quick: bool) -> Iterator[tuple[str, str, Mapping[str, Way]]]:
-    """List the range cases: set, epsilon and ways. Fleets are of one set, at one epsilon."""
-    for name in _SETS[:1] if quick else _SETS:
-        for epsilon in _EPSILONS[1:2] if quick else _EPSILONS:
-            if quick:
-                yield name, epsilon, {way: WAYS[way] for way in (SKETCH, "pair tree")}
-            else:
-                has_fleets = name == _SETS[0] and epsilon == _MIDDLE
-                yield name, epsilon, {**WAYS, **FLEETS} if has_fleets else WAYS
+def summarise(found: Sequence[Mapping[str, float]]) -> Iterator[Figure]:
+    """Yield the medians of the figures, of the runs that have them."""
+    for figure in dict.fromkeys(name for each in found for name in each):
+        value = np.median([each[figure] for each in found if figure in each])
+        yield (figure, value, "s", "-") if figure == "cpu_s" else (figure, value)
 
 
-def measure(quick: bool, case: str = "") -> Iterator[Row]:
-    """Yield the rows of all cases, or of those whose name holds some words."""
-    runs = _QUICK_RUNS if quick else _RUNS
-    for name, epsilon, ways in list_cases(quick and not case):
-        if not set(case.split()) <= {name, f"eps={epsilon}"}:
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                yield from measure_case(name, epsilon, ways, runs)
-            except PackageUnavailableError as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
-    yield from synthesis_items.measure(quick, case)
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of all cases: of ranges, and of sets of items."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases: list[Case[Any, Any]] = [*list_cases(), *list_item_cases(summarise)]
+        yield from measure_cases(NAME, bench, cases, baseline="true shares")
 
 
 if __name__ == "__main__":
-    parser = create_parser(NAME, (__doc__ or "").splitlines()[0])
-    parser.add_argument("--case", default="", help='words of a case, such as "weather eps=1/2"')
-    options = parser.parse_args()
-    print_rows(measure(options.quick, options.case), as_json=options.json)
+    run(NAME, __doc__, measure)

@@ -12,38 +12,37 @@ independent items are hard to beat here.
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.mnist import load_digits
-from benchmarks.packages import PackageUnavailableError
-from benchmarks.rows import Row
+from benchmarks.runner import Case, Figure
+from benchmarks.synthesis_ways import draw_pair_tree, draw_table
 from sfumato.analyst.estimators import MomentMixture
 from sfumato.lab import NetworkMixture
-from sfumato.lab.generative.bins import Bins, draw_boxes
-from sfumato.lab.generative.mwem import MwemDesign
-from sfumato.lab.generative.pair_tree import PairTreeDesign
-from sfumato.learning.clustering.methods.contract import Curator
-from sfumato.shared.errors import SketchError
+from sfumato.lab.generative.bins import Bins
 from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian
 from sfumato.shared.system import SystemSource
 
-NAME: Final = "synthesis"
 DELTA: Final = "1e-5"
 RELATION: Final = "add-remove-one"
-_EPSILONS: Final = ("1",)
+_COMMON: Final[Mapping[str, Any]] = {
+    "delta": DELTA,
+    "bounds": (0, 1),
+    "binary": True,
+    "relation": RELATION,
+}
+_EPSILON: Final = "1"
 _N_DRAWN: Final = 20_000
 _N_SETS: Final = 200
 _FLOOR: Final = 1e-3
-_RUNS, _QUICK_RUNS = 10, 1
 _N_SPARSE, _N_ITEMS, _N_PROFILES = 100_000, 300, 20
 _N_STEPS: Final = 300
 _COUNT_UNIT: Final = 4
@@ -158,17 +157,10 @@ def draw_by_items(data: ItemSet, epsilon: str, seed: int) -> Bits:
 
 def draw_by_moments(data: ItemSet, epsilon: str, seed: int, *, by_parts: bool = False) -> Bits:
     """Draw from one Gaussian, or one for each public part, on a private basis."""
-    model = MomentMixture(
-        range(10) if by_parts else None,
-        epsilon=epsilon,
-        delta=DELTA,
-        bounds=(0, 1),
-        norm=math.sqrt(data.records.sum(axis=1).mean()),
-        origin="lower",
-        binary=True,
-        relation=RELATION,
-        random_state=seed,
-    )
+    norm = math.sqrt(data.records.sum(axis=1).mean())
+    own = {"norm": norm, "origin": "lower", "random_state": seed}
+    parts = range(10) if by_parts else None
+    model = MomentMixture(parts, epsilon=epsilon, **own, **_COMMON)  # type: ignore[arg-type]
     labels = data.parts if by_parts else None
     records, _ = model.fit(data.records.astype(np.float64), labels).sample(_N_DRAWN)
     return records.astype(np.float32)
@@ -176,41 +168,20 @@ def draw_by_moments(data: ItemSet, epsilon: str, seed: int, *, by_parts: bool = 
 
 def draw_by_tree(data: ItemSet, epsilon: str, seed: int) -> Bits:
     """Draw from a tree of pairs of items; its noise is pure."""
-    d = data.records.shape[1]
-    design = PairTreeDesign(bins=_make_bins(d), relation=RELATION, epsilon=Fraction(epsilon))
-    curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
-    tree = design.release(data.records, curator)
-    drawn = np.rint(tree.draw(_N_DRAWN, np.random.default_rng(seed)))
-    return drawn.astype(np.float32)
+    tree = draw_pair_tree(_make_bins(data.records.shape[1]), Fraction(epsilon), seed)
+    return np.rint(tree(data.records, _N_DRAWN)).astype(np.float32)
 
 
 def draw_by_mwem(data: ItemSet, epsilon: str, seed: int) -> Bits:
     """Refuse: a table of all items cannot be held."""
-    bins = _make_bins(data.records.shape[1])
-    rng = np.random.default_rng(seed)
-    design = MwemDesign(
-        bins=bins,
-        boxes=draw_boxes(bins.n_bins, _N_SETS, rng),
-        n_rounds=50,
-        relation=RELATION,
-        epsilon=Fraction(epsilon),
-    )
-    curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
-    return design.release(data.records, curator).draw(_N_DRAWN, rng).astype(np.float32)
+    table = draw_table(_make_bins(data.records.shape[1]), _N_SETS, 50, Fraction(epsilon), seed)
+    return table(data.records, _N_DRAWN).astype(np.float32)
 
 
 def draw_by_network(data: ItemSet, epsilon: str, seed: int) -> Bits:
     """Draw from one autoencoder."""
-    model = NetworkMixture(
-        epsilon=epsilon,
-        delta=DELTA,
-        bounds=(0, 1),
-        binary=True,
-        batch_rate=0.02,
-        n_steps=_N_STEPS,
-        relation=RELATION,
-        random_state=seed,
-    )
+    own = {"batch_rate": 0.02, "n_steps": _N_STEPS, "random_state": seed}
+    model = NetworkMixture(epsilon=epsilon, **own, **_COMMON)  # type: ignore[arg-type]
     records, _ = model.fit(data.records.astype(np.float64)).sample(_N_DRAWN)
     return records.astype(np.float32)
 
@@ -222,76 +193,56 @@ def _make_bins(d: int) -> Bins:
 Way = Callable[[ItemSet, str, int], Bits]
 
 INDEPENDENT: Final = "independent items"
-_TREE: Final = "pair tree"
-_NETWORK: Final = "NetworkMixture"
-_SLOW: Final = (_TREE, _NETWORK)
+LENGTHS: Final = ("1 to 3", "1/5", "2/5", "3/5", "4/5", "5/5")
 _BOTH: Final[Mapping[str, Way]] = {
     INDEPENDENT: draw_by_items,
     "MomentMixture": draw_by_moments,
-    _NETWORK: draw_by_network,
+    "NetworkMixture": draw_by_network,
 }
-WAYS: Final[Mapping[str, Mapping[str, Way]]] = {
-    "mnist": {
-        **_BOTH,
-        "MomentMixture, a part a digit": lambda data, epsilon, seed: draw_by_moments(
-            data, epsilon, seed, by_parts=True
-        ),
-        "MWEM": draw_by_mwem,
-    },
-    "sparse": {**_BOTH, _TREE: draw_by_tree, "MWEM": draw_by_mwem},
+# A tree of 784 pixels takes minutes to choose.
+WAYS: Final[Mapping[str, tuple[Callable[[], ItemSet], Mapping[str, Way]]]] = {
+    "sparse": (draw_sparse, {**_BOTH, "pair tree": draw_by_tree, "MWEM": draw_by_mwem}),
+    "mnist": (
+        load_mnist,
+        {
+            **_BOTH,
+            "MomentMixture, a part a digit": partial(draw_by_moments, by_parts=True),
+            "MWEM": draw_by_mwem,
+        },
+    ),
 }
-"""By set, then by the name of their rows. A tree of 784 pixels takes minutes to choose."""
+"""Records and ways by set, and by the name of their rows."""
+Loaded = tuple[ItemSet, dict[str, Bits], dict[str, NDArray[np.float64]]]
+"""Records, queries by the name of their sizes, and true shares."""
 
 
-def measure_case(data: ItemSet, epsilon: str, runs: int, *, is_whole: bool) -> Iterator[Row]:
-    """Yield the rows of one set and one epsilon, without the slow ways unless it is whole."""
-    found: dict[str, dict[str, list[float]]] = {}
-    refused: set[str] = set()
-    for seed in range(runs):
+def list_item_cases(
+    summarise: Callable[[Sequence[Mapping[str, float]]], Iterable[Figure]],
+) -> Iterator[Case[Loaded, dict[str, float]]]:
+    """List the sets; the quick form needs no package, and has no slow way."""
+
+    def load_with(load: Callable[[], ItemSet], seed: int) -> Loaded:
+        data = load()
         queries = draw_queries(data, np.random.default_rng(seed))
-        true = {name: share_of_any(data.records, each) for name, each in queries.items()}
-        for way, draw in WAYS[data.name].items():
-            if way in refused or (way in _SLOW and not is_whole):
-                continue
-            started = time.process_time()
-            try:
-                drawn = draw(data, epsilon, seed)
-            except SketchError as error:
-                print(f"{data.name} eps={epsilon} {way}: {error}", file=sys.stderr)
-                refused.add(way)
-                continue
-            figures = {"cpu_s": time.process_time() - started}
-            for name, each in queries.items():
-                missed = np.abs(share_of_any(drawn, each) - true[name])
-                error_ = float(np.mean(missed / np.maximum(true[name], _FLOOR)))
-                figures[f"any_item_error, {name}"] = error_
-            for figure, value in figures.items():
-                found.setdefault(way, {}).setdefault(figure, []).append(value)
-    for way, each_way in found.items():
-        for figure, values in each_way.items():
-            yield Row(
-                benchmark=NAME,
-                case=f"{data.name} eps={epsilon} {way}",
-                figure=figure,
-                value=float(np.median(values)),
-                unit="s" if figure == "cpu_s" else "1",
-                runs=len(values),
-                baseline="-" if figure == "cpu_s" else "true shares",
-            )
+        return data, queries, {k: share_of_any(data.records, each) for k, each in queries.items()}
 
+    def judge(draw: Way, loaded: Loaded, seed: int) -> dict[str, float]:
+        data, queries, true = loaded
+        started = time.process_time()
+        drawn = draw(data, _EPSILON, seed)
+        figures = {"cpu_s": time.process_time() - started}
+        for name, each in queries.items():
+            missed = np.abs(share_of_any(drawn, each) - true[name])
+            error = float(np.mean(missed / np.maximum(true[name], _FLOOR)))
+            figures[f"any_item_error, {name}"] = error
+        return figures
 
-def measure(quick: bool, case: str = "") -> Iterator[Row]:
-    """Yield the rows of all cases, or of those whose name holds some words."""
-    runs = _QUICK_RUNS if quick else _RUNS
-    for name, load in {"sparse": draw_sparse, "mnist": load_mnist}.items():
-        # The quick form needs no package, and has no slow way.
-        for epsilon in _EPSILONS:
-            if (quick and not case and name == "mnist") or not set(case.split()) <= {
-                name,
-                f"eps={epsilon}",
-            }:
-                continue
-            try:
-                yield from measure_case(load(), epsilon, runs, is_whole=not quick)
-            except PackageUnavailableError as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
+    for name, (load, ways) in WAYS.items():
+        yield Case(
+            name=f"{name} eps={_EPSILON}",
+            load=partial(load_with, load),
+            methods={way: partial(judge, draw) for way, draw in ways.items()},
+            summarise=summarise,
+            runs=10,
+            first_seed=0,
+        )

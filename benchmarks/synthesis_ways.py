@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset
-from benchmarks.fleets import find_whole
+from benchmarks.designs import advise_study
 from sfumato.analyst.estimators import CompressiveMixture, MomentMixture
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.sketching.release import draw_sums
@@ -30,7 +30,6 @@ from sfumato.learning.clustering.methods.contract import Curator
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.generative.columns import Column, match_columns, read_columns
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import advise
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
@@ -46,7 +45,6 @@ _BINS_LOG2: Final = 9
 _TREE_BINS: Final = 32
 _CELLS_LOG2: Final = 16
 _N_BOXES: Final = 1000
-_TARGET_SSE: Final = 1.1
 _ORIGIN: Final = 1_577_836_800
 """The start of a study that no record depends on."""
 _MOST_SKETCHES: Final = 1 << 10
@@ -89,7 +87,7 @@ def _make_sketch_plan(dataset: Dataset, epsilon: Fraction, n_devices: int) -> Sk
         devices_differ=False,
         neighbouring=RELATION,
     )
-    chosen = find_whole(advise(outline, epsilon=epsilon, target_sse=_TARGET_SSE), _TARGET_SSE)
+    chosen = advise_study(outline, epsilon, is_whole=True)
     return _make_plan(
         dataset,
         dataset.spread or 0.5,
@@ -218,28 +216,44 @@ def _make_bins(dataset: Dataset, n_bins: int) -> Bins:
     )
 
 
+Reference = Callable[[NDArray[Any], int], Floats]
+"""From records to so many synthetic ones."""
+
+
+def draw_pair_tree(bins: Bins, epsilon: Fraction, seed: int) -> Reference:
+    """Return a function that draws from a tree of pairs of columns."""
+    design = PairTreeDesign(bins=bins, relation=RELATION, epsilon=epsilon)
+    return partial(_release_and_draw, design, np.random.default_rng(seed))
+
+
+def draw_table(bins: Bins, n_boxes: int, n_rounds: int, epsilon: Fraction, seed: int) -> Reference:
+    """Return a function that draws from the table of MWEM, trained on boxes."""
+    rng = np.random.default_rng(seed)
+    boxes = draw_boxes(bins.n_bins, n_boxes, rng)
+    design = MwemDesign(
+        bins=bins, boxes=boxes, n_rounds=n_rounds, relation=RELATION, epsilon=epsilon
+    )
+    return partial(_release_and_draw, design, rng)
+
+
+def _release_and_draw(
+    design: PairTreeDesign | MwemDesign, rng: np.random.Generator, records: NDArray[Any], n: int
+) -> Floats:
+    curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
+    return design.release(records, curator).draw(n, rng)
+
+
 def draw_by_tree(dataset: Dataset, epsilon: Fraction, seed: int) -> Drawn:
     """Draw from a tree of pairs of columns with 32 bins each."""
-    bins = _make_bins(dataset, _TREE_BINS)
-    design = PairTreeDesign(bins=bins, relation=RELATION, epsilon=epsilon)
-    curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
-    tree = design.release(dataset.records, curator)
-    return Drawn(records=tree.draw(N_DRAWN, np.random.default_rng(seed)), errors={})
+    tree = draw_pair_tree(_make_bins(dataset, _TREE_BINS), epsilon, seed)
+    return Drawn(records=tree(dataset.records, N_DRAWN), errors={})
 
 
 def draw_by_mwem(dataset: Dataset, epsilon: Fraction, seed: int, n_rounds: int) -> Drawn:
     """Draw from the table of MWEM, of 2^16 cells at most, trained on 1,000 boxes."""
-    rng = np.random.default_rng(seed)
     bins = _make_bins(dataset, int(2 ** (_CELLS_LOG2 / dataset.n_dimensions) + 1e-9))
-    design = MwemDesign(
-        bins=bins,
-        boxes=draw_boxes(bins.n_bins, _N_BOXES, rng),
-        n_rounds=n_rounds,
-        relation=RELATION,
-        epsilon=epsilon,
-    )
-    curator = Curator(rounds=design.rounds, relation=RELATION, source=SystemSource())
-    return Drawn(records=design.release(dataset.records, curator).draw(N_DRAWN, rng), errors={})
+    table = draw_table(bins, _N_BOXES, n_rounds, epsilon, seed)
+    return Drawn(records=table(dataset.records, N_DRAWN), errors={})
 
 
 Way = Callable[[Dataset, Fraction, int], Drawn]

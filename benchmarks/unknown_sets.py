@@ -77,12 +77,6 @@ class UnknownSet:
 
 def load_set(name: str, seed: int) -> UnknownSet:
     """Return the records of a set; those of weather differ in their order only."""
-    return _load(name, seed)
-
-
-# Two, because the procedures take turns.
-@lru_cache(maxsize=2)
-def _load(name: str, seed: int) -> UnknownSet:
     number = list(SETS).index(name)
     return SETS[name](np.random.default_rng((seed, number)))
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import insert
 
-from benchmarks.rows import Row
-from benchmarks.service.databases import BenchDatabase, open_database
+from benchmarks.processes import BIN
+from benchmarks.runner import Row, make_rows
+from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import SITES, make_plan
-from benchmarks.service.processes import ServerProcess, running_servers
-from benchmarks.service.uploads import row
+from benchmarks.service.servers import Server, running_servers
 from sfumato.aggregator.records import StudyRecord, SystemClock
 from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage import Store
 from sfumato.aggregator.storage.models import Device
 from sfumato.shared.http_client import open_client
 from sfumato.shared.plan import compute_plan_digest, encode_plan
@@ -33,74 +34,70 @@ _IN_ONE = 2
 
 def measure_crowd(kind: str, folder: Path, *, n: int) -> Iterator[Row]:
     """Measure lists, references and commands at ``n`` studies and ``n`` devices."""
-    case = f"crowd studies={n} devices={n}" + ("" if kind == "sqlite" else f" {kind}")
     with open_database(kind, folder) as database:
-        key, study, device = asyncio.run(_load(database, n))
-        with running_servers(database.url) as servers:
-            server = servers[0]
-            for name, path in (
-                ("studies_page", f"/v1/studies?limit={_PAGE}"),
-                ("studies_view", "/v1/studies?limit=51"),
-                ("studies_search", f"/v1/studies?limit={_PAGE}&beginning=study {n - 1}"),
-                ("devices_page", f"/v1/devices?limit={_PAGE}"),
-                ("devices_of_study_page", f"/v1/studies/{study}/devices?limit={_PAGE}"),
-                ("study_by_name", f"/v1/references?kind=study&reference=study {n - 1}"),
-                ("device_by_digits", f"/v1/references?kind=device&reference={device[:8]}"),
-            ):
-                used = 1e3 * _read(server, key, path)
-                yield row(case, f"{name}_cpu_ms", used, "ms", _RUNS, "server, at most 200")
-            for name, arguments in (
-                ("study_list", ["study", "list"]),
-                ("study_list_search", ["study", "list", f"study {n - 1}"]),
-                ("study_show", ["study", "show", f"study {n - 1}"]),
-                ("device_list", ["device", "list"]),
-                ("device_show", ["device", "show", device[:8]]),
-            ):
-                seconds = _run(server, key, arguments)
-                yield row(case, f"command_{name}_seconds", seconds, "s", 1, "with its start")
+        key, study, device = database.run(partial(_load, n))
+        last, digits = f"study {n - 1}", device[:8]
+        paths = {
+            "studies_page": f"/v1/studies?limit={_PAGE}",
+            "studies_view": "/v1/studies?limit=51",
+            "studies_search": f"/v1/studies?limit={_PAGE}&beginning={last}",
+            "devices_page": f"/v1/devices?limit={_PAGE}",
+            "devices_of_study_page": f"/v1/studies/{study}/devices?limit={_PAGE}",
+            "study_by_name": f"/v1/references?kind=study&reference={last}",
+            "device_by_digits": f"/v1/references?kind=device&reference={digits}",
+        }
+        commands = (
+            *(("study", "list"), ("study", "list", last), ("study", "show", last)),
+            *(("device", "list"), ("device", "show", digits)),
+        )
+        with running_servers(database.url) as (server,):
+            figures = [
+                (f"{name}_cpu_ms", 1e3 * _read(server, key, path), "ms", "server, at most 200")
+                for name, path in paths.items()
+            ]
+            for words in commands:
+                name = "_".join(word.split()[0] for word in words)
+                seconds = _run(server, key, words)
+                figures.append((f"command_{name}_seconds", seconds, "s", "with its start"))
+    yield from make_rows("service", f"crowd studies={n} devices={n} {kind}", figures, runs=_RUNS)
 
 
-async def _load(database: BenchDatabase, n: int) -> tuple[str, str, str]:
+async def _load(n: int, store: Store) -> tuple[str, str, str]:
     """Store the studies and devices; return an operator's key, a study and a device."""
     plan, rng = make_plan(20), np.random.default_rng(0)
     encoded, digest = encode_plan(plan), compute_plan_digest(plan)
-    store = database.open_store()
-    try:
-        key, _ = await Services(store, SystemClock()).keys.create(name="b", scope="operator")
-        studies = [
-            StudyRecord(
-                study_id=compute_study_id(f"study {i}", plan),
-                name=f"study {i}",
-                plan=encoded,
-                plan_digest=digest,
-                created=_CREATED + i,
-            )
-            for i in range(n)
-        ]
-        async with store.begin(write=True) as transaction:
-            for study in studies:
-                await transaction.add_study(study)
-        identities = [rng.bytes(32) for _ in range(n)]
-        devices = [
-            {
-                "device_id": identities[i],
-                "study_id": studies[0 if i % _IN_ONE else i].study_id,
-                "ordinal": i,
-                "public_key": rng.bytes(32),
-                "labels": {"site": SITES[i % len(SITES)]},
-                "enrolled": _CREATED + i,
-                "n_sketches": 0,
-            }
-            for i in range(n)
-        ]
-        async with store.engine.begin() as connection:
-            await connection.execute(insert(Device), devices)
-    finally:
-        await store.close()
-    return key, studies[0].study_id.hex(), identities[-1].hex()
+    key, _ = await Services(store, SystemClock()).keys.create(name="b", scope="operator")
+    studies = [
+        StudyRecord(
+            study_id=compute_study_id(f"study {i}", plan),
+            name=f"study {i}",
+            plan=encoded,
+            plan_digest=digest,
+            created=_CREATED + i,
+        )
+        for i in range(n)
+    ]
+    async with store.begin(write=True) as transaction:
+        for study in studies:
+            await transaction.add_study(study)
+    devices: list[dict[str, Any]] = [
+        {
+            "device_id": rng.bytes(32),
+            "study_id": studies[0 if i % _IN_ONE else i].study_id,
+            "ordinal": i,
+            "public_key": rng.bytes(32),
+            "labels": {"site": SITES[i % len(SITES)]},
+            "enrolled": _CREATED + i,
+            "n_sketches": 0,
+        }
+        for i in range(n)
+    ]
+    async with store.engine.begin() as connection:
+        await connection.execute(insert(Device), devices)
+    return key, studies[0].study_id.hex(), devices[-1]["device_id"].hex()
 
 
-def _read(server: ServerProcess, key: str, path: str) -> float:
+def _read(server: Server, key: str, path: str) -> float:
     """Return the processor time that the server takes for one of many requests, in seconds."""
     headers = {"Authorization": f"Bearer {key}"}
     with open_client(server.url, headers=headers, timeout=60) as client:
@@ -111,11 +108,9 @@ def _read(server: ServerProcess, key: str, path: str) -> float:
         return (server.cpu_seconds() - before) / _RUNS
 
 
-def _run(server: ServerProcess, key: str, arguments: list[str]) -> float:
+def _run(server: Server, key: str, arguments: Sequence[str]) -> float:
     """Return how long a command takes, in seconds."""
-    command = [str(Path(sys.executable).parent / "sfumato"), *arguments]
     start = time.perf_counter()
-    subprocess.run(
-        [*command, "--url", server.url, "--key", key], check=True, stdout=subprocess.DEVNULL
-    )
+    access = ["--url", server.url, "--key", key]
+    subprocess.run([BIN / "sfumato", *arguments, *access], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start

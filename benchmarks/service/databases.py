@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import psycopg
 
@@ -17,6 +17,11 @@ from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Store, migrate_database
 from sfumato.aggregator.storage.engine import create_engine
 
+T = TypeVar("T")
+_DURABILITY = """
+SELECT concat('fsync=', current_setting('fsync'),
+              ' synchronous_commit=', current_setting('synchronous_commit'))
+"""
 POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")
 
 
@@ -36,9 +41,17 @@ class BenchDatabase:
     kind: str
     durability: str
 
-    def open_store(self) -> Store:
-        """Open the database's store."""
-        return Store(create_engine(normalise_database_url(self.url)))
+    async def use(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Run some work on the database's store."""
+        store = Store(create_engine(normalise_database_url(self.url)))
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    def run(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Run some work on the database's store, in a loop of its own."""
+        return asyncio.run(self.use(work))
 
     def size_mb(self) -> float:
         """Return its size on disk, in MB."""
@@ -63,35 +76,26 @@ def is_postgres_there() -> bool:
 def open_database(kind: str, folder: Path) -> Iterator[BenchDatabase]:
     """Open an empty database, and drop it at the end."""
     if kind == "sqlite":
-        path = folder / "bench.db"
-        asyncio.run(_migrate(str(path)))
-        yield BenchDatabase(url=str(path), kind=kind, durability="WAL synchronous=FULL")
+        database = BenchDatabase(
+            url=str(folder / "bench.db"), kind=kind, durability="WAL synchronous=FULL"
+        )
+        database.run(_migrate)
+        yield database
         for left in folder.glob("bench.db*"):
             left.unlink()
         return
     name = f"sfumato_bench_{uuid.uuid4().hex[:12]}"
-    url = POSTGRES.rsplit("/", 1)[0] + f"/{name}"
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-        durability = " ".join(
-            f"{setting}={_show(connection, setting)}" for setting in ("fsync", "synchronous_commit")
-        )
-    try:
-        asyncio.run(_migrate(url))
-        yield BenchDatabase(url=url, kind=kind, durability=durability)
-    finally:
-        with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        found = connection.execute(_DURABILITY).fetchone()
+        url = POSTGRES.rsplit("/", 1)[0] + f"/{name}"
+        database = BenchDatabase(url=url, kind=kind, durability=str(found and found[0]))
+        try:
+            database.run(_migrate)
+            yield database
+        finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _show(connection: psycopg.Connection[Any], setting: str) -> str:
-    found = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
-    return str(found[0]) if found else "unknown"
-
-
-async def _migrate(url: str) -> None:
-    store = Store(create_engine(normalise_database_url(url)))
-    try:
-        await migrate_database(store.engine)
-    finally:
-        await store.close()
+async def _migrate(store: Store) -> None:
+    await migrate_database(store.engine)

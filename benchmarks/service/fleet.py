@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -44,8 +45,9 @@ MODELS = ("a", "b")
 LABEL_SETS = tuple({"site": site, "model": model} for site in SITES for model in MODELS)
 
 
-def make_plan(n_frequencies: int = 1000) -> SketchPlan:
+def make_plan(n_frequencies: int = 1000, **more: Any) -> SketchPlan:
     """Return the plan: windows by time, eight label sets, room for a million sketches."""
+    chosen = more or {"most_records": 1000, "most_sketches": 1 << 20}
     return create_plan(
         PlanSpec(
             dimensions=tuple(
@@ -55,28 +57,15 @@ def make_plan(n_frequencies: int = 1000) -> SketchPlan:
             seed=hashlib.sha256(b"benchmark of the service").hexdigest(),
             epsilon=Fraction(1),
             window=WindowRule(kind="time", origin=0, length_s=3600),
-            most_records=1000,
-            most_sketches=1 << 20,
             labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
+            **chosen,
         )
     )
 
 
-def make_phone_plan(n_frequencies: int = 500) -> SketchPlan:
+def make_phone_plan() -> SketchPlan:
     """Return the plan of phones: one report each, of one of the frequencies."""
-    return create_plan(
-        PlanSpec(
-            dimensions=tuple(
-                Dimension(name=name, unit="1", lower=-10.0, upper=10.0, scale=0.7) for name in "xy"
-            ),
-            n_frequencies=n_frequencies,
-            seed=hashlib.sha256(b"benchmark of phones").hexdigest(),
-            epsilon=Fraction(1),
-            release="phase.v1",
-            window=WindowRule(kind="time", origin=0, length_s=3600),
-            labels=(Label(name="site", values=SITES), Label(name="model", values=MODELS)),
-        )
-    )
+    return make_plan(500, release="phase.v1")
 
 
 @dataclass(frozen=True)

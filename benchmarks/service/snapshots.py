@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.rows import Row
+from benchmarks.runner import Row, make_rows
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
-from benchmarks.service.databases import BenchDatabase, open_database
+from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import MODELS, SITES, Fleet
-from benchmarks.service.processes import ServerProcess, running_servers
-from benchmarks.service.uploads import row
+from benchmarks.service.servers import Server, running_servers
 from sfumato.shared.http_client import open_client
 
 SHAPES = {"1e2": (10, 10), "1e4": (100, 100), "1e6": (1000, 1000)}
@@ -27,55 +26,37 @@ _WARM = 5
 def measure_snapshots(
     kind: str, folder: Path, sizes: Mapping[str, tuple[int, int]], *, runs: int
 ) -> Iterator[Row]:
-    """Measure snapshots at some sizes, all servers up at once, selections in turn."""
-    taken: dict[str, float] = {}
+    """Measure snapshots at some sizes; a ratio is to the smallest."""
+    smallest = 0.0
     for size, (n_devices, n_windows) in sizes.items():
-        place = folder / size
+        place, fleet = folder / size, Fleet(n_devices)
         place.mkdir()
-        fleet = Fleet(n_devices)
-        case = f"snapshot sketches={size}" + ("" if kind == "sqlite" else f" {kind}")
         with open_database(kind, place) as database:
             started = time.perf_counter()
-            key = asyncio.run(_load(database, fleet, n_windows))
-            yield row(case, "load_seconds", time.perf_counter() - started, "s", 1, "in bulk")
-            wrong = asyncio.run(_check(database, fleet))
+            key = database.run(partial(prepare_study, fleet=fleet))
+            database.run(partial(load_windows, fleet=fleet, n_windows=n_windows))
+            loading = time.perf_counter() - started
+            wrong = database.run(partial(check_sums, fleet=fleet))
             if wrong:
                 raise RuntimeError(f"cells are not the sums of their rows: {wrong[:3]}")
-            with running_servers(database.url) as servers:
-                before = servers[0].cpu_seconds()
-                seconds = _take(servers[0], fleet, key, n_windows, runs)
-                used = (servers[0].cpu_seconds() - before) / (runs + _WARM)
-                memory = servers[0].rss_mb()
+            with running_servers(database.url) as (server,):
+                before = server.cpu_seconds()
+                seconds = _take(server, fleet, key, n_windows, runs)
+                used = (server.cpu_seconds() - before) / (runs + _WARM)
+                memory = server.rss_mb()
             stored = database.size_mb()
-        taken[size] = float(np.median(seconds))
-        for figure, value, unit, baseline in (
-            ("latency_ms", 1e3 * taken[size], "ms", "at most 30; new snapshots, median"),
-            ("p99_ms", 1e3 * float(np.percentile(seconds, 99)), "ms", "new snapshots"),
+        taken = float(np.median(seconds))
+        smallest = smallest or taken
+        figures = (
+            ("load_seconds", loading, "s", "in bulk"),
+            ("latency_ms", 1e3 * taken, "ms", "at most 30; new snapshots, median"),
+            ("p99_ms", 1e3 * np.percentile(seconds, 99), "ms", "new snapshots"),
             ("server_cpu_ms", 1e3 * used, "ms", "processor time of one, whatever else runs"),
             ("rss_mb", memory, "MB", "server after it"),
             ("database_mb", stored, "MB", "m=1000, payloads kept"),
-        ):
-            yield row(case, figure, value, unit, runs, baseline)
-        if "1e2" in taken:
-            yield row(case, "ratio_to_1e2", taken[size] / taken["1e2"], "1", runs, "at most 3")
-
-
-async def _load(database: BenchDatabase, fleet: Fleet, n_windows: int) -> str:
-    store = database.open_store()
-    try:
-        key = await prepare_study(store, fleet)
-        await load_windows(store, fleet, n_windows)
-    finally:
-        await store.close()
-    return key
-
-
-async def _check(database: BenchDatabase, fleet: Fleet) -> list[str]:
-    store = database.open_store()
-    try:
-        return await check_sums(store, fleet)
-    finally:
-        await store.close()
+            ("ratio_to_smallest", taken / smallest, "1", "at most 3"),
+        )
+        yield from make_rows("service", f"snapshot sketches={size} {kind}", figures, runs=runs)
 
 
 def draw_selections(n_windows: int, runs: int) -> Iterator[dict[str, Any]]:
@@ -95,7 +76,7 @@ def draw_selections(n_windows: int, runs: int) -> Iterator[dict[str, Any]]:
             yield {"first_slot": first, "last_slot": last, "labels": labels}
 
 
-def _take(server: ServerProcess, fleet: Fleet, key: str, n_windows: int, runs: int) -> list[float]:
+def _take(server: Server, fleet: Fleet, key: str, n_windows: int, runs: int) -> list[float]:
     url = f"/v1/studies/{fleet.study_id.hex()}/snapshots"
     headers = {"Authorization": f"Bearer {key}"}
     seconds = []

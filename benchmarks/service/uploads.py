@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.rows import Row
+from benchmarks.runner import Figure, Row, make_rows
 from benchmarks.service.bulk import check_sums, prepare_study
-from benchmarks.service.databases import BenchDatabase, open_database
+from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, Signed, make_phone_plan
 from benchmarks.service.load import Job, Outcome, run_client
-from benchmarks.service.processes import (
-    ServerProcess,
-    running_bare,
-    running_servers,
-    start_server,
-    stop_server,
-)
-from sfumato.aggregator.records import Selection, SketchTotals
+from benchmarks.service.servers import Server, running_servers, start_bare, start_server
+from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout, Store
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 
@@ -35,6 +30,7 @@ _PHONES = 256
 _WARM_SHARE = 0.2
 """Leading share of a run at saturation that does not count."""
 _MOST_A_SECOND = 2500
+_REPLICAS = {"sqlite": 1, "postgres": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,7 @@ def make_request(fleet: Fleet, message: Signed) -> tuple[bytes, int]:
 
 def send(
     fleet: Fleet,
-    servers: Sequence[ServerProcess],
+    servers: Sequence[Server],
     messages: Sequence[Signed],
     folder: Path,
     *,
@@ -92,7 +88,7 @@ def send(
 class _Sender:
     """Sends messages that no earlier run has sent, so that every upload is new."""
 
-    def __init__(self, fleet: Fleet, servers: Sequence[ServerProcess], folder: Path) -> None:
+    def __init__(self, fleet: Fleet, servers: Sequence[Server], folder: Path) -> None:
         self._fleet = fleet
         self._servers = servers
         self._folder = folder
@@ -124,60 +120,45 @@ class _Sender:
         )
 
 
-def measure_uploads(
-    kind: str, folder: Path, *, replicas: int, seconds: float, runs: int
-) -> Iterator[Row]:
+def measure_uploads(kind: str, folder: Path, *, seconds: float, runs: int) -> Iterator[Row]:
     """Measure uploads at saturation and at half of it, with the bare endpoint as baseline."""
-    fleet = Fleet(N_DEVICES)
-    case = f"postgres replicas={replicas}" if kind == "postgres" else kind
+    fleet, replicas = Fleet(N_DEVICES), _REPLICAS[kind]
     with ExitStack() as stack:
         database = stack.enter_context(open_database(kind, folder))
-        asyncio.run(_prepare(database, fleet))
+        database.run(partial(prepare_study, fleet=fleet))
         servers = stack.enter_context(running_servers(database.url, replicas=replicas))
-        bare = stack.enter_context(running_bare(fleet.n_devices, replicas=replicas))
-        sender = _Sender(fleet, servers, folder)
-        baseline = _Sender(fleet, bare, folder)
+        bare = [start_bare(fleet.n_devices) for _ in range(replicas)]
+        for each in bare:
+            stack.callback(each.end)
+        sender, baseline = _Sender(fleet, servers, folder), _Sender(fleet, bare, folder)
         sender.run(seconds=2.0)
         # In turn, so that other load on the machine affects both.
         pairs = [(sender.run(seconds=seconds), baseline.run(seconds=seconds)) for _ in range(runs)]
         full = pairs[int(np.argsort([own.per_second for own, _ in pairs])[runs // 2])][0]
-        ratio = float(np.median([own.per_second / its.per_second for own, its in pairs]))
+        ratio = np.median([own.per_second / its.per_second for own, its in pairs])
         half = sender.run(seconds=seconds, rate=full.per_second / 2)
         memory = max(server.rss_mb() for server in servers)
-        asyncio.run(_require_exact(database, fleet, sender.stored))
+        database.run(partial(require_exact, fleet=fleet, stored=sender.stored))
         size = database.size_mb()
-    where = database.durability
-    goal = "at least 500" if kind == "postgres" else "at least 400"
-    for figure, value, unit, baseline_text in (
-        ("uploads_per_second", full.per_second, "1/s", f"{goal}; {where}"),
+    saturated = f"{_CONNECTIONS} connections, saturated"
+    cpu_ms = 1e3 * full.server_share / full.per_second
+    figures = (
+        ("uploads_per_second", full.per_second, "1/s", f"at least 400; {database.durability}"),
         ("ratio_to_bare", ratio, "1", "an endpoint of the same stack that only verifies"),
-        ("p50_ms", full.percentile_ms(50), "ms", f"{_CONNECTIONS} connections, saturated"),
-        ("p99_ms", full.percentile_ms(99), "ms", f"{_CONNECTIONS} connections, saturated"),
+        ("p50_ms", full.percentile_ms(50), "ms", saturated),
+        ("p99_ms", full.percentile_ms(99), "ms", saturated),
         ("p50_ms_half_load", half.percentile_ms(50), "ms", "open loop, from the moment it is due"),
         ("p99_ms_half_load", half.percentile_ms(99), "ms", "at most 100; open loop"),
         ("client_cpu_cores", full.client_share, "1", "of this machine's, used by the client"),
-        (
-            "server_cpu_ms",
-            1e3 * full.server_share / full.per_second,
-            "ms",
-            "processor time of one upload in the servers, whatever else runs",
-        ),
+        ("server_cpu_ms", cpu_ms, "ms", "processor time of one upload in the servers"),
         ("server_cpu_cores", full.server_share, "1", "used by the servers, saturated"),
         ("rss_mb", memory, "MB", "the larger server after the load, without workers"),
         ("database_mb", size, "MB", f"{len(sender.stored)} sketches, m=1000"),
-    ):
-        yield row(case, figure, value, unit, runs, baseline_text)
+    )
+    yield from make_rows(NAME, f"uploads {kind} replicas={replicas}", figures, runs=runs)
 
 
-async def _prepare(database: BenchDatabase, fleet: Fleet) -> str:
-    store = database.open_store()
-    try:
-        return await prepare_study(store, fleet)
-    finally:
-        await store.close()
-
-
-async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence[Signed]) -> None:
+async def require_exact(store: Store, fleet: Fleet, stored: Sequence[Signed]) -> None:
     """Check that the sums are exactly those of the acknowledged sketches.
 
     Raises
@@ -185,71 +166,51 @@ async def _require_exact(database: BenchDatabase, fleet: Fleet, stored: Sequence
     RuntimeError
         The sums differ.
     """
-    store = database.open_store()
-    try:
-        totals = await _sum_all(store, fleet)
-        wrong = await check_sums(store, fleet)
-    finally:
-        await store.close()
-    if totals.n_sketches != len(stored) or wrong:
+    async with store.begin() as transaction:
+        totals = await transaction.sum_sketches(
+            fleet.study_id, Selection(), layout=Layout.of(fleet.plan)
+        )
+    if totals.n_sketches != len(stored) or await check_sums(store, fleet):
         raise RuntimeError(f"{len(stored)} were acknowledged, {totals.n_sketches} are in the sums")
     if not np.array_equal(totals.sums, fleet.sum_exactly(stored)):
         raise RuntimeError("the sums are not those of the acknowledged sketches")
 
 
-async def _sum_all(store: Store, fleet: Fleet) -> SketchTotals:
-    async with store.begin() as transaction:
-        return await transaction.sum_sketches(
-            fleet.study_id,
-            Selection(),
-            layout=Layout.of(fleet.plan),
-        )
-
-
 def measure_outage(kind: str, folder: Path, *, devices: int, connections: int) -> Iterator[Row]:
     """Let every device send one sketch at once, as after an outage."""
     case = f"outage devices={devices} connections={connections} {kind}"
-    yield from _send_at_once(case, Fleet(devices), kind, folder, connections=connections)
+    figures = _send_at_once(Fleet(devices), kind, folder, connections)
+    yield from make_rows(NAME, case, figures)
 
 
 def measure_phones(kind: str, folder: Path, *, devices: int) -> Iterator[Row]:
     """Let every phone send its one report."""
     fleet = Fleet(devices, make_phone_plan())
-    case = f"phones devices={devices} {kind}"
-    yield from _send_at_once(case, fleet, kind, folder, connections=_PHONES)
-    (message,) = (fleet.sign(device, 0) for device in fleet.devices[:1])
-    n_bytes = len(message.head) + message.header.payload_length
-    yield row(case, "message_bytes", n_bytes, "B", 1, f"{message.header.payload_length} of payload")
+    figures = _send_at_once(fleet, kind, folder, _PHONES)
+    message = fleet.sign(fleet.devices[0], 0)
+    length = message.header.payload_length
+    figures.append(("message_bytes", len(message.head) + length, "B", f"{length} of payload"))
+    yield from make_rows(NAME, f"phones devices={devices} {kind}", figures)
 
 
-def _send_at_once(
-    case: str, fleet: Fleet, kind: str, folder: Path, *, connections: int
-) -> Iterator[Row]:
+def _send_at_once(fleet: Fleet, kind: str, folder: Path, connections: int) -> list[Figure]:
     with open_database(kind, folder) as database:
-        asyncio.run(_prepare(database, fleet))
+        database.run(partial(prepare_study, fleet=fleet))
         messages = list(fleet.sign_windows([0]))
-        replicas = 2 if kind == "postgres" else 1
-        with running_servers(database.url, replicas=replicas) as servers:
+        with running_servers(database.url, replicas=_REPLICAS[kind]) as servers:
             outcome, _ = send(
                 fleet, servers, messages, folder, connections=connections, insist=True
             )
-        statuses = [status for _, status, _, _ in outcome.answered]
-        asyncio.run(_require_exact(database, fleet, messages))
-    n_stored = statuses.count(201)
-    yield row(
-        case, "per_second", n_stored / outcome.wall_seconds, "1/s", 1, "stored and acknowledged"
-    )
-    yield row(case, "seconds", outcome.wall_seconds, "s", 1, "all served")
-    yield row(case, "acknowledged", n_stored, "1", 1, f"{fleet.n_devices}; sum checked")
-    yield row(case, "sent_again", outcome.n_refused, "1", 1, "answered with 429 or 503 before")
-    yield row(
-        case,
-        "p99_ms",
-        1e3 * float(np.percentile([t for _, _, t, _ in outcome.answered], 99)),
-        "ms",
-        1,
-        "from the first attempt",
-    )
+        database.run(partial(require_exact, fleet=fleet, stored=messages))
+    n_stored = sum(status == 201 for _, status, _, _ in outcome.answered)
+    slowest = np.percentile([took for _, _, took, _ in outcome.answered], 99)
+    return [
+        ("per_second", n_stored / outcome.wall_seconds, "1/s", "stored and acknowledged"),
+        ("seconds", outcome.wall_seconds, "s", "all served"),
+        ("acknowledged", n_stored, "1", f"{fleet.n_devices}; sum checked"),
+        ("sent_again", outcome.n_refused, "1", "answered with 429 or 503 before"),
+        ("p99_ms", 1e3 * slowest, "ms", "from the first attempt"),
+    ]
 
 
 def measure_recovery(kind: str, folder: Path, *, runs: int) -> Iterator[Row]:
@@ -257,42 +218,31 @@ def measure_recovery(kind: str, folder: Path, *, runs: int) -> Iterator[Row]:
     fleet = Fleet(N_DEVICES)
     seconds = []
     with open_database(kind, folder) as database:
-        asyncio.run(_prepare(database, fleet))
-        for run in range(runs):
+        database.run(partial(prepare_study, fleet=fleet))
+        for each in range(runs):
             server = start_server(database.url)
-            windows = list(fleet.sign_windows([2 * run]))
-            send(fleet, [server], windows, folder)
-            server.kill()
+            send(fleet, [server], list(fleet.sign_windows([2 * each])), folder)
+            server.end(signal.SIGKILL)
             start = time.perf_counter()
             server = start_server(database.url)
-            probe = [fleet.sign(fleet.devices[0], 2 * run + 1)]
+            probe = [fleet.sign(fleet.devices[0], 2 * each + 1)]
             send(fleet, [server], probe, folder, connections=1, insist=True)
             seconds.append(time.perf_counter() - start)
-            stop_server(server)
-    yield row(
-        f"killed {kind}",
-        "recovery_seconds",
-        float(np.median(seconds)),
-        "s",
-        runs,
-        "from the restart to the first 201, the client's own start included",
-    )
+            server.end()
+    words = "from the restart to the first 201, the client's own start included"
+    figure = ("recovery_seconds", np.median(seconds), "s", words)
+    yield from make_rows(NAME, f"killed {kind}", [figure], runs=runs)
 
 
 def measure_idle(kind: str, folder: Path) -> Iterator[Row]:
     """Measure the memory of an idle server and its worker."""
     fleet = Fleet(N_DEVICES)
     with open_database(kind, folder) as database:
-        asyncio.run(_prepare(database, fleet))
-        with running_servers(database.url, workers=1) as servers:
-            while len(servers[0].list_pids()) < 2:
-                time.sleep(0.1)
-            send(fleet, servers, list(fleet.sign_windows([0])), folder)
+        database.run(partial(prepare_study, fleet=fleet))
+        with running_servers(database.url, workers=1) as (server,):
+            server.wait_until(lambda: len(server.list_pids()) > 1, 0.1)
+            send(fleet, [server], list(fleet.sign_windows([0])), folder)
             time.sleep(5.0)
-            memory = servers[0].rss_mb()
-    yield row(f"idle {kind}", "rss_mb", memory, "MB", 1, "server and worker, at most 250")
-
-
-def row(case: str, figure: str, value: float, unit: str, runs: int, baseline: str) -> Row:
-    """Return a row of this benchmark."""
-    return Row(NAME, case, figure, float(value), unit, runs, baseline)
+            memory = server.rss_mb()
+    figure = ("rss_mb", memory, "MB", "server and worker, at most 250")
+    yield from make_rows(NAME, f"idle {kind}", [figure])

@@ -3,17 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import agent_devices, packages
-from benchmarks.service import crowd, load, processes
+from benchmarks import agent_devices, packages, processes
+from benchmarks.service import crowd, load
 from deploy.demo import cluster, fleet, secure_sum
 from tests.forking import forking_in
 
 STARTING = (agent_devices, cluster, crowd, fleet, load, processes, secure_sum)
 HERE = Path(__file__).parent
 EXPERIMENTS = {
-    *("bars", "calibration", "decoding", "digits", "estimator", "generative", "grids", "insight"),
-    *("insight_devices", "local", "method_fleets", "methods", "paper", "real_sets", "reference"),
-    *("reported_pilots", "sketching_files", "sketching_tables", "synthesis"),
+    *("bars", "calibration", "decoding", "estimator", "generative", "insight", "methods", "paper"),
+    *("reference", "sketching", "small_cases", "synthesis"),
 }
 """Comparisons with papers and libraries: their tests run with those of the laboratory."""
 

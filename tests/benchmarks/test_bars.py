@@ -61,7 +61,7 @@ def plant(trial: BarTrial, noise: float, model: float, sampling: float, seed: in
     law = BarLaw(noise=noise, model=model, sampling=sampling)
     lengths = law.compute_length(spreads, samplings, held_out=held_out)
     drawn = np.abs(rng.normal(0.0, lengths / DEVIATIONS))
-    errors = Errors(errors=drawn, spreads=spreads, samplings=samplings)
+    errors = Errors(drawn, spreads, samplings)
     evidence = replace(trial.evidence, held_out=held_out)
     return replace(trial, evidence=evidence, errors=dict.fromkeys(KINDS, errors))
 

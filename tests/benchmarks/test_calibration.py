@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.calibration import (
-    measure_sets,
-)
+from benchmarks.calibration import measure
+from benchmarks.runner import Bench
 from benchmarks.unknown_sets import SETS, load_set
 
 
@@ -21,7 +20,7 @@ def _seeded(name: str, seed: int) -> np.random.Generator:
 
 
 def test_two_studies_without_knowledge_come_near_the_oracle() -> None:
-    rows = list(measure_sets(["lognormal"], [1], {"1e5": 100_000}, ("oracle", "pilot")))
+    rows = list(measure(Bench(cases=["lognormal n_eps=1e5 pilot"], seeds=1, first_seed=1)))
     assert [(row.case, row.figure) for row in rows] == [
         ("lognormal n_eps=1e5 oracle", "median_relative_sse"),
         ("lognormal n_eps=1e5 oracle", "worst_relative_sse"),

@@ -12,7 +12,7 @@ from benchmarks.choosing import (
     measure_regret,
     read_trials,
 )
-from benchmarks.rows import Row
+from benchmarks.runner import Row
 
 DELTA = "-delta=1e-6"
 REACHED: dict[str, dict[str, float]] = {
@@ -25,16 +25,16 @@ REACHED: dict[str, dict[str, float]] = {
 }
 
 
-def make_lines(figure: str = "median_relative_sse") -> list[str]:
+def make_rows(figure: str = "median_relative_sse") -> list[Row]:
     return [
-        Row("methods", f"{case} {name}", figure, sse, "1", 3, "").to_json()
+        Row("methods", f"{case} {name}", figure, sse, "1", 3, "")
         for case, found in REACHED.items()
         for name, sse in found.items()
     ]
 
 
 def test_rows_of_curators_in_narrow_boxes_are_read() -> None:
-    trials = read_trials([*make_lines(), *make_lines("cpu")])
+    trials = read_trials([*make_rows(), *make_rows("cpu")])
     assert [(trial.source, trial.knows_scale) for trial in trials] == [
         ("d=4 k=5", False),
         ("d=4 k=5", True),
@@ -46,7 +46,7 @@ def test_rows_of_curators_in_narrow_boxes_are_read() -> None:
 
 
 def test_a_row_of_the_table_is_the_geometric_mean_over_sets() -> None:
-    without, known = fit_table(read_trials(make_lines()))
+    without, known = fit_table(read_trials(make_rows()))
     assert (known.knows_scale, known.n_dimensions, known.strength) == (True, 4, 3200)
     assert known.expected["grid"] == pytest.approx(1.2 ** (1 / 3))
     assert known.expected["tree"] == pytest.approx(math.sqrt(1.1))
@@ -55,7 +55,7 @@ def test_a_row_of_the_table_is_the_geometric_mean_over_sets() -> None:
 
 
 def test_a_table_is_written_as_a_module_that_can_be_read() -> None:
-    table = fit_table(read_trials(make_lines()))
+    table = fit_table(read_trials(make_rows()))
     read: dict[str, object] = {}
     exec(format_table(table), read)
     rows, columns = read["ROWS"], read["COLUMNS"]
@@ -69,7 +69,7 @@ def test_a_table_is_written_as_a_module_that_can_be_read() -> None:
 
 
 def test_regret_is_that_of_a_table_without_the_set() -> None:
-    found = {(row.case, row.figure): row.value for row in measure_regret(read_trials(make_lines()))}
+    found = {(row.case, row.figure): row.value for row in measure_regret(read_trials(make_rows()))}
     # Two sets each say what to use on the third: the grid on the stretched one, where the tree is
     # better by 1.2; the tree, as on that one, on weather, where the grid is better by 1.1; and the
     # grid on the round one, which is right.

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import components
 from benchmarks.components import DELTA, draw_sample, measure, run_diffprivlib, run_product
+from benchmarks.runner import Bench
 
 
 def test_a_share_is_one_for_the_best_directions_and_less_for_others() -> None:
@@ -30,8 +31,8 @@ def test_gaussian_noise_captures_more_than_pure_noise() -> None:
 def test_rows_of_another_library_are_left_out_with_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(components, "_QUICK_CASES", ((5, 10_000),))
-    rows = list(measure(quick=True))
+    monkeypatch.setattr(components, "_CASES", ((5, 10_000),))
+    rows = list(measure(Bench(seeds=2)))
     assert "--diffprivlib" in capsys.readouterr().err
     assert {row.case.split(" d=")[0] for row in rows} == {
         "laplace",

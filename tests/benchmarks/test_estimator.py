@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import estimator
 from benchmarks.estimator import draw_records, measure
+from benchmarks.runner import Bench
 
 
 def test_records_are_drawn_in_chunks_and_the_same_for_a_seed(
@@ -25,7 +26,7 @@ def test_each_way_to_fit_is_compared_with_the_same_choice_of_labels(
 ) -> None:
     monkeypatch.setattr(estimator, "N_CLUSTERS", 2)
     monkeypatch.setattr(estimator, "N_DIMENSIONS", 2)
-    rows = list(measure(quick=True, sizes=(20_000,)))
+    rows = list(measure(Bench(quick=True, own={"records": [20_000]})))
     against = {row.case.split(" n=")[0]: row.baseline for row in rows if row.figure == "cpu_ratio"}
     plain = f"MiniBatchKMeans of scikit-learn {version('scikit-learn')}"
     assert against == {

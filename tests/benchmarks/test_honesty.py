@@ -1,19 +1,12 @@
-import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import honesty
-from benchmarks.honest_trials import (
-    HonestTrial,
-    Situation,
-    run_trial,
-)
-from benchmarks.honesty import describe, fit
-from benchmarks.honesty_page import write_page
-from benchmarks.shapes import FAMILIES, draw_shape
+from benchmarks.honest_trials import Situation, Task, collect_tasks
+from benchmarks.honesty import HonestTrial, describe, fit, run_trial
+from benchmarks.runner import Bench
+from benchmarks.shapes import FAMILIES, Shape, draw_shape
 from sfumato.learning.decoding.judgement import FEATURES, Evidence
 
 
@@ -25,7 +18,7 @@ def make_trial(
         family="even",
         size=(2, 3, 30),
         situation=Situation(name="no noise", n_epsilon=None),
-        is_mixture=True,
+        kind="mixtures",
         ratio=ratio,
         ideal=1.0,
         shares=np.full(3, 1.0 / 3.0),
@@ -111,36 +104,16 @@ def test_a_shape_goes_through_the_whole_path_and_is_judged(cache: Path) -> None:
     assert len(trial.phantoms) == len(trial.shares) == trial.size[1]
 
 
-def test_the_page_lists_the_worst_first_and_every_row_once() -> None:
-    trials = [
-        make_trial(1.01, word="sound", band=(1.0, 1.1)),
-        make_trial(9.5, word="do not use", band=(2.0, math.inf)),
-        make_trial(1.2, word="rough", band=(1.1, 1.3)),
-    ]
-    page = write_page(list(describe(trials)))
-    worst = [line for line in page.splitlines() if line.startswith("| even, no noise")]
-    assert [line.split(" | ")[1:3] for line in worst] == [
-        ["9.500", "do not use"],
-        ["1.200", "rough"],
-        ["1.010", "sound"],
-    ]
-    assert "| below 1.05 | 1 | 100.0% | 0.0% | 0.0% | 0.0% |" in page
-    assert "| mixtures, no noise | 3 | 1.200 / 7.840 |" in page
-    assert "| mixtures d=2 k=3 | 3 | 1.200 / 7.840 |" in page
-    assert "| all | 3 | 100.0% |" in page
-
-
-def test_a_run_goes_on_from_what_it_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_goes_on_from_what_it_kept(tmp_path: Path) -> None:
     decoded: list[str] = []
 
-    def run_shape(family: str, *_: object) -> Iterator[HonestTrial]:
-        decoded.append(family)
-        yield make_trial(1.0, word="sound", band=(1.0, 1.1))
+    def run(shape: Shape, task: Task) -> list[str]:
+        decoded.append(shape.family)
+        return [task[2]]
 
-    monkeypatch.setattr(honesty, "run_shape", run_shape)
-    kept = tmp_path / "kept"
-    assert len(honesty.collect("a", 2, kept=kept)) == 2
-    assert len(honesty.collect("a", 3, kept=kept)) == 3
+    bench = Bench(own={"keep": tmp_path / "kept"})
+    assert len(collect_tasks(bench, "a", 2, run)) == 2
+    assert collect_tasks(bench, "a", 3, run) == ["a 0"] * 3
     assert decoded == list(FAMILIES)[:3]
-    assert len(honesty.collect("b", 1, kept=kept)) == 1
+    assert collect_tasks(bench, "b", 1, run) == ["b 0"]
     assert len(decoded) == 4

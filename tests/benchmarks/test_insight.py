@@ -1,31 +1,24 @@
 """The benchmark of comparisons releases real sketches, and counts what it says."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from benchmarks.cases import make_noise
+from benchmarks import insight
 from benchmarks.datasets import Mixture, RealData
-from benchmarks.insight import (
-    Scope,
-    measure_false_alarms,
-    measure_power,
-)
-from benchmarks.insight_studies import Setting, Workshop
-from benchmarks.progress import show_progress
+from benchmarks.insight import measure_false_alarms, measure_power
+from benchmarks.insight_devices import N_DEVICES, measure_fleets
+from benchmarks.insight_studies import Workshop, make_setting
+from benchmarks.runner import Bench
+from benchmarks.sketches import make_noise
 from sfumato.learning.insight.covariance import stack
 from sfumato.learning.insight.selection import average
 
-SETTING = Setting(
-    name="small",
-    source=Mixture(n_dimensions=5, n_clusters=3, n_records=600),
-    n_frequencies=40,
-    noise=make_noise("knorm", Fraction(50)),
-    n_records=2000,
-    n_sketches=2,
+SETTING = make_setting(
+    "small", "knorm", 50, 40, 2000, 2, Mixture(n_dimensions=5, n_clusters=3, n_records=600)
 )
-SCOPE = Scope(n_studies=1, n_pairs=40, n_tries=5, n_years=1, n_fleets=1)
 
 
 def test_a_selection_is_a_mean_of_features_with_the_noise_of_its_sketches() -> None:
@@ -44,7 +37,7 @@ def test_a_selection_is_a_mean_of_features_with_the_noise_of_its_sketches() -> N
 
 def test_real_records_of_a_pair_are_different_ones() -> None:
     dataset = RealData(name="weather")
-    workshop = Workshop(setting=Setting(**{**vars(SETTING), "source": dataset}), seed=1)
+    workshop = Workshop(setting=replace(SETTING, source=dataset), seed=1)
     drawn = workshop.population.draw(26_000, workshop.rng)
     whole = workshop.population.dataset.records
     assert len(whole) >= len(drawn)
@@ -52,12 +45,37 @@ def test_real_records_of_a_pair_are_different_ones() -> None:
     assert np.array_equal(drawn, whole[chosen])
 
 
-def test_changes_are_found_more_often_than_nothing() -> None:
-    with show_progress(2) as bar:
-        alike = {row.figure: row for row in measure_false_alarms(SETTING, SCOPE, bar)}
-        found = {(row.case, row.figure): row for row in measure_power(SETTING, SCOPE, bar)}
+def test_changes_are_found_more_often_than_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insight, "_N_PAIRS", 40)
+    monkeypatch.setattr(insight, "_N_TRIES", 5)
+    bench = Bench(seeds=1)
+    alike = {row.figure: row for row in measure_false_alarms(bench, SETTING)}
+    found = {(row.case, row.figure): row for row in measure_power(bench, SETTING)}
     assert alike["false_alarms_5_smallest"].runs == 40
     # Two in forty are expected; seven or more come by chance once in 250.
     assert alike["false_alarms_5_smallest"].value * 0.05 * 40 < 7
     assert found["moves 1 sd, small", "power_smallest"].value == 1.0
     assert found["moves 1 sd, small", "estimate"].value == pytest.approx(1.0, abs=0.3)
+
+
+def test_a_liar_may_add_no_noise_or_more() -> None:
+    workshop = Workshop(setting=SETTING, seed=1)
+    records = workshop.population.draw(1000, workshop.rng)
+    quiet, again, loud = (
+        workshop.select(records, n_noises=n, name="a").totals.sums for n in (0, 0, 9)
+    )
+    assert np.array_equal(quiet, again)
+    energy = np.mean((loud - quiet).astype(float) ** 2) / workshop.plan.mechanism.variance
+    # Nine noises; seeded, 80 coordinates.
+    assert 4.0 < energy < 16.0
+
+
+def test_liars_light_their_lamps() -> None:
+    noise = make_noise("knorm", Fraction(5))
+    small = replace(SETTING, n_records=300, n_sketches=1, noise=noise)
+    rows = {(row.case, row.figure): row for row in measure_fleets(Bench(), small, 1)}
+    assert rows["devices, small, no noise", "silence"].value == 1.0
+    assert rows["devices, small, all records in a corner", "content"].value == 1.0
+    honest = rows["devices, small, honest", "content"]
+    # One per cent of fleets light any.
+    assert (honest.value, honest.runs) == (0.0, N_DEVICES)

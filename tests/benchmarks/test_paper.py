@@ -1,24 +1,19 @@
-"""The seed paper's figures: their points, their noise, and their pictures."""
+"""The seed paper's figures: their points, and their noise."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import paper
-from benchmarks.experiments import Bench, Options
 from benchmarks.methods import Shape
-from benchmarks.paper import SIGNAL, draw_part, measure_cases, pose_noisy
-from benchmarks.paper_cases import PaperCase
-from benchmarks.paper_pictures import draw_paper
-from benchmarks.rows import Row, find_crossing
-from benchmarks.sketches import Sketcher
+from benchmarks.paper import SIGNAL, Point, draw_part, measure, pose_noisy
+from benchmarks.runner import Bench
 
 SMALL = Shape(n_dimensions=10, n_clusters=10, n_records=20_000)
-POINT = PaperCase(figure="fig2 right", curve="mixture m=2kd", place=100.0, features=2.0)
+POINT = Point(curve="fig2 right mixture m=2kd", place=100.0, features=2.0)
 
 
 def test_a_point_has_the_snr_of_equation_six() -> None:
@@ -26,8 +21,8 @@ def test_a_point_has_the_snr_of_equation_six() -> None:
     for groups in (1, 10):
         # Its law of frequencies does not follow from the SNR.
         case = replace(POINT, features=10.0, mask_groups=groups, decoder="cl-ompr")
-        strong = pose_noisy(Sketcher(), case, dataset, 1)
-        exact = pose_noisy(Sketcher(), replace(case, place=1e12), dataset, 1)
+        strong = pose_noisy(case, dataset, 1)
+        exact = pose_noisy(replace(case, place=1e12), dataset, 1)
         assert strong.n_frequencies == 1000
         added = float(np.mean(np.abs(strong.sketch - exact.sketch) ** 2))
         # The mean of 1,000 squares of Laplace variates: five standard errors either way.
@@ -47,42 +42,16 @@ def test_parts_of_a_large_set_are_of_one_mixture_and_differ(
     assert not np.array_equal(first.records, second.records)
 
 
-def test_points_and_crossings_are_measured_and_drawn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    private = replace(POINT, figure="fig3", curve="knorm L=1 m=2kd", mechanism="knorm", place=0.01)
-    central = PaperCase(
-        figure="fig3", curve="dplloyd sphere", place=0.1, method="lloyd-published", runs=1
-    )
-    points = (
-        replace(POINT, runs=1),
-        replace(private, runs=1),
-        replace(private, runs=1, place=0.1),
-        central,
-    )
-    monkeypatch.setattr(paper, "list_cases", lambda: points)
+def test_points_and_crossings_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    private = replace(POINT, curve="fig3 knorm L=1 m=2kd", mechanism="knorm", n_records=20_000)
+    central = Point(curve="fig3 dplloyd sphere", place=0.1, method="lloyd-published")
+    points = (POINT, *(replace(private, place=x) for x in (0.01, 0.1)), central)
+    monkeypatch.setattr(paper, "list_points", lambda: ((point, 1, 0) for point in points))
     monkeypatch.setattr(paper, "SOURCE", SMALL)
-    monkeypatch.setattr(paper, "_RECORDS", 20_000)
-    rows = list(measure_cases(Bench(options=Options(cases=("fig2", "2kd eps", "dplloyd")))))
+    rows = list(measure(Bench()))
     medians = {row.case: row.value for row in rows if row.figure == "median_relative_sse"}
     assert list(medians) == [point.name for point in points]
     assert min(medians.values()) > 0.99
     assert medians["fig3 knorm L=1 m=2kd eps=0.1"] < 1.2
     crossing = [row for row in rows if row.figure == "epsilon_for_1.2"]
     assert [row.case for row in crossing] == ["fig3 knorm L=1 m=2kd"]
-    area = [
-        Row("paper", f"fig2 right mixture m={m}kd snr={snr}", "mean_relative_sse", 2.0, "1", 1, "")
-        for m in (1, 10)
-        for snr in (1, 100)
-    ]
-    draw_paper([*rows, *area], tmp_path / "paper.png")
-    assert (tmp_path / "paper.png").stat().st_size > 10_000
-
-
-def test_a_crossing_is_between_the_points_around_it() -> None:
-    points = [(1e-3, 3.0), (1e-2, 1.44), (1e-1, 1.0)]
-    assert find_crossing(points, 1.2) == pytest.approx(10**-1.5)
-    # A curve that never falls below, or rises again, has none; one that is below has its start.
-    assert find_crossing([(1e-3, 1.0), (1e-2, 1.3)], 1.2) is None
-    assert find_crossing([(1e-3, 1.1), (1e-2, 1.0)], 1.2) == 1e-3
-    assert find_crossing([], 1.2) is None

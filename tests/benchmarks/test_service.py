@@ -1,4 +1,4 @@
-import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,9 @@ from sqlalchemy import select, update
 from benchmarks.service import uploads
 from benchmarks.service.bulk import check_sums, load_windows, prepare_study
 from benchmarks.service.crowd import measure_crowd
-from benchmarks.service.databases import BenchDatabase, open_database
+from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, make_plan
-from benchmarks.service.processes import running_servers
+from benchmarks.service.servers import running_servers
 from benchmarks.service.snapshots import measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
 from sfumato.aggregator.records import SystemClock
@@ -21,6 +21,7 @@ from sfumato.aggregator.storage.models import CellRoot, CellSum, Sketch, Study
 pytestmark = pytest.mark.usefixtures("forked")
 
 PLAN = make_plan(n_frequencies=20)
+FLEET = Fleet(10, PLAN)
 N_WINDOWS = 3
 
 
@@ -42,38 +43,32 @@ async def read_rows(store: Store) -> dict[str, list[Any]]:
         }
 
 
-async def upload_all(database: BenchDatabase, fleet: Fleet) -> dict[str, list[Any]]:
-    store = database.open_store()
-    await prepare_study(store, fleet)
+async def upload_all(store: Store) -> dict[str, list[Any]]:
+    await prepare_study(store, FLEET)
     services = Services(store, SystemClock())
-    for message in fleet.sign_windows(range(N_WINDOWS)):
-        body = message.head + fleet.payloads[message.release]
-        assert await services.sketches.receive(fleet.study_id, message.header.sketch_id, body)
-    assert await services.merger.merge_all() == N_WINDOWS * fleet.n_devices
-    rows = await read_rows(store)
-    await store.close()
-    return rows
+    for message in FLEET.sign_windows(range(N_WINDOWS)):
+        body = message.head + FLEET.payloads[message.release]
+        assert await services.sketches.receive(FLEET.study_id, message.header.sketch_id, body)
+    assert await services.merger.merge_all() == N_WINDOWS * FLEET.n_devices
+    return await read_rows(store)
 
 
-async def load_all(database: BenchDatabase, fleet: Fleet) -> dict[str, list[Any]]:
-    store = database.open_store()
-    await prepare_study(store, fleet)
-    await load_windows(store, fleet, N_WINDOWS)
-    assert await check_sums(store, fleet) == []
+async def load_all(store: Store) -> dict[str, list[Any]]:
+    await prepare_study(store, FLEET)
+    await load_windows(store, FLEET, N_WINDOWS)
+    assert await check_sums(store, FLEET) == []
     rows = await read_rows(store)
     async with store.engine.begin() as connection:
         await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
-    assert await check_sums(store, fleet)
-    await store.close()
+    assert await check_sums(store, FLEET)
     return rows
 
 
 def test_what_is_loaded_in_bulk_is_what_uploads_leave(tmp_path: Path) -> None:
-    fleet = Fleet(10, PLAN)
     with open_database("sqlite", tmp_path) as database:
-        uploaded = asyncio.run(upload_all(database, fleet))
+        uploaded = database.run(upload_all)
     with open_database("sqlite", tmp_path) as database:
-        loaded = asyncio.run(load_all(database, fleet))
+        loaded = database.run(load_all)
     assert len(uploaded["sketches"]) == 30
     assert loaded == uploaded
 
@@ -82,13 +77,7 @@ def test_the_load_client_sends_each_request_once(tmp_path: Path) -> None:
     fleet = Fleet(20, PLAN)
     messages = list(fleet.sign_windows([0]))
     with open_database("sqlite", tmp_path) as database:
-
-        async def prepare() -> None:
-            store = database.open_store()
-            await prepare_study(store, fleet)
-            await store.close()
-
-        asyncio.run(prepare())
+        database.run(partial(prepare_study, fleet=fleet))
         with running_servers(database.url) as servers:
             first, _ = send(fleet, servers, messages, tmp_path, connections=4, rate=50.0)
             again, _ = send(fleet, servers, messages, tmp_path, connections=4)
@@ -112,8 +101,7 @@ def test_uploads_are_measured_beside_the_bare_endpoint(
 ) -> None:
     monkeypatch.setattr(uploads, "_MOST_A_SECOND", 300)
     rows = {
-        row.figure: row.value
-        for row in measure_uploads("sqlite", tmp_path, replicas=1, seconds=0.5, runs=1)
+        row.figure: row.value for row in measure_uploads("sqlite", tmp_path, seconds=0.5, runs=1)
     }
     assert rows["uploads_per_second"] > 0
     # Two rates of half a second each, on a machine that others load: which is larger is left open.
@@ -124,7 +112,7 @@ def test_uploads_are_measured_beside_the_bare_endpoint(
 def test_snapshots_are_measured_at_each_size(tmp_path: Path) -> None:
     sizes = {"1e2": (10, 10)}
     rows = {row.figure: row.value for row in measure_snapshots("sqlite", tmp_path, sizes, runs=5)}
-    assert rows["ratio_to_1e2"] == 1
+    assert rows["ratio_to_smallest"] == 1
     assert rows["latency_ms"] > 0
 
 

@@ -4,9 +4,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.datasets import Mixture
-from benchmarks.laws import parse_law
-from benchmarks.sketches import Noise, Sketcher, Study, split_sizes
+from benchmarks.datasets import Dataset, Mixture
+from benchmarks.decoding import parse_law
+from benchmarks.designs import choose_design
+from benchmarks.sketches import Noise, Sketcher, Study, make_noise, split_sizes
+from sfumato.learning.planning.laws import LAW_CHOICES
 
 SOURCE = Mixture(n_dimensions=2, n_clusters=3, n_records=600)
 EXACT = Study(n_frequencies=60, scale=1.0)
@@ -28,15 +30,12 @@ def test_without_noise_the_sketch_is_the_average_of_the_features(law: str) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["discrete-knorm", "discrete-laplace", "discrete-gaussian"])
-@pytest.mark.parametrize("weighting", ["size", "noise-optimal"])
-def test_the_solver_is_told_the_variance_of_the_noise_that_was_added(
-    mechanism: str, weighting: str
-) -> None:
+def test_the_solver_is_told_the_variance_of_the_noise_that_was_added(mechanism: str) -> None:
     dataset, sketcher = SOURCE.load(1), Sketcher()
     delta = Fraction(1, 10**6) if mechanism == "discrete-gaussian" else Fraction(0)
     noise = Noise(mechanism=mechanism, epsilon=Fraction(2), delta=delta)
-    exact = replace(EXACT, n_frequencies=400, n_sketches=5, uneven=True, weighting=weighting)
-    # At this epsilon the noise is far above what sampling and unequal weights add.
+    exact = replace(EXACT, n_frequencies=400, n_sketches=5)
+    # At this epsilon the noise is far above what sampling adds.
     posed = sketcher.pose(dataset, replace(exact, noise=noise), 1).problem
     clean = sketcher.pose(dataset, exact, 1).problem
     energy = np.mean(np.abs(posed.sketch - clean.sketch) ** 2)
@@ -56,10 +55,26 @@ def test_cached_sums_serve_other_noise_and_never_other_records_or_frequencies() 
     assert len(sketcher._sums) == 6
 
 
-@pytest.mark.parametrize("uneven", [False, True])
-def test_sizes_sum_to_the_records(uneven: bool) -> None:
-    sizes = split_sizes(1_003, replace(EXACT, n_sketches=100, uneven=uneven), 3)
+def test_sizes_sum_to_the_records() -> None:
+    sizes = split_sizes(1_003, 100)
     assert sizes.shape == (100,)
     assert sizes.sum() == 1_003
-    assert sizes.min() >= 2
-    assert (sizes.max() - sizes.min() > 5) == uneven
+    assert sizes.max() - sizes.min() == 1
+
+
+WIDE, GENERAL, CLOSE, NARROW = (choice.law for choice in LAW_CHOICES)
+SIZES = Dataset(name="a", records=np.zeros((200_000, 10)), lower=-1.0, upper=1.0, n_clusters=10)
+
+
+@pytest.mark.parametrize(
+    ("n_epsilon", "law"), [(0, WIDE), (40_000, GENERAL), (26_000, CLOSE), (10_000, NARROW)]
+)
+def test_the_law_is_narrower_the_stronger_the_noise(n_epsilon: int, law: object) -> None:
+    noise = make_noise("knorm", Fraction(n_epsilon, 200_000)) if n_epsilon else None
+    assert choose_design(SIZES, noise).law == law
+
+
+def test_pure_noise_gets_fewer_frequencies_than_gaussian_noise() -> None:
+    knorm, gaussian = (make_noise(name, Fraction(1, 20)) for name in ("knorm", "gaussian"))
+    assert choose_design(SIZES, knorm).n_frequencies <= 300
+    assert choose_design(SIZES, gaussian).n_frequencies >= 500

@@ -1,0 +1,219 @@
+"""The generator fills templates, leaves out what was not measured, and draws."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.contenders import CONTENDERS
+from benchmarks.pages.__main__ import PAGES, PICTURES, main, render
+from benchmarks.pages.templates import find_template, write_page
+from benchmarks.runner import Row
+
+QUALITY = ("median_relative_sse", "p90_relative_sse")
+
+
+def list_cover() -> list[Row]:
+    found = []
+    for k in (16, 64):
+        for name in ("cover", "one centre"):
+            case = f"d=100 k={k} eps=1 {name}"
+            spread = 120.0 if name == "cover" else 0.0
+            found += [
+                Row("cover", case, "mean_squared_distance", 2551.0, "1", 5, ""),
+                Row("cover", case, "spread_over_seeds", spread, "1", 5, ""),
+                Row("cover", case, "cpu_seconds", 0.5, "s", 5, ""),
+            ]
+    return [*found, Row("cover", "accounting eps=1 published", "joint_epsilon", 0.0266, "1", 1, "")]
+
+
+def list_paper() -> list[Row]:
+    points = [
+        Row("paper", f"{name} {axis}={x:g}", "median_relative_sse", 1.15, "1", 20, "")
+        for name, axis in (("fig3 knorm L=1 m=2kd", "eps"), ("fig2 right mixture m=2kd", "snr"))
+        for x in (0.001, 0.01)
+    ]
+    area = [
+        Row("paper", f"fig2 right mixture m={m}kd snr={snr}", "mean_relative_sse", 2.0, "1", 1, "")
+        for m in (1, 10)
+        for snr in (1, 100)
+    ]
+    crossing = Row("paper", "fig3 knorm L=1 m=2kd", "epsilon_for_1.2", 0.00093, "1", 2, "")
+    return [*points, *area, crossing]
+
+
+def list_methods() -> list[Row]:
+    cases = {
+        "weather n_eps=1e+03": ("compressive", "grid"),
+        "weather n_eps=1e+04": ("compressive", "grid"),
+        "d=10 k=10 n_eps=1e+05": ("compressive", "grid"),
+        "fleet weather n_eps=3e+04 L=1": ("compressive", "whole"),
+        "fleet weather n_eps=3e+04 L=100": ("compressive", "whole"),
+        "local d=10 k=10 n=1e+04 eps=1": ("reports", "one centre"),
+    }
+    values = {"median_relative_sse": 1.1, "p90_relative_sse": 1.6, "cpu": 0.25}
+    values |= {"released": 1000.0, "rounds": 2.0, "share_above_2": 0.05}
+    return [
+        Row("methods", f"{case} {name}", figure, value * (1 + 0.1 * i), "1", 3, "")
+        for case, names in cases.items()
+        for i, name in enumerate(reversed(names))
+        for figure, value in values.items()
+    ]
+
+
+def list_synthesis() -> list[Row]:
+    ways = {"sketch and histograms": 0.3, "pair tree": 0.2, "sketch and histograms, L=3": 0.6}
+    found = [
+        Row("synthesis", f"weather eps={epsilon} {way}", f"{each}_error{kind}", value, "1", 10, "")
+        for epsilon in ("1/2", "2")
+        for way, value in ways.items()
+        for each in ("relative", "absolute")
+        for kind in ("", ", whole bins")
+    ]
+    case, way = "sparse eps=1 pair tree", "weather eps=1/2 sketch and histograms"
+    return [
+        *found,
+        Row("synthesis", case, "any_item_error, 1 to 3", 0.25, "1", 10, ""),
+        Row("synthesis", way, "correlation_error_over_stated", 0.8, "1", 10, ""),
+        Row("synthesis", way, "correlation_error", 0.02, "1", 10, ""),
+        Row("synthesis", way, "cpu_s", 3.0, "s", 10, ""),
+    ]
+
+
+def list_insight() -> list[Row]:
+    figures = ("content", "silence", "unusual")
+    power = {f"power_{each}": 0.5 for each in ("smallest", "all", "moved", "single")}
+    return [
+        *(Row("insight", "devices, a, no noise", f, 0.25, "1", 5, "none") for f in figures),
+        *(Row("insight", "grows, a", f, v, "1", 9, "1") for f, v in power.items()),
+    ]
+
+
+def list_verdicts() -> list[Row]:
+    words = {"sound": 1.0, "rough": 0.0, "doubtful": 0.0, "do_not_use": 0.0}
+    return [
+        Row("honesty", "worst even, no noise", "do not use", 12.34, "1", 1, "band 2 to inf"),
+        Row("honesty", "worst even, no noise", "rough", 1.2, "1", 1, "band 1 to 2"),
+        *(Row("honesty", "answers below 1.05", f, v, "1", 7, "") for f, v in words.items()),
+        Row("honesty", "all", "coverage", 0.9, "1", 7, ""),
+        Row("honesty", "mixtures", "coverage", 0.8, "1", 7, ""),
+        Row("honesty", "all", "median_width", 0.25, "1", 7, ""),
+    ]
+
+
+def list_pilots() -> list[Row]:
+    figures = {"median_over_oracle": 1.01, "worst_over_oracle": 1.2, "told": 0.5, "above_band": 0.1}
+    case = "rare n_eps=1e5 pilot"
+    return [Row("calibration", case, name, value, "1", 10, "") for name, value in figures.items()]
+
+
+PAGE_ROWS = {
+    "calibration": list_pilots,
+    "cover": list_cover,
+    "honesty": list_verdicts,
+    "insight": list_insight,
+    "methods": list_methods,
+    "paper": list_paper,
+    "real-sets": list_verdicts,
+    "synthesis": list_synthesis,
+}
+EXPECTED = {
+    "calibration": ["| rare |  | 1.010, 1.200 (50% told, 10% above) |  |"],
+    "cover": [
+        "means over 5 seeds",
+        "| k=64 eps=1 | 2,551 | 2,551/120 |",
+        "| d=100 k=16 eps=1 | 0.50 | 0.50 |",
+        "| eps=1 published | joint epsilon | 0.0266 |",
+    ],
+    "honesty": [
+        "| even, no noise | 12.3 | do not use | band 2 to inf |\n| even, no noise | 1.200 | rough",
+        "| below 1.05 | 7 | 100.0% | 0.0% | 0.0% | 0.0% |",
+        "| all | 7 | 90.0% | 0.250 |\n| mixtures | 7 | 80.0% |  |",
+    ],
+    "insight": [
+        "| a, no noise | 5 | 0.25 | 0.25 | 0.25 |",
+        "| grows, a | 9 | 0.50 | 0.50 | 0.50 | 0.50 | - | - | - |",
+    ],
+    "methods": [
+        "| weather n_eps=1e+04 | grid | 1.10 | 1.21 | 1.10 |",
+        "| grid | 0.25 | 1,000 | 2 | no |",
+        "| compressive | 1.21/1.76 | 1.21/1.76 |",
+        "| weather n_eps=3e+04 L=100 | 1.10/1.60 | 1.21/1.76 |",
+        "| d=10 k=10 n=1e+04 eps=1 | 1.10/1.60 | 1.21/1.76 |",
+        "| always grid, a scale | 3 | 1.00 | 1.00 | 1.00 |",
+    ],
+    "paper": ["| knorm L=1 m=2kd | 20 | 1.15 | 1.15 |", "| knorm L=1 m=2kd | 2 | 0.00093 |"],
+    "real-sets": ["| all | 7 | 90.0% | 0.250 |"],
+    "synthesis": [
+        "| weather | 1/2 | uniform ends | relative | pair tree | 0.20 | 0.30 |",
+        "| weather | 1/2 | 0.30 (30.0%) | 0.20 (20.0%) |",
+        "| weather | 1/2 | 0.30 / 0.30 | 0.60 / 0.60 | - / - |",
+        "| sparse | 1 | pair tree | 10 | 0.250 | - |",
+        "| weather | 1/2 | sketch and histograms | - | - | - | 0.80 | - |",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_table_has_its_rows_and_no_other_table_is_there(name: str) -> None:
+    page = render(name, [row.to_json() for row in PAGE_ROWS[name]()], "2026-11-23")
+    assert "2026-11-23" in page
+    for line in EXPECTED[name]:
+        assert line in page
+    assert "{" not in page
+    for section in re.split("^## ", page, flags=re.MULTILINE)[1:]:
+        assert "\n|" in section
+        lines = [line for line in section.split("\n\n")[-1].splitlines() if line.startswith("|")]
+        assert len({line.count("|") for line in lines}) <= 1
+
+
+def test_the_command_writes_page_and_picture_and_replaces_a_section(tmp_path: Path) -> None:
+    rows, page, plot = tmp_path / "rows", tmp_path / "page.md", tmp_path / "cover.png"
+    rows.write_text("\n".join(row.to_json() for row in list_cover()))
+    main(["cover", str(rows), "--page", str(page), "--plot", str(plot)])
+    assert f"](../{tmp_path.name}/cover.png)" in page.read_text()
+    rows.write_text("\n".join(row.to_json() for row in list_pilots()))
+    page.write_text("a\n<!-- begin calibration -->\nold\n<!-- end calibration -->\nb\n")
+    for _ in range(2):
+        main(["calibration", str(rows), "--page", str(page)])
+        assert page.read_text().startswith("a\n<!-- begin calibration -->\n## Calibration")
+        assert page.read_text().endswith("<!-- end calibration -->\nb\n")
+
+
+PICTURE_ROWS: dict[str, Callable[[], list[Row]]] = {
+    **PAGE_ROWS,
+    "clusters": lambda: [Row("generative", "clusters eps=1/2 T=5 a", "accuracy", 0.5, "1", 1, "")],
+    "fleets": lambda: [
+        Row("fleets", f"n=1e+06 L={n} eps=0.1 alike {form}", "median_relative_sse", y, "1", 1, "")
+        for n, form, y in ((1, "one", 1.0), (1000, "split", 1.02), (1000, "whole", 3.5))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_drawn_from_its_rows(name: str, tmp_path: Path) -> None:
+    rows, plot = tmp_path / "rows", tmp_path / "picture.png"
+    rows.write_text("\n".join(row.to_json() for row in PICTURE_ROWS[name]()))
+    main([name, str(rows), "--plot", str(plot)])
+    assert plot.stat().st_size > 5_000
+
+
+def test_every_class_that_can_be_used_has_a_row_of_a_contender() -> None:
+    from sfumato.analyst import estimators
+
+    template = find_template("methods").read_text()
+    named = re.findall(r"^\| `(\w+)[^`]*` .*\{at:(.*)\}", template, flags=re.MULTILINE)
+    ours = {name for name in estimators.__all__ if name.endswith("KMeans")}
+    assert {name for name, _ in named} == ours | {"ReferenceKMeans"}
+    assert {contender for _, contender in named} - {""} <= set(CONTENDERS)
+
+
+def test_a_section_without_rows_and_a_picture_without_a_place_are_left_out() -> None:
+    template = (
+        "# Title of {date}\n\n![words]({picture})\n\n## Full\n\n| case | a |\n|---|---|\n"
+        "| {case:x (.*)} | {a:.1f} |\n\n## Empty\n\n| case | b |\n|---|---|\n| {case} | {b} |\n"
+    )
+    lines = [Row("t", "x y", "a", 1.0, "1", 1, "").to_json()]
+    page = write_page(template, lines, "today", tables={})
+    assert page == "# Title of today\n\n## Full\n\n| case | a |\n|---|---|\n| y | 1.0 |\n"
