@@ -39,7 +39,7 @@ _DECADES = 1.25
 _POINTS = 25
 
 
-def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
+def plot_advice(advice: Advice) -> Figure:
     """Draw the predicted bands of every mechanism around the recommended choice.
 
     Each has as many blocks of frequencies as its best candidate. Phase reports are drawn where they
@@ -47,12 +47,12 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
 
     Parameters
     ----------
-    outline, advice
-        The study, and the advice for it.
+    advice
+        For the study.
     """
     figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2, sharey=True)
-    best = advice.recommended
+    outline, best = advice.outline, advice.recommended
     # Candidates with a delta are among the advice only if the budget has one.
     delta = max(candidate.delta for candidate in advice.candidates)
     mechanisms = [kind.name for kind in MECHANISMS.values() if delta or not kind.needs_delta]

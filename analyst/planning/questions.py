@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
 import typer
+from rich.table import Table
 
-from sfumato.analyst.planning.bands import UNIT_WORDS
+from sfumato.analyst.planning.candidates import UNIT_WORDS
 from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from sfumato.analyst.planning.spec import Answers
-from sfumato.analyst.planning.trust import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
+from sfumato.learning.planning.alternatives import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
 from sfumato.learning.planning.outline import (
     POSSIBLE_CLUSTERS,
     UNITS,
@@ -23,7 +23,6 @@ from sfumato.learning.planning.outline import (
     guess_clusters,
     guess_scale,
 )
-from sfumato.shared.core.logarithm import compress
 from sfumato.shared.errors import ConfigError, SketchError
 from sfumato.shared.plan import Dimension, LogTransform, WindowRule
 from sfumato.shared.plan.catalogue import ORIGIN, UsualRange, offer_ranges
@@ -304,19 +303,18 @@ def _ask_for_column(before: list[str]) -> _Column | None:
         None if usual is None or usual.upper <= lower else f"{usual.upper:.10g}",
     )
     transform = _ask_for_transform(usual)
-    width, expected = upper - lower, None if usual is None else usual.spread
-    if transform is not None and usual is not None:
-        low, high = compress(np.array([lower, upper]), transform.resolution).tolist()
-        width, expected = high - low, usual.octaves
+    dimension = Dimension(name=name, unit=unit, lower=lower, upper=upper, transform=transform)
+    low, high = dimension.scaled_bounds.tolist()
+    expected = None
+    if usual is not None:
+        expected = usual.spread if transform is None else usual.octaves
     spread, is_whole = _ask(
         f"  spread inside one cluster{'' if transform is None else ', in doublings'}, "
         'or of all records as "all 8"',
-        lambda text: _parse_spread(text, width),
+        lambda text: _parse_spread(text, high - low),
         None if expected is None else f"all {expected:g}",
     )
-    dimension = Dimension(
-        name=name, unit=unit, lower=lower, upper=upper, scale=spread, transform=transform
-    )
+    dimension = replace(dimension, scale=spread)
     return _Column(dimension=dimension, spread=spread, is_whole=is_whole)
 
 
@@ -439,3 +437,47 @@ def _parse_spread(text: str, width: float) -> tuple[float, bool]:
             'all records, such as "all 8"',
         )
     return spread, whole is not None
+
+
+def ranges_to_json(ranges: Sequence[UsualRange]) -> list[dict[str, Any]]:
+    """Return ranges as JSON values; the transform is as in a plan."""
+    return [
+        {
+            "quantity": usual.quantity,
+            "unit": usual.unit,
+            "lower": usual.lower,
+            "upper": usual.upper,
+            "spread": usual.spread,
+            "transform": (
+                {"kind": "log", "resolution": usual.resolution}
+                if usual.suits_logarithm
+                else "linear"
+            ),
+            "spread_in_octaves": usual.octaves,
+        }
+        for usual in ranges
+    ]
+
+
+def describe_ranges(ranges: Sequence[UsualRange]) -> Iterator[Table | str]:
+    """Yield a table of ranges, then where they come from."""
+    table = Table()
+    table.add_column("quantity")
+    table.add_column("unit", no_wrap=True)
+    for heading in ("lower", "upper", "spread", "log: r", "doublings"):
+        table.add_column(heading, justify="right")
+    for usual in ranges:
+        figures = (usual.lower, usual.upper, usual.spread)
+        table.add_row(
+            usual.quantity,
+            usual.unit,
+            *(f"{figure:,.10g}" for figure in figures),
+            *("" if x is None else f"{x:g}" for x in (usual.resolution, usual.octaves)),
+        )
+    yield table
+    yield ORIGIN
+    yield (
+        "The spread is the standard deviation of all values together. Where r is stated, values "
+        "extend over powers of ten, and log2(1 + |x| / r) suits them better; doublings are the "
+        "spread of that."
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.planning.fleets import FLEET_SIZES, forecast_fleets
+from sfumato.learning.planning.alternatives import FLEET_SIZES, forecast_fleets
 from sfumato.learning.planning.outline import StudyOutline
 
 
