@@ -156,18 +156,17 @@ def report_on(advice: Advice, *, n_devices: int, fleet: Fleet) -> AdviceReport:
         The batches of a secure sum, wanted or possible.
     """
     outline, target_sse = advice.outline, advice.target_sse
-    budget = {"epsilon": advice.recommended.epsilon, "delta": advice.delta}
     return AdviceReport(
         advice=advice,
         n_devices=n_devices,
         reports_needed=advice.reports_needed,
         smallest=find_smallest_epsilon(outline, delta=advice.delta, target_sse=target_sse),
         # Masked sums have the same noise, however many there are.
-        fleets=()
-        if outline.is_summed
-        else forecast_fleets(outline, **budget, target_sse=target_sse),
+        fleets=() if outline.is_summed else forecast_fleets(advice),
         ways=find_ways(advice, fleet),
-        method=choose_method_of_study(outline, **budget),
+        method=choose_method_of_study(
+            outline, epsilon=advice.recommended.epsilon, delta=advice.delta
+        ),
         doubt=doubt_advice(advice),
     )
 

@@ -51,13 +51,7 @@ _YEAR_S = 365 * 86400
 
 
 def predict_study(
-    plan: SketchPlan,
-    *,
-    n_records: int,
-    n_sketches: int,
-    n_clusters: int,
-    n_windows: int = 1,
-    devices_differ: bool = True,
+    plan: SketchPlan, *, n_records: int, n_sketches: int, n_windows: int = 1, **more: Any
 ) -> PlanPrediction:
     """Predict the quality that a plan gives, if it allows such a study.
 
@@ -69,15 +63,13 @@ def predict_study(
         The mean number of records in a sketch is not one that the plan allows, or there are too few
         sketches to carry every frequency, or more of one device than the plan accepts.
     """
-    _require_sizes(plan, n_records=n_records, n_sketches=n_sketches, n_windows=n_windows)
-    return predict_plan(
-        plan,
-        n_records=n_records,
-        n_sketches=n_sketches,
-        n_clusters=n_clusters,
-        n_windows=n_windows,
-        devices_differ=devices_differ,
-    )
+    sizes: dict[str, Any] = {
+        "n_records": n_records,
+        "n_sketches": n_sketches,
+        "n_windows": n_windows,
+    }
+    _require_sizes(plan, **sizes)
+    return predict_plan(plan, **sizes, **more)
 
 
 def find_limit_doubt(plan: SketchPlan) -> Doubt | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +21,7 @@ from sfumato.learning.planning.outline import (
     LARGEST_FREQUENCIES,
     StudyOutline,
 )
-from sfumato.learning.planning.phases import list_phase_reports
-from sfumato.learning.planning.planner import Advice
+from sfumato.learning.planning.planner import Advice, choose_reports
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy import MECHANISMS
 from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
@@ -111,9 +111,8 @@ def _predict_phases(
     """Predict the best phase reports of every choice that allows some."""
     found = []
     for m, epsilon in choices:
-        reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
-        if reports and m <= LARGEST_FREQUENCIES:
-            found.append(max(reports, key=lambda candidate: candidate.snr))
+        if m <= LARGEST_FREQUENCIES:
+            found += choose_reports(replace(outline, bytes_are_scarce=False), m, epsilon)
     return found
 
 

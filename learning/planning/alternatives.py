@@ -155,39 +155,28 @@ def choose_parts(
     return PARTS if is_affordable else 1
 
 
-def compare_ways(
-    outline: StudyOutline,
-    fleet: Fleet,
-    *,
-    epsilon: Fraction,
-    delta: Fraction,
-    target_sse: float,
-) -> Ways:
+def compare_ways(advice: Advice, fleet: Fleet) -> Ways:
     """Predict the quality of the same records with each way of adding noise.
 
     Parameters
     ----------
-    outline
-        The study, with or without a secure sum.
+    advice
+        For the study, with or without a secure sum.
     fleet
         The batches of a secure sum.
-    epsilon, delta, target_sse
-        As :func:`sfumato.learning.planning.planner.advise` takes them.
     """
-    noises = {"local": None, "sum": fleet.n_noises, "curator": 1}
     candidates: dict[str, Candidate | None] = {}
-    for way, n_noises in noises.items():
+    for way, n_noises in {"local": None, "sum": fleet.n_noises, "curator": 1}.items():
         try:
-            study = replace(outline, n_noises=n_noises)
-            advice = advise(study, epsilon=epsilon, delta=delta, target_sse=target_sse)
-            candidates[way] = advice.recommended
+            study = replace(advice.outline, n_noises=n_noises)
+            candidates[way] = advice.advise_alike(study).recommended
         except PrivacyError:
             candidates[way] = None
     return Ways(
-        outline=sum_outline(outline, fleet),
+        outline=sum_outline(advice.outline, fleet),
         fleet=fleet,
         candidates=candidates,
-        target_sse=target_sse,
+        target_sse=advice.target_sse,
     )
 
 
@@ -208,13 +197,7 @@ def find_ways(advice: Advice, fleet: Fleet) -> Ways | None:
         advice.meets_target or not is_possible or outline.n_sketches < many
     ):
         return None
-    ways = compare_ways(
-        outline,
-        fleet,
-        epsilon=advice.recommended.epsilon,
-        delta=advice.delta,
-        target_sse=advice.target_sse,
-    )
+    ways = compare_ways(advice, fleet)
     return ways if outline.is_summed or ways.preferred == "sum" else None
 
 
@@ -242,38 +225,23 @@ class FleetForecast:
     whole: Candidate | None
 
 
-def forecast_fleets(
-    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
-) -> tuple[FleetForecast, ...]:
-    """Forecast the quality of the outline's records in each of ``FLEET_SIZES`` sketches.
+def forecast_fleets(advice: Advice) -> tuple[FleetForecast, ...]:
+    """Forecast the quality of the advised study's records in each of ``FLEET_SIZES`` sketches.
 
     Left out are numbers of sketches above the number of records, and those for which no candidate
     can be calibrated. The smallest selection has at most all sketches.
-
-    Parameters
-    ----------
-    outline
-        The study; its own number of sketches does not matter.
-    epsilon, delta, target_sse
-        As :func:`sfumato.learning.planning.planner.advise` takes them, which chooses.
     """
+    outline = advice.outline
     forecasts = []
     for size in FLEET_SIZES:
         if size > outline.n_records:
             break
         try:
-            advice = advise(
-                _resize(outline, size), epsilon=epsilon, delta=delta, target_sse=target_sse
-            )
+            resized = advice.advise_alike(_resize(outline, size))
         except PrivacyError:
             continue
-        forecasts.append(
-            FleetForecast(
-                n_sketches=size,
-                chosen=advice.recommended,
-                whole=_choose_whole(advice, bytes_are_scarce=outline.bytes_are_scarce),
-            )
-        )
+        whole = _choose_whole(resized, bytes_are_scarce=outline.bytes_are_scarce)
+        forecasts.append(FleetForecast(n_sketches=size, chosen=resized.recommended, whole=whole))
     return tuple(forecasts)
 
 

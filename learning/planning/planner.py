@@ -83,6 +83,11 @@ class Advice:
         ]
         return choose_candidate(sums, self.target_sse) if sums else None
 
+    def advise_alike(self, outline: StudyOutline) -> Advice:
+        """Advise on another study with the same budget and target; raises as :func:`advise`."""
+        epsilon = self.recommended.epsilon
+        return advise(outline, epsilon=epsilon, delta=self.delta, target_sse=self.target_sse)
+
     @property
     def reports_needed(self) -> int | None:
         """The least number of phase reports for ``ROUGH_SSE``, where they are recommended."""
@@ -203,15 +208,15 @@ def _find_better_phases(
     better = []
     for m in outline.frequencies:
         rivals = [c for c in others if c.n_frequencies == m and not c.has_masks]
-        rivals += _choose_reports(outline, m, epsilon)
+        rivals += choose_reports(outline, m, epsilon)
         if rivals:
             best = choose_candidate(rivals, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
             better += [best] if best.reports_phases else []
     return better
 
 
-def _choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
-    """Choose the r of the highest SNR; or leave every r as a choice, where bytes are scarce."""
+def choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
+    """Choose the phase reports of one m by SNR; or leave every r, where bytes are scarce."""
     reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
     if outline.bytes_are_scarce or not reports:
         return list(reports)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sfumato import AutoKMeans, CompressiveKMeans
 from sfumato.analyst.planning.files import read_plan
@@ -26,11 +27,11 @@ SIZES = ["--records", str(N), "--clusters", str(K), "--epsilon", "1"]
 
 
 @pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NDArray[np.float64]:
     """Three clusters, in a file of a folder of their own."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
-    found = rng.normal(size=(N, 2)) + rng.choice([-6.0, 0.0, 6.0], size=(N, 1))
+    found: NDArray[np.float64] = rng.normal(size=(N, 2)) + rng.choice([-6.0, 0.0, 6.0], size=(N, 1))
     np.save("x.npy", found)
     return found
 
@@ -73,7 +74,7 @@ def refine() -> SketchPlan:
 
 
 async def test_six_advisers_choose_the_same_plan_for_the_same_study(
-    desk: Desk, records: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, records: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     column = {"unit": "1", "lower": -12.0, "upper": 12.0, "spread": 1.0}
     sizes = {"n_clusters": K, "n_devices": 1, "n_windows": 1, "records_per_window": N}

@@ -36,9 +36,7 @@ ADVISE = ["plan", "advise", "--dimensions", "2", "--clusters", "2", "--epsilon",
 def compare(n_records: int, n_devices: int, *, epsilon: int = 1, parts: int = 1) -> Ways:
     outline = StudyOutline(n_records=n_records, n_sketches=n_devices, n_dimensions=2, n_clusters=2)
     fleet = Fleet(n_groups=1, parts=parts)
-    return compare_ways(
-        outline, fleet, epsilon=Fraction(epsilon), delta=Fraction(0), target_sse=1.1
-    )
+    return compare_ways(advise(outline, epsilon=Fraction(epsilon), target_sse=1.1), fleet)
 
 
 def test_a_large_fleet_of_one_record_devices_is_summed_by_two_servers() -> None:
