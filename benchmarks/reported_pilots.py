@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from benchmarks.local import report_bins
 from benchmarks.runner import Bench, Row, make_rows, run
-from sfumato.analyst.planning.pilot_columns import parse_columns
-from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot
+from sfumato.analyst.planning.pilots import parse_columns
 from sfumato.learning.calibration.reported import calibrate_reported
 from sfumato.learning.estimate.reports import ReportedMarginal
+from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.plan import SketchPlan, WindowRule
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from sfumato.aggregator.records import SketchTotals
 from sfumato.analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
 from sfumato.analyst.planning.files import parse_epsilon, read_draft
+from sfumato.learning.planning.plans import AXES
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
@@ -26,7 +27,7 @@ from sfumato.simulator.marginals import HistogramOutcome, answer_fleet
 from sfumato.simulator.outcome import Outcome, decode_fleet
 from sfumato.simulator.records import FileRecords, FleetRecords, MixtureRecords
 from sfumato.simulator.report import describe_sweep, plot_sweep, sweep_to_json
-from sfumato.simulator.sweep import AXES, FACTORS, Sweep, run_sweep
+from sfumato.simulator.sweep import FACTORS, Sweep, run_sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

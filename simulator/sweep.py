@@ -11,11 +11,10 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.decoding.kmeans import measure_inertia
-from sfumato.shared.core.logarithm import compress, expand
+from sfumato.learning.planning.plans import vary_plan
 from sfumato.shared.errors import SketchError
-from sfumato.shared.plan import Dimension, SketchPlan
+from sfumato.shared.plan import SketchPlan
 from sfumato.shared.plan.deriving import derive
-from sfumato.shared.plan.rules import require_valid
 from sfumato.simulator.fleet import require_sketches, run_fleet
 from sfumato.simulator.outcome import (
     Floats,
@@ -26,8 +25,6 @@ from sfumato.simulator.outcome import (
 )
 from sfumato.simulator.records import FleetRecords
 
-AXES: Final = ("bounds", "scale", "m", "epsilon")
-"""What a sweep may vary, one at a time."""
 FACTORS: Final = tuple(map(Fraction, ("1/4", "1/2", "1", "2", "4", "10")))
 """Default factors."""
 
@@ -111,66 +108,6 @@ class Sweep:
     is_complete: bool
 
 
-def vary_plan(plan: SketchPlan, axis: str, factor: Fraction) -> SketchPlan:
-    """Return a plan with one thing multiplied by a factor, and everything else as it was.
-
-    Bounds move away from their middle, on the scale of the dimension. m keeps the features of a
-    sketch where these are fewer than m, and the share of a record where it adds to fewer.
-
-    Raises
-    ------
-    PlanError, PrivacyError
-        There is no such plan.
-    """
-    if axis == "epsilon":
-        release = replace(plan.release, epsilon=plan.release.epsilon * factor)
-        varied = replace(plan, release=release)
-    elif axis == "m":
-        blocks, groups = plan.blocks.n_blocks, round(1 / plan.alpha)
-        step = plan.frequencies_per_sketch if blocks > 1 else groups
-        m = step * max(1, round(plan.n_frequencies * factor / step))
-        varied = replace(
-            plan,
-            statistic=replace(
-                plan.fourier,
-                n_frequencies=m,
-                measurements_per_record=m // groups,
-                frequencies_per_sketch=plan.frequencies_per_sketch if blocks > 1 else m,
-            ),
-        )
-    else:
-        change = _widen if axis == "bounds" else _rescale
-        dimensions = tuple(change(dimension, float(factor)) for dimension in plan.dimensions)
-        varied = replace(plan, dimensions=dimensions)
-    require_valid(varied)
-    return derive(varied)
-
-
-def _widen(dimension: Dimension, factor: float) -> Dimension:
-    """Move bounds away from their middle, on the scale of the dimension; a category has none."""
-    if dimension.is_categorical:
-        return dimension
-    ends = np.array(dimension.bounds)
-    if dimension.transform is None:
-        lower, upper = _stretch(ends, factor).tolist()
-    else:
-        r = dimension.transform.resolution
-        lower, upper = expand(_stretch(compress(ends, r), factor), r).tolist()
-    return replace(dimension, lower=lower, upper=upper)
-
-
-def _stretch(ends: Floats, factor: float) -> Floats:
-    middle = ends[0] + (ends[1] - ends[0]) / 2
-    stretched: Floats = middle + factor * (ends - middle)
-    return stretched
-
-
-def _rescale(dimension: Dimension, factor: float) -> Dimension:
-    return (
-        dimension if dimension.scale is None else replace(dimension, scale=factor * dimension.scale)
-    )
-
-
 def run_sweep(
     plan: SketchPlan,
     records: FleetRecords,
@@ -197,7 +134,7 @@ def run_sweep(
     plan, records, n_devices, n_windows, n_processes
         As :func:`sfumato.simulator.fleet.run_fleet` takes them.
     axes, factors
-        Of ``AXES``; and positive.
+        Of ``AXES`` in :mod:`sfumato.learning.planning.plans`; and positive.
     n_clusters, n_repeats, seed
         k; simulations of each plan; and the seed of noise, frequencies and decoder.
     is_over

@@ -9,21 +9,16 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from sfumato.aggregator.services.service import Service
-from sfumato.learning.planning.outline import StudyOutline, guess_scale
+from sfumato.learning.planning.outline import ROUGH_SSE, StudyOutline, guess_scale
 from sfumato.learning.planning.planner import Advice, advise
+from sfumato.learning.planning.plans import list_decided, list_sizes
 from sfumato.learning.planning.remedies import Remedies, find_remedies
-from sfumato.learning.planning.specification import list_decided, list_sizes
-from sfumato.shared.core.logarithm import compress
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.plan import SketchPlan, plan_from_spec
+from sfumato.shared.plan import Dimension, SketchPlan, plan_from_spec
 from sfumato.shared.wire.bodies.advice import AdviceRequest, PlannedDimension
 
-TARGET = 1.2
-"""Relative SSE up to which answers are called rough."""
 _USUAL_SHARE = 1 / 6
 """Assumed standard deviation of all records, in the width of the bounds."""
 
@@ -60,7 +55,7 @@ def _advise(request: AdviceRequest, *, origin: int) -> StudyAdvice:
         n_dimensions=len(request.dimensions),
         n_clusters=request.n_clusters,
     )
-    advice = advise(outline, epsilon=epsilon, target_sse=TARGET)
+    advice = advise(outline, epsilon=epsilon, target_sse=ROUGH_SSE)
     best = advice.recommended
     # Windows begin at midnight of UTC, so that their dates read well.
     window = {"kind": "time", "origin": origin - origin % 86_400, "length_s": request.window_s}
@@ -74,7 +69,7 @@ def _advise(request: AdviceRequest, *, origin: int) -> StudyAdvice:
     plan = plan_from_spec(spec)
     remedies = None
     if not advice.meets_target:
-        remedies = find_remedies(outline, epsilon=epsilon, target_sse=TARGET)
+        remedies = find_remedies(outline, epsilon=epsilon, target_sse=ROUGH_SSE)
     return StudyAdvice(advice=advice, plan=plan, remedies=remedies)
 
 
@@ -95,25 +90,28 @@ def _read_epsilon(text: str) -> Fraction:
 
 def _describe(dimension: PlannedDimension, request: AdviceRequest) -> dict[str, Any]:
     width = dimension.upper - dimension.lower
-    if not (math.isfinite(width) and width > 0.0):
+    if not 0.0 < width < math.inf:
         raise ConfigError(
             f"must be above the lower bound of {dimension.name}", field="upper", fix="exchange them"
         )
     transform = dimension.transform
-    if transform is not None:
-        resolution = transform.resolution
-        if not 0.0 < resolution < math.inf:
-            raise ConfigError(
-                f"must be finite and above 0 in {dimension.name}",
-                field="resolution",
-                fix="use the smallest difference that matters, such as 1 for counts",
-            )
-        ends = compress(np.array([dimension.lower, dimension.upper]), resolution)
-        width = float(ends[1] - ends[0])
+    if transform is not None and not 0.0 < transform.resolution < math.inf:
+        raise ConfigError(
+            f"must be finite and above 0 in {dimension.name}",
+            field="resolution",
+            fix="use the smallest difference that matters, such as 1 for counts",
+        )
     scale = dimension.spread
     if scale is None:
+        low, high = Dimension(
+            name=dimension.name,
+            unit=dimension.unit,
+            lower=dimension.lower,
+            upper=dimension.upper,
+            transform=transform,
+        ).scaled_bounds.tolist()
         scale = guess_scale(
-            _USUAL_SHARE * width,
+            _USUAL_SHARE * (high - low),
             n_clusters=request.n_clusters,
             n_dimensions=len(request.dimensions),
         )

@@ -33,10 +33,14 @@ from sfumato.analyst.planning.files import (
     require_count,
     write_text,
 )
-from sfumato.analyst.planning.pilot_columns import parse_columns
-from sfumato.analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
+from sfumato.analyst.planning.pilots import (
+    describe_pilot,
+    format_pilot,
+    parse_columns,
+    require_strength,
+)
 from sfumato.analyst.planning.questions import parse_date, parse_window
-from sfumato.analyst.planning.refining import MainOutline, refine, refine_study
+from sfumato.analyst.planning.refinement import MainOutline, refine, refine_study
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.learning.answers.histograms import MOST_BARS
@@ -48,6 +52,8 @@ from sfumato.learning.calibration.drift import (
 )
 from sfumato.learning.calibration.words import describe_block, describe_drift
 from sfumato.learning.estimate.studies import read_study_levels, read_study_marginals
+from sfumato.learning.planning.outline import TARGET_SSE
+from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import WindowRule, find_cautions
@@ -127,8 +133,8 @@ def _pilot(
         n_windows=windows,
     )
     pilot = plan_pilot(outline)
-    pilot.require_strength(anyway=anyway)
-    _say(*pilot.describe(), *(f"warning: {text}" for text in find_cautions(pilot.plan)))
+    require_strength(pilot, anyway=anyway)
+    _say(*describe_pilot(pilot), *(f"warning: {text}" for text in find_cautions(pilot.plan)))
     text = format_pilot(pilot)
     if output is None:
         print(text, end="")
@@ -162,7 +168,7 @@ def _refine(
     same_records: SameRecords = False,
     target: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
-    ] = 1.1,
+    ] = TARGET_SSE,
     records: Annotated[
         str | None, typer.Option(help="Expected records of the main study; default: the pilot's.")
     ] = None,

@@ -31,7 +31,7 @@ from sfumato.analyst.cli.results import ResultReference, find_result, write_resu
 from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
 from sfumato.analyst.client import Client, Decode, ServedResult
-from sfumato.analyst.planning.bands import show_snr
+from sfumato.analyst.planning.candidates import show_snr
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.results import DecodeResult, require_usable
 from sfumato.analyst.sketching.answers import LocalSketches

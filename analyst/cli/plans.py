@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,21 +13,24 @@ from sfumato.analyst.cli.calibrating import app as calibrating
 from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
 from sfumato.analyst.cli.sources import draw
 from sfumato.analyst.planning.advice import (
-    AdviceReport,
     advice_to_json,
-    advise_study,
     describe_law_choice,
     describe_reason,
     describe_unknown_clusters,
-    find_epsilon,
     print_advice,
+    report_on,
 )
-from sfumato.analyst.planning.doubts import find_doubt, require_hope
+from sfumato.analyst.planning.candidates import (
+    describe_need,
+    describe_promise,
+    describe_selection,
+)
+from sfumato.analyst.planning.doubts import require_hope
 from sfumato.analyst.planning.explanation import (
     describe_plan,
     explanation_to_json,
     find_limit_doubt,
-    predict_plan,
+    predict_study,
 )
 from sfumato.analyst.planning.files import (
     parse_clusters,
@@ -39,24 +40,12 @@ from sfumato.analyst.planning.files import (
     read_spec,
     write_text,
 )
-from sfumato.analyst.planning.fleets import describe_selection
-from sfumato.analyst.planning.methods import advise_method
-from sfumato.analyst.planning.phases import REPORTS_TARGET, describe_need, describe_promise
-from sfumato.analyst.planning.questions import ask_for_answers
+from sfumato.analyst.planning.questions import ask_for_answers, describe_ranges, ranges_to_json
 from sfumato.analyst.planning.spec import format_spec
-from sfumato.analyst.planning.trust import (
-    FEW_SKETCHES,
-    Fleet,
-    Ways,
-    choose_parts,
-    compare_ways,
-    sum_outline,
-)
-from sfumato.analyst.planning.usual_ranges import describe_ranges, ranges_to_json
-from sfumato.learning.planning.fleets import forecast_fleets
-from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from sfumato.learning.planning.phases import find_least_reports
-from sfumato.learning.planning.planner import Advice
+from sfumato.learning.planning.alternatives import Fleet, choose_parts, sum_outline
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, TARGET_SSE, StudyOutline
+from sfumato.learning.planning.planner import advise
+from sfumato.learning.planning.remedies import doubt_advice
 from sfumato.shared.command import EXIT_REFUSED, SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError, PlanError
 from sfumato.shared.plan import SketchPlan, find_cautions, plan_from_spec, plan_to_json
@@ -64,7 +53,6 @@ from sfumato.shared.plan.catalogue import find_ranges, list_ranges
 from sfumato.shared.plan.rules import MOST_PARTS
 from sfumato.shared.privacy.limits import find_level_cautions
 
-DEFAULT_TARGET = 1.1
 _MOST = 10**15
 """More records or devices than any study has; beyond it floats would lose whole numbers."""
 
@@ -118,7 +106,7 @@ def _advise(
     ] = "record",
     target_sse: Annotated[
         float, typer.Option(help="Wanted SSE, relative to k-means on the raw records.")
-    ] = DEFAULT_TARGET,
+    ] = TARGET_SSE,
     bytes_are_scarce: Annotated[
         bool,
         typer.Option(
@@ -193,9 +181,9 @@ def _advise(
         )
     fleet = Fleet(n_groups=n_groups, parts=parts or 1)
     if release == "sum":
-        fleet.require_reports(outline)
+        _require_reports(fleet, outline)
         outline = sum_outline(outline, fleet)
-    outline, advice = advise_study(
+    advice = advise(
         outline,
         epsilon=budget[0],
         delta=budget[1],
@@ -207,31 +195,12 @@ def _advise(
             epsilon=budget[0], delta=budget[1], n_records=n_records // outline.n_sketches
         )
     )
-    report = AdviceReport(
-        outline=outline,
-        advice=advice,
-        n_devices=devices,
-        reports_needed=_find_need(outline, advice),
-        smallest=find_epsilon(outline, budget[1], target_sse),
-        # Masked sums have the same noise, however many there are.
-        fleets=()
-        if outline.is_summed
-        else forecast_fleets(outline, epsilon=budget[0], delta=budget[1], target_sse=target_sse),
-        ways=_compare_ways(outline, advice, fleet, budget, target_sse),
-        method=advise_method(outline, epsilon=budget[0], delta=budget[1]),
-        doubt=find_doubt(
-            outline,
-            advice.recommended.band,
-            epsilon=budget[0],
-            delta=budget[1],
-            target_sse=target_sse,
-        ),
-    )
+    report = report_on(advice, n_devices=devices, fleet=fleet)
 
     def make() -> Any:
         from sfumato.analyst.planning.figures import plot_advice
 
-        return plot_advice(outline, advice)
+        return plot_advice(advice)
 
     draw(plot, make, option="--plot")
     if as_json:
@@ -255,29 +224,15 @@ def _require_parts(release: str, parts: int | None, label_sets: int | None) -> N
         )
 
 
-def _compare_ways(
-    outline: StudyOutline,
-    advice: Advice,
-    fleet: Fleet,
-    budget: tuple[Fraction, Fraction],
-    target_sse: float,
-) -> Ways | None:
-    """Compare the ways of adding noise where a secure sum is wanted, or would reach the target."""
-    is_possible = outline.by_time and outline.smallest_selection is None
-    many = FEW_SKETCHES * fleet.n_groups
-    if not outline.is_summed and (
-        advice.meets_target or not is_possible or outline.n_sketches < many
-    ):
-        return None
-    ways = compare_ways(outline, fleet, epsilon=budget[0], delta=budget[1], target_sse=target_sse)
-    return ways if outline.is_summed or ways.preferred == "sum" else None
-
-
-def _find_need(outline: StudyOutline, advice: Advice) -> int | None:
-    best = advice.recommended
-    if not best.reports_phases:
-        return None
-    return find_least_reports(outline, epsilon=best.epsilon, target_sse=REPORTS_TARGET)
+def _require_reports(fleet: Fleet, outline: StudyOutline) -> None:
+    """Refuse batches without reports to add up."""
+    if fleet.count_reports(outline) < 2:
+        raise ConfigError(
+            f"gives {fleet.n_batches:,} batches for {outline.n_sketches:,} sketches, and a "
+            "batch needs two at least",
+            field="--parts",
+            fix="lower it, or --label-sets, or let each device add noise",
+        )
 
 
 @app.command("new", epilog=list_examples("sfumato plan new deploy/demo/plan.toml -o plan.json"))
@@ -343,7 +298,7 @@ def _show(
     missing = [name for name, value in given.items() if value is None]
     prediction = None
     if n_records is not None and devices is not None and clusters is not None:
-        prediction = predict_plan(
+        prediction = predict_study(
             plan,
             n_records=n_records,
             n_sketches=devices * windows,
@@ -408,25 +363,15 @@ def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:
             field="answers",
             fix="answer every question, or pass a specification",
         ) from error
-    outline, advice = advise_study(
+    advice = advise(
         answers.outline,
         epsilon=answers.epsilon,
         delta=answers.delta,
-        target_sse=DEFAULT_TARGET,
+        target_sse=TARGET_SSE,
         knows_clusters=answers.knows_clusters,
     )
-    best = advice.recommended
-    require_hope(
-        find_doubt(
-            outline,
-            best.band,
-            epsilon=answers.epsilon,
-            delta=answers.delta,
-            target_sse=DEFAULT_TARGET,
-        ),
-        anyway=anyway,
-    )
-    answers = replace(answers, outline=outline)
+    outline, best = advice.outline, advice.recommended
+    require_hope(doubt_advice(advice), anyway=anyway)
     spec = format_spec(answers, advice)
     plan = _plan_from_text(spec)
     _warn(find_cautions(plan))
@@ -440,7 +385,7 @@ def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:
     )
     if not answers.knows_clusters:
         print(describe_unknown_clusters(outline.n_clusters), file=sys.stderr)
-    if reason := describe_reason(outline, advice):
+    if reason := describe_reason(advice):
         selection = describe_selection(
             best.shortest_selection,
             n_devices=outline.n_sketches // n_windows,
@@ -449,7 +394,7 @@ def _new_from_answers(output: Path, *, n_windows: int, anyway: bool) -> None:
         print(f"{reason} Shortest selection: {selection}.", file=sys.stderr)
     if best.reports_phases:
         print(*describe_promise(outline, n_windows=n_windows), file=sys.stderr)
-        print(describe_need(_find_need(outline, advice), n_windows=n_windows), file=sys.stderr)
+        print(describe_need(advice.reports_needed, n_windows=n_windows), file=sys.stderr)
     print(describe_law_choice(best), file=sys.stderr)
     print(f"wrote {spec_path}; sfumato plan show {output} explains it", file=sys.stderr)
     _say_next(output, plan)

@@ -24,9 +24,10 @@ from sfumato.analyst.cli.options import (
 )
 from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.doubts import Doubt, require_hope
-from sfumato.analyst.planning.explanation import find_limit_doubt, predict_plan
+from sfumato.analyst.planning.doubts import require_hope
+from sfumato.analyst.planning.explanation import find_limit_doubt, predict_study
 from sfumato.analyst.planning.files import read_plan
+from sfumato.learning.planning.remedies import Doubt
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError, NotFoundError, StoreError
 from sfumato.shared.hosts import is_loopback
@@ -138,7 +139,7 @@ def _find_doubt(
             if value is not None:
                 raise ConfigError("needs --records", field=name, fix="give the expected records")
         return find_limit_doubt(plan)
-    return predict_plan(
+    return predict_study(
         plan,
         n_records=n_records,
         n_sketches=(devices or 1) * (windows or 1),

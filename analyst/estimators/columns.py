@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.shared.core.logarithm import compress
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, LogTransform
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT
@@ -318,10 +317,8 @@ def make_dimension(
 
 def measure_width(dimension: Dimension) -> float:
     """Return the width of a number's bounds on its scale."""
-    bounds = np.array(dimension.bounds)
-    if dimension.transform is not None:
-        bounds = compress(bounds, dimension.transform.resolution)
-    return float(bounds[1] - bounds[0])
+    lower, upper = dimension.scaled_bounds.tolist()
+    return float(upper - lower)
 
 
 def settle_scales(

@@ -16,9 +16,10 @@ from sfumato.analyst.estimators.planning import Choices, list_common
 from sfumato.analyst.sketching.solving import sum_parts
 from sfumato.learning.calibration.calibration import Calibration, calibrate
 from sfumato.learning.calibration.columns import Column, Finding
-from sfumato.learning.calibration.strength import choose_bins_log2, choose_share, judge_strength
+from sfumato.learning.calibration.strength import choose_bins_log2, judge_strength
 from sfumato.learning.calibration.words import describe_finding, describe_limits
 from sfumato.learning.estimate.studies import read_study_marginals
+from sfumato.learning.planning.pilots import divide_epsilon, measure_counts
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
     Dimension,
@@ -30,8 +31,6 @@ from sfumato.shared.plan import (
     encode_plan,
 )
 
-_STEPS = 100
-_LEAST_VARIANCE = 1e-300
 _FINEST = 1.0 / 8000.0
 """Least scale over the width of the bounds."""
 _UNEVEN = 4.0
@@ -100,8 +99,8 @@ def plan_pilot(choices: Choices) -> SketchPlan:
         Its noise would hide the records; nothing was spent.
     """
     whole = choices.epsilon or Fraction(0)
-    share = Fraction(math.ceil(choose_share(_measure(choices, whole)) * _STEPS), _STEPS)
-    strength = _measure(choices, share * whole)
+    spent = whole * divide_epsilon(_measure(choices, whole))
+    strength = _measure(choices, spent)
     refusal = judge_strength(strength)
     if refusal is not None:
         factor = f"{math.ceil(refusal.factor):,}" if refusal.factor > 9 else f"{refusal.factor:.2g}"
@@ -111,9 +110,7 @@ def plan_pilot(choices: Choices) -> SketchPlan:
             field="scale",
             fix="state the spread inside one cluster, and bounds, from public knowledge",
         )
-    return create_plan(
-        replace(_specify(choices, share * whole), bins_log2=choose_bins_log2(strength))
-    )
+    return create_plan(replace(_specify(choices, spent), bins_log2=choose_bins_log2(strength)))
 
 
 def leave_rest(choices: Choices, pilot: SketchPlan) -> Choices:
@@ -195,9 +192,7 @@ def _specify(choices: Choices, epsilon: Fraction) -> PlanSpec:
 
 def _measure(choices: Choices, epsilon: Fraction) -> float:
     """Return the strength of a pilot: x of one column."""
-    variance = create_plan(_specify(choices, epsilon)).mechanism.variance
-    # Of an epsilon of thousands the variance underflows.
-    return choices.n_records * math.sqrt(8.0 / max(variance, _LEAST_VARIANCE))
+    return measure_counts(_specify(choices, epsilon), n_records=choices.n_records)
 
 
 def _make_dimension(stated: Dimension, column: Column, found: Calibration) -> Dimension:

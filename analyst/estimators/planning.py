@@ -17,24 +17,20 @@ from numpy.typing import NDArray
 from sfumato.analyst.estimators.columns import settle_scales
 from sfumato.learning.decoding.kmeans import assign, cluster
 from sfumato.learning.decoding.solver import Monitor
-from sfumato.learning.planning.candidates import Candidate, choose_candidate, predict_candidate
 from sfumato.learning.planning.laws import LAW_CHOICES
 from sfumato.learning.planning.methods import MOST_PARAMETERS
-from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.outline import TARGET_SSE, StudyOutline
+from sfumato.learning.planning.planner import Advice, advise
 from sfumato.learning.planning.quality import QualityBand
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.core import RadiusLaw
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from sfumato.shared.plan.dimensions import RecordSpace
-from sfumato.shared.privacy import MECHANISMS
 
 MOST_RECORDS: Final = 1 << 31
 """Room in a sketch without epsilon, where the caller states none."""
 MOST_CLUSTERS: Final = 1 << 16
-TARGET_SSE: Final = 1.1
-"""Relative SSE that the choice of noise and frequencies aims at."""
 _LEAST_SNR: Final = 0.01
 """SNR below which a sketch is noise alone, and to decode it takes minutes for nothing."""
 _MOST_DOUBLINGS: Final = 12
@@ -171,7 +167,7 @@ def _choose_exact(choices: Choices) -> dict[str, Any]:
 
 def _choose_private(choices: Choices) -> dict[str, Any]:
     """Choose noise, frequencies and their law by the quality that the planner predicts."""
-    best = choose_candidate(_list_candidates(choices), TARGET_SSE)
+    best = _advise(choices).recommended
     if best.snr < _LEAST_SNR:
         raise ConfigError(
             f"is too little for {choices.n_clusters} clusters of {choices.n_records} records: the "
@@ -180,14 +176,14 @@ def _choose_private(choices: Choices) -> dict[str, Any]:
             fix="ask for fewer clusters, which need fewer features and so less noise, give more "
             "records, or raise epsilon; nothing was spent",
         )
-    place = LAW_CHOICES.index(best.law_choice)
-    law: RadiusLaw = LAW_CHOICES[max(0, place - int(choices.needs_wider_law))].law
+    if choices.needs_wider_law:
+        best = best.widen()
     return {
         "n_frequencies": best.n_frequencies,
         "mechanism": best.mechanism,
         "epsilon": best.epsilon,
         "delta": best.delta,
-        "radius_law": law,
+        "radius_law": best.law_choice.law,
     }
 
 
@@ -199,7 +195,7 @@ def predict_quality(choices: Choices) -> QualityBand:
     PrivacyError, ConfigError
         No noise gives the guarantee.
     """
-    return choose_candidate(_list_candidates(choices), TARGET_SSE).band
+    return _advise(choices).recommended.band
 
 
 def require_hope(choices: Choices, field: str) -> None:
@@ -252,40 +248,23 @@ def _is_hopeless(choices: Choices, **changes: Any) -> bool:
         return True
 
 
-def _list_candidates(choices: Choices) -> list[Candidate]:
-    epsilon = choices.epsilon or Fraction(0)
+def _advise(choices: Choices) -> Advice:
     outline = StudyOutline(
         n_records=max(1, choices.n_records),
         n_sketches=1,
         n_dimensions=choices.n_axes,
         n_clusters=choices.n_clusters,
         neighbouring=choices.relation,
+        # Nothing here has a time, so that there are no phase reports.
+        by_time=False,
+        mechanism=None if choices.mechanism == "auto" else choices.mechanism,
+        stated_frequencies=choices.n_frequencies,
     )
-    m = choices.n_frequencies
-    found: list[Candidate] = []
-    refusal: PrivacyError | None = None
-    for kind in MECHANISMS.values():
-        if choices.mechanism not in ("auto", kind.name) or (kind.needs_delta and not choices.delta):
-            continue
-        for size in outline.frequencies if m is None else (m,):
-            try:
-                found.append(
-                    predict_candidate(
-                        outline,
-                        mechanism=kind.name,
-                        n_frequencies=size,
-                        epsilon=epsilon,
-                        delta=choices.delta,
-                    )
-                )
-            except PrivacyError as error:
-                refusal = refusal or error
-    if found:
-        return found
-    raise refusal or ConfigError(
-        f"must be auto or one of {', '.join(MECHANISMS)}, and Gaussian noise needs a delta",
-        field="mechanism",
-        fix="leave it out",
+    return advise(
+        outline,
+        epsilon=choices.epsilon or Fraction(0),
+        delta=choices.delta,
+        target_sse=TARGET_SSE,
     )
 
 

@@ -4,45 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from sfumato.analyst.planning.bands import UNIT_WORDS, candidate_to_json, show_band, show_snr
-from sfumato.analyst.planning.doubts import Doubt
-from sfumato.analyst.planning.files import show_exact
-from sfumato.analyst.planning.fleets import (
-    describe_devices,
-    describe_selection,
-    describe_split,
+from sfumato.analyst.planning.alternatives import (
+    describe_grid,
+    describe_method,
+    describe_ways,
     fleets_to_json,
+    grid_to_json,
+    method_to_json,
     tabulate_fleets,
+    tabulate_ways,
+    ways_to_json,
 )
-from sfumato.analyst.planning.grids import GridAdvice, find_better_grid
-from sfumato.analyst.planning.methods import describe_method, method_to_json
-from sfumato.analyst.planning.phases import (
+from sfumato.analyst.planning.candidates import (
+    UNIT_WORDS,
+    candidate_to_json,
+    describe_devices,
     describe_need,
     describe_phases,
     describe_promise,
+    describe_selection,
+    describe_split,
     phases_to_json,
+    show_band,
+    show_snr,
 )
+from sfumato.analyst.planning.doubts import describe_doubt, doubt_to_json
+from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.planning.spec import list_fields
-from sfumato.analyst.planning.trust import Ways
-from sfumato.learning.planning.candidates import Candidate
-from sfumato.learning.planning.fleets import FleetForecast
-from sfumato.learning.planning.laws import describe_law
-from sfumato.learning.planning.methods import MethodChoice
-from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
-from sfumato.learning.planning.planner import (
-    Advice,
-    advise,
-    advise_for_unknown_clusters,
-    find_smallest_epsilon,
+from sfumato.learning.planning.alternatives import (
+    Fleet,
+    FleetForecast,
+    Ways,
+    find_ways,
+    forecast_fleets,
 )
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.grids import GridCandidate, find_better_grid
+from sfumato.learning.planning.laws import describe_law
+from sfumato.learning.planning.methods import MethodChoice, choose_method_of_study
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline, guess_clusters
+from sfumato.learning.planning.planner import Advice, find_smallest_epsilon
 from sfumato.learning.planning.quality import QualityBand
-from sfumato.shared.errors import PrivacyError
+from sfumato.learning.planning.remedies import Doubt, doubt_advice
 
 CAVEATS = (
     "The SNR follows from the mechanism and one assumption: that the signal energy |z|^2 is "
@@ -66,8 +74,8 @@ class AdviceReport:
 
     Parameters
     ----------
-    outline, advice
-        The study, and the advice for it.
+    advice
+        For the study.
     n_devices
         The devices that send the outline's sketches.
     smallest
@@ -86,7 +94,6 @@ class AdviceReport:
         The method for records in one place, sketches among them.
     """
 
-    outline: StudyOutline
     advice: Advice
     n_devices: int
     smallest: Candidate | None
@@ -97,12 +104,17 @@ class AdviceReport:
     method: MethodChoice | None = None
 
     @property
+    def outline(self) -> StudyOutline:
+        """The study."""
+        return self.advice.outline
+
+    @property
     def n_windows(self) -> int:
         """The sketches of one device."""
         return self.outline.n_sketches // self.n_devices
 
     @property
-    def grid(self) -> GridAdvice | None:
+    def grid(self) -> GridCandidate | None:
         """A grid that would be better than any number of frequencies; None if there is none."""
         best = self.advice.recommended
         return find_better_grid(self.outline, epsilon=best.epsilon, delta=best.delta)
@@ -110,7 +122,7 @@ class AdviceReport:
     @property
     def reason(self) -> str | None:
         """The reason for sketches of some frequencies, in words; None where they carry all."""
-        return describe_reason(self.outline, self.advice)
+        return describe_reason(self.advice)
 
     @property
     def selection(self) -> str:
@@ -133,30 +145,30 @@ class AdviceReport:
         ]
 
 
-def advise_study(
-    outline: StudyOutline,
-    *,
-    epsilon: Fraction,
-    delta: Fraction,
-    target_sse: float,
-    knows_clusters: bool,
-) -> tuple[StudyOutline, Advice]:
-    """Recommend a mechanism and a number of frequencies; raises as :func:`advise`.
+def report_on(advice: Advice, *, n_devices: int, fleet: Fleet) -> AdviceReport:
+    """Gather all that is shown beside advice.
 
-    Unless ``knows_clusters``, the number of clusters is chosen too, and stands in the outline.
+    Parameters
+    ----------
+    advice, n_devices
+        For a study, and the devices that send its sketches.
+    fleet
+        The batches of a secure sum, wanted or possible.
     """
-    budget = {"epsilon": epsilon, "delta": delta}
-    if not knows_clusters:
-        return advise_for_unknown_clusters(outline, **budget, target_sse=target_sse)
-    return outline, advise(outline, **budget, target_sse=target_sse)
-
-
-def find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> Candidate | None:
-    """Find the smallest epsilon that reaches the target; None if no epsilon does."""
-    try:
-        return find_smallest_epsilon(outline, delta=delta, target_sse=target_sse)
-    except PrivacyError:
-        return None
+    outline, target_sse = advice.outline, advice.target_sse
+    return AdviceReport(
+        advice=advice,
+        n_devices=n_devices,
+        reports_needed=advice.reports_needed,
+        smallest=find_smallest_epsilon(outline, delta=advice.delta, target_sse=target_sse),
+        # Masked sums have the same noise, however many there are.
+        fleets=() if outline.is_summed else forecast_fleets(advice),
+        ways=find_ways(advice, fleet),
+        method=choose_method_of_study(
+            outline, epsilon=advice.recommended.epsilon, delta=advice.delta
+        ),
+        doubt=doubt_advice(advice),
+    )
 
 
 def advice_to_json(report: AdviceReport) -> dict[str, Any]:
@@ -173,12 +185,14 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
         "smallest_selection": outline.selected_sketches,
         "target_sse": advice.target_sse,
         "meets_target": advice.meets_target,
-        "do_not_run": None if report.doubt is None else report.doubt.to_json(),
+        "do_not_run": None if report.doubt is None else doubt_to_json(report.doubt),
         "bytes_are_scarce": outline.bytes_are_scarce,
         "clusters_within_target": advice.cluster_range.within_target,
         "clusters_at_most": advice.cluster_range.at_most,
         "recommended": candidate_to_json(advice.recommended),
-        "better_grid": None if report.grid is None else report.grid.to_json(),
+        "better_grid": (
+            None if report.grid is None else grid_to_json(report.grid, advice.recommended.epsilon)
+        ),
         "method": None if report.method is None else method_to_json(report.method),
         "reason_for_small_sketches": report.reason,
         "phase_reports": (
@@ -204,7 +218,7 @@ def advice_to_json(report: AdviceReport) -> dict[str, Any]:
             for refusal in advice.refusals
         ],
         "fleets": fleets_to_json(report.fleets),
-        "ways": None if report.ways is None else report.ways.to_json(),
+        "ways": None if report.ways is None else ways_to_json(report.ways),
         "assumptions": report.assumptions,
     }
 
@@ -230,8 +244,8 @@ def print_advice(console: Console, report: AdviceReport) -> None:
         console.print(paragraph)
     if report.ways is not None:
         console.print()
-        console.print(report.ways.tabulate())
-        for paragraph in report.ways.describe():
+        console.print(tabulate_ways(report.ways))
+        for paragraph in describe_ways(report.ways):
             console.print(paragraph)
     if report.fleets:
         console.print()
@@ -243,7 +257,7 @@ def print_advice(console: Console, report: AdviceReport) -> None:
 def _describe_doubt(report: AdviceReport) -> str | None:
     """Describe the gravest doubt; None where the whole band lies within the target."""
     if report.doubt is not None:
-        return report.doubt.describe()
+        return describe_doubt(report.doubt)
     if report.advice.meets_target:
         return None
     band = report.advice.recommended.band
@@ -285,7 +299,7 @@ def _describe(report: AdviceReport) -> Iterator[str]:
     reason = f"{report.reason} " if report.reason else ""
     yield f"{reason}Shortest selection: {report.selection}."
     if report.grid is not None:
-        yield report.grid.describe()
+        yield describe_grid(report.grid, best.epsilon)
     # Of many sketches the method is no question.
     if report.method is not None and report.method.expected:
         yield describe_method(report.method, outline)
@@ -352,9 +366,9 @@ def describe_unknown_clusters(n_clusters: int) -> str:
     )
 
 
-def describe_reason(outline: StudyOutline, advice: Advice) -> str | None:
+def describe_reason(advice: Advice) -> str | None:
     """Describe why a sketch carries some frequencies; None where it carries all."""
-    return describe_phases(advice) or describe_split(advice.recommended, outline.n_sketches)
+    return describe_phases(advice) or describe_split(advice.recommended, advice.outline.n_sketches)
 
 
 def _describe_target(report: AdviceReport) -> str:

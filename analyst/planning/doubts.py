@@ -1,101 +1,54 @@
-"""Doubt about a study before it spends any epsilon: why not to run it, and what would do."""
+"""Doubt about a study in words: why not to run it, and what would do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from dataclasses import asdict
 from typing import Any
 
+from sfumato.analyst.planning.candidates import describe_size, round_up
 from sfumato.analyst.planning.files import show_exact
-from sfumato.analyst.planning.fleets import describe_size
-from sfumato.analyst.planning.phases import round_up
-from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.quality import QualityBand
-from sfumato.learning.planning.remedies import Remedies, find_remedies
+from sfumato.learning.planning.remedies import Doubt, Remedies
 from sfumato.shared.errors import PlanError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Doubt:
-    """A study whose answers would be withheld, whatever its records are.
-
-    Parameters
-    ----------
-    outline, epsilon
-        The study.
-    band
-        Its predicted quality, without an upper end.
-    remedies
-        The least changes that reach a target.
-    """
-
-    outline: StudyOutline
-    epsilon: Fraction
-    band: QualityBand
-    remedies: Remedies
-
-    def describe(self) -> str:
-        """Describe the doubt, its figure, and what would do."""
-        return f"Do not run this: {self.describe_reason()}. {self.describe_remedies()}"
-
-    def describe_reason(self) -> str:
-        """Describe the prediction that forbids it."""
-        outline = self.outline
-        records = describe_size(outline.unit, outline.n_records, outline.n_sketches)
-        return (
-            f"at epsilon {show_exact(self.epsilon)}, with {records}, the decoder's verdict on "
-            f'every answer of {_count(outline.n_clusters, "cluster")} would be "do not use", '
-            f"because {self.band.describe_limit()}"
-        )
-
-    def describe_remedies(self) -> str:
-        """Describe the changes that would do, each alone."""
-        ways = list(_list_remedies(self.remedies, is_summed=self.outline.is_summed))
-        target = f"relative SSE {self.remedies.target_sse:g}"
-        if not ways:
-            return f"No epsilon and no number of records reaches {target}: change several of them."
-        return f"Any one of these would reach {target}: {'; '.join(ways)}."
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; an epsilon is exact text."""
-        would_do = asdict(self.remedies)
-        if self.remedies.epsilon is not None:
-            would_do["epsilon"] = str(self.remedies.epsilon)
-        return {
-            "reason": self.describe_reason(),
-            "snr_per_parameter": self.band.snr_per_parameter,
-            "features_per_parameter": self.band.features_per_parameter,
-            "would_do": would_do,
-            "statement": self.describe(),
-        }
+def describe_doubt(doubt: Doubt) -> str:
+    """Describe the doubt, its figure, and what would do."""
+    return f"Do not run this: {_describe_reason(doubt)}. {_describe_remedies(doubt)}"
 
 
-def find_doubt(
-    outline: StudyOutline,
-    band: QualityBand,
-    *,
-    epsilon: Fraction,
-    delta: Fraction,
-    target_sse: float,
-) -> Doubt | None:
-    """Find out whether a study is hopeless; None where it is not.
-
-    Parameters
-    ----------
-    outline, band
-        The study, and its predicted quality.
-    epsilon, delta, target_sse
-        The budget of one sketch, and the relative SSE that the remedies reach.
-    """
-    if not band.is_hopeless:
-        return None
-    return Doubt(
-        outline=outline,
-        epsilon=epsilon,
-        band=band,
-        remedies=find_remedies(outline, epsilon=epsilon, delta=delta, target_sse=target_sse),
+def _describe_reason(doubt: Doubt) -> str:
+    """Describe the prediction that forbids it."""
+    outline = doubt.outline
+    records = describe_size(outline.unit, outline.n_records, outline.n_sketches)
+    return (
+        f"at epsilon {show_exact(doubt.epsilon)}, with {records}, the decoder's verdict on "
+        f'every answer of {_count(outline.n_clusters, "cluster")} would be "do not use", '
+        f"because {doubt.band.describe_limit()}"
     )
+
+
+def _describe_remedies(doubt: Doubt) -> str:
+    """Describe the changes that would do, each alone."""
+    ways = list(_list_remedies(doubt.remedies, is_summed=doubt.outline.is_summed))
+    target = f"relative SSE {doubt.remedies.target_sse:g}"
+    if not ways:
+        return f"No epsilon and no number of records reaches {target}: change several of them."
+    return f"Any one of these would reach {target}: {'; '.join(ways)}."
+
+
+def doubt_to_json(doubt: Doubt) -> dict[str, Any]:
+    """Return JSON values; an epsilon is exact text."""
+    would_do = asdict(doubt.remedies)
+    if doubt.remedies.epsilon is not None:
+        would_do["epsilon"] = str(doubt.remedies.epsilon)
+    return {
+        "reason": _describe_reason(doubt),
+        "snr_per_parameter": doubt.band.snr_per_parameter,
+        "features_per_parameter": doubt.band.features_per_parameter,
+        "would_do": would_do,
+        "statement": describe_doubt(doubt),
+    }
 
 
 def require_hope(doubt: Doubt | None, *, anyway: bool) -> None:
@@ -108,7 +61,7 @@ def require_hope(doubt: Doubt | None, *, anyway: bool) -> None:
     """
     if doubt is not None and not anyway:
         raise PlanError(
-            doubt.describe().removesuffix("."), fix="add --anyway to go on all the same"
+            describe_doubt(doubt).removesuffix("."), fix="add --anyway to go on all the same"
         )
 
 

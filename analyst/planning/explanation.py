@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from sfumato.analyst.planning.advice import describe_assumptions
-from sfumato.analyst.planning.bands import band_to_json, show_snr
-from sfumato.analyst.planning.doubts import Doubt, find_doubt
-from sfumato.analyst.planning.fleets import describe_devices, describe_size
-from sfumato.analyst.planning.statistics import (
-    describe_dimensions,
-    describe_statistic,
-    statistic_to_json,
+from sfumato.analyst.planning.candidates import (
+    band_to_json,
+    describe_devices,
+    describe_selection,
+    describe_size,
+    round_up,
+    show_snr,
 )
-from sfumato.analyst.planning.trust import Fleet
-from sfumato.learning.planning.candidates import predict_mechanism
-from sfumato.learning.planning.outline import FEATURES_PER_PARAMETER, StudyOutline
-from sfumato.learning.planning.quality import ClusterRange, QualityBand, find_cluster_range
+from sfumato.analyst.planning.doubts import describe_doubt, doubt_to_json
+from sfumato.learning.calibration.strength import count_needed_reports
+from sfumato.learning.planning.laws import describe_law
+from sfumato.learning.planning.outline import TARGET_SSE
+from sfumato.learning.planning.plans import (
+    PlanPrediction,
+    find_fleet,
+    find_most_clusters,
+    predict_plan,
+)
+from sfumato.learning.planning.remedies import Doubt
 from sfumato.shared.core.features import PHASES
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
+    Dimension,
+    FourierPart,
+    GridPart,
+    HistogramPart,
+    MomentsPart,
     PhaseRelease,
     SketchPlan,
     SumRelease,
@@ -36,126 +48,28 @@ from sfumato.shared.privacy import get_mechanism
 from sfumato.shared.privacy.group import compute_group_loss, format_upper
 
 _YEAR_S = 365 * 86400
-_TARGET_SSE = 1.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """The predicted quality of a plan for a number of records.
+def predict_study(
+    plan: SketchPlan, *, n_records: int, n_sketches: int, n_windows: int = 1, **more: Any
+) -> PlanPrediction:
+    """Predict the quality that a plan gives, if it allows such a study.
 
-    Parameters
-    ----------
-    unit
-        ``record``, or ``device`` where a sketch counts as one record.
-    n_records, n_sketches, n_clusters
-        n, of all sketches together; L; and k.
-    snr, band
-        SNR of the global sketch, and the relative SSE that follows.
-    cluster_range
-        Numbers of clusters that the plan supports, for a relative SSE of 1.1.
-    assumptions
-        The assumptions of the prediction, a sentence or two each.
-    doubt
-        Why not to run the study at all; None where there is hope.
-    """
-
-    unit: str
-    n_records: int
-    n_sketches: int
-    n_clusters: int
-    snr: float
-    band: QualityBand
-    cluster_range: ClusterRange
-    assumptions: tuple[str, ...]
-    doubt: Doubt | None
-
-
-def predict_plan(
-    plan: SketchPlan,
-    *,
-    n_records: int,
-    n_sketches: int,
-    n_clusters: int,
-    n_windows: int = 1,
-    devices_differ: bool = True,
-) -> Prediction:
-    """Predict the quality that a plan gives.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    n_records, n_sketches, n_clusters
-        n, of all sketches together; L; and k.
-    n_windows
-        The sketches of one device.
-    devices_differ
-        Whether devices may hold different kinds of records.
+    Takes and raises as :func:`sfumato.learning.planning.plans.predict_plan`.
 
     Raises
     ------
     ConfigError
         The mean number of records in a sketch is not one that the plan allows, or there are too few
         sketches to carry every frequency, or more of one device than the plan accepts.
-    PrivacyError
-        There are more clusters than the frequencies of any plan allow.
     """
-    _require_sizes(plan, n_records=n_records, n_sketches=n_sketches, n_windows=n_windows)
-    fleet = find_fleet(plan, n_windows=n_windows)
-    outline = StudyOutline(
-        n_records=n_records,
-        n_sketches=n_sketches,
-        n_dimensions=len(plan.axes),
-        n_clusters=n_clusters,
-        neighbouring=plan.release.neighbouring,
-        # It matters only where few devices carry a frequency.
-        devices_differ=devices_differ and plan.is_split,
-        unit=plan.release.unit,
-        by_time=plan.window.kind == "time",
-        n_noises=None if fleet is None else fleet.n_noises,
-    )
-    expected = predict_mechanism(
-        outline,
-        plan.mechanism,
-        n_frequencies=plan.n_frequencies,
-        n_blocks=plan.blocks.n_blocks,
-        alpha=plan.alpha,
-        count_variance=plan.count_variance,
-        law=plan.radius_law,
-    )
-    return Prediction(
-        unit=outline.unit,
-        n_records=n_records,
-        n_sketches=n_sketches,
-        n_clusters=n_clusters,
-        snr=expected.snr,
-        band=expected.band,
-        cluster_range=find_cluster_range(
-            snr=expected.snr,
-            n_frequencies=plan.n_frequencies,
-            n_dimensions=len(plan.axes),
-            target_sse=_TARGET_SSE,
-        ),
-        assumptions=(
-            *describe_assumptions(expected.signal_energy),
-            *([] if plan.reports_phases else describe_devices(outline, is_split=plan.is_split)),
-        ),
-        doubt=find_doubt(
-            outline,
-            expected.band,
-            epsilon=plan.release.epsilon,
-            delta=plan.release.delta,
-            target_sse=_TARGET_SSE,
-        ),
-    )
-
-
-def find_fleet(plan: SketchPlan, *, n_windows: int) -> Fleet | None:
-    """Return the batches of a secure sum in so many windows; None of other plans."""
-    if plan.sum_release is None:
-        return None
-    n_label_sets = math.prod(len(label.values) for label in plan.labels)
-    return Fleet(n_groups=n_windows * n_label_sets, parts=plan.sum_release.parts)
+    sizes: dict[str, Any] = {
+        "n_records": n_records,
+        "n_sketches": n_sketches,
+        "n_windows": n_windows,
+    }
+    _require_sizes(plan, **sizes)
+    return predict_plan(plan, **sizes, **more)
 
 
 def find_limit_doubt(plan: SketchPlan) -> Doubt | None:
@@ -163,11 +77,11 @@ def find_limit_doubt(plan: SketchPlan) -> Doubt | None:
 
     Where the plan does not state for how many clusters it is, for one. None too for a statistic
     other than ``fourier``, whose quality is not a matter of clusters. Raises as
-    :func:`predict_plan`.
+    :func:`predict_study`.
     """
     if plan.kind != "fourier":
         return None
-    return predict_plan(
+    return predict_study(
         plan,
         n_records=plan.most_sketches * max(1, plan.most_records),
         n_sketches=plan.most_sketches,
@@ -262,14 +176,14 @@ def _describe_records(plan: SketchPlan) -> str:
     return f"{plan.least_records} to {plan.most_records} in one sketch"
 
 
-def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict[str, Any]:
+def explanation_to_json(plan: SketchPlan, prediction: PlanPrediction | None) -> dict[str, Any]:
     """Return the explanation of a plan as JSON values; rationals are exact text."""
     release, windows = plan.release, count_windows(plan)
     statement = make_statement(plan)
     return {
         "digest": compute_plan_digest(plan).hex(),
         "dimensions": [{"name": d.name, "unit": d.unit} for d in plan.dimensions],
-        **statistic_to_json(plan),
+        **_statistic_to_json(plan),
         "release": release.kind,
         "helper": _helper_to_json(plan.sum_release),
         "unit": release.unit,
@@ -293,7 +207,7 @@ def explanation_to_json(plan: SketchPlan, prediction: Prediction | None) -> dict
         "clusters_at_most": find_most_clusters(plan) if plan.kind == "fourier" else None,
         "least_records": plan.least_records,
         "most_records": plan.most_records,
-        "prediction": None if prediction is None else _prediction_to_json(prediction),
+        "prediction": None if prediction is None else _prediction_to_json(plan, prediction),
     }
 
 
@@ -308,26 +222,26 @@ def _year_to_json(plan: SketchPlan, windows: int) -> dict[str, Any]:
     return {"epsilon": format_upper(loss.epsilon), "delta": format_upper(loss.delta)}
 
 
-def _prediction_to_json(prediction: Prediction) -> dict[str, Any]:
+def _prediction_to_json(plan: SketchPlan, prediction: PlanPrediction) -> dict[str, Any]:
     return {
-        "records": prediction.n_records,
-        "sketches": prediction.n_sketches,
-        "clusters": prediction.n_clusters,
-        "snr": prediction.snr,
-        "relative_sse": band_to_json(prediction.band),
+        "records": prediction.outline.n_records,
+        "sketches": prediction.outline.n_sketches,
+        "clusters": prediction.outline.n_clusters,
+        "snr": prediction.expected.snr,
+        "relative_sse": band_to_json(prediction.expected.band),
         "clusters_within_target": prediction.cluster_range.within_target,
-        "do_not_run": None if prediction.doubt is None else prediction.doubt.to_json(),
-        "assumptions": list(prediction.assumptions),
+        "do_not_run": None if prediction.doubt is None else doubt_to_json(prediction.doubt),
+        "assumptions": list(_describe_assumptions(plan, prediction)),
     }
 
 
-def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[tuple[str, str]]:
+def describe_plan(plan: SketchPlan, prediction: PlanPrediction | None) -> Iterator[tuple[str, str]]:
     """Yield names and descriptions: protection, its limits, costs, and expected quality."""
     statement = make_statement(plan)
     if prediction is not None and prediction.doubt is not None:
-        yield "doubt", prediction.doubt.describe()
+        yield "doubt", describe_doubt(prediction.doubt)
     yield "digest", compute_plan_digest(plan).hex()
-    yield "dimensions", describe_dimensions(plan)
+    yield "dimensions", _describe_dimensions(plan)
     yield from describe_statistic(plan)
     if plan.kind == "fourier":
         yield "clusters", _describe_clusters(plan, prediction)
@@ -347,7 +261,7 @@ def describe_plan(plan: SketchPlan, prediction: Prediction | None) -> Iterator[t
     yield "sketch", _describe_size(plan)
     yield "records", _describe_records(plan)
     if plan.kind == "fourier":
-        yield "expect", _describe_prediction(prediction)
+        yield "expect", _describe_prediction(plan, prediction)
 
 
 def _describe_noise(plan: SketchPlan) -> str:
@@ -395,12 +309,7 @@ def _describe_size(plan: SketchPlan) -> str:
     return f"{size}, for any number of records"
 
 
-def find_most_clusters(plan: SketchPlan) -> int:
-    """Return the largest number of clusters that the frequencies can tell apart at all."""
-    return plan.n_frequencies // (FEATURES_PER_PARAMETER[0] * len(plan.axes))
-
-
-def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
+def _describe_clusters(plan: SketchPlan, prediction: PlanPrediction | None) -> str:
     most = find_most_clusters(plan)
     planned = (
         "the plan does not state how many will be requested"
@@ -411,7 +320,7 @@ def _describe_clusters(plan: SketchPlan, prediction: Prediction | None) -> str:
     if prediction is None:
         return words
     supported = prediction.cluster_range.describe()
-    return f"{words}; with these records, for a target of {_TARGET_SSE:g}, {supported}"
+    return f"{words}; with these records, for a target of {TARGET_SSE:g}, {supported}"
 
 
 def _describe_cost(plan: SketchPlan) -> str:
@@ -444,14 +353,117 @@ def _describe_year(plan: SketchPlan) -> str:
     )
 
 
-def _describe_prediction(prediction: Prediction | None) -> str:
+def _describe_prediction(plan: SketchPlan, prediction: PlanPrediction | None) -> str:
     if prediction is None:
         return "for a prediction pass --records, --devices and --clusters"
-    size = describe_size(prediction.unit, prediction.n_records, prediction.n_sketches)
+    outline, expected = prediction.outline, prediction.expected
+    size = describe_size(outline.unit, outline.n_records, outline.n_sketches)
     return " ".join(
         (
-            f"With {prediction.n_clusters} clusters and {size}: "
-            f"SNR {show_snr(prediction.snr)}, {prediction.band.describe()}.",
-            *prediction.assumptions,
+            f"With {outline.n_clusters} clusters and {size}: "
+            f"SNR {show_snr(expected.snr)}, {expected.band.describe()}.",
+            *_describe_assumptions(plan, prediction),
         )
+    )
+
+
+def _describe_assumptions(plan: SketchPlan, prediction: PlanPrediction) -> Iterator[str]:
+    """Yield the assumptions of a prediction, a sentence or two each."""
+    yield from describe_assumptions(prediction.expected.signal_energy)
+    if not plan.reports_phases:
+        yield from describe_devices(prediction.outline, is_split=plan.is_split)
+
+
+def _describe_dimensions(plan: SketchPlan) -> str:
+    """Describe the columns: unit, levels, and the scale where it is not linear."""
+    return ", ".join(f"{each.name} ({_describe_values(each)})" for each in plan.dimensions)
+
+
+def describe_statistic(plan: SketchPlan) -> Iterator[tuple[str, str]]:
+    """Yield names and descriptions of what a sketch holds."""
+    part = plan.statistic
+    if isinstance(part, FourierPart):
+        yield "frequencies", _describe_frequencies(plan)
+        yield "selection", f"at least {describe_selection(plan.blocks.n_blocks)}"
+        yield "radius law", f"{describe_law(plan.radius_law)}; w is the scale"
+        return
+    if isinstance(part, HistogramPart):
+        yield "histogram", _describe_histogram(plan, part)
+    elif isinstance(part, GridPart):
+        yield "grid", _describe_grid(part)
+    else:
+        yield "moments", _describe_moments(part)
+    if plan.blocks.n_blocks > 1:
+        yield "selection", f"at least {plan.blocks.n_blocks:,} sketches, to carry every dimension"
+
+
+def _statistic_to_json(plan: SketchPlan) -> dict[str, Any]:
+    """Return the statistic as JSON values; frequencies are null where it has none."""
+    part = plan.statistic
+    fourier = part if isinstance(part, FourierPart) else None
+    document: dict[str, Any] = {
+        "statistic": part.kind,
+        "n_frequencies": fourier and fourier.n_frequencies,
+        "frequencies_per_sketch": fourier and fourier.frequencies_per_sketch,
+        "measurements_per_record": fourier and fourier.measurements_per_record,
+        "shortest_selection": plan.blocks.n_blocks,
+    }
+    if isinstance(part, HistogramPart):
+        document |= {
+            "bins_log2": list(part.bins_log2),
+            "dimensions_per_sketch": part.dimensions_per_sketch,
+        }
+    elif isinstance(part, GridPart):
+        document["cells"] = list(part.cells)
+    elif isinstance(part, MomentsPart):
+        document["norm_steps"] = part.norm_steps
+    return document
+
+
+def _describe_values(dimension: Dimension) -> str:
+    if dimension.is_categorical:
+        return f"{len(dimension.levels)} levels"
+    return dimension.unit if dimension.transform is None else f"{dimension.unit}, log scale"
+
+
+def _describe_frequencies(plan: SketchPlan) -> str:
+    if plan.reports_phases:
+        return f"{plan.n_frequencies}; a report is about {plan.frequencies_per_sketch} of them"
+    if plan.is_split:
+        return (
+            f"{plan.n_frequencies}; a sketch carries {plan.frequencies_per_sketch}, and noise for "
+            "these alone"
+        )
+    return f"{plan.n_frequencies}; a record uses {plan.measurements_per_record}"
+
+
+def _describe_histogram(plan: SketchPlan, part: HistogramPart) -> str:
+    bins = ", ".join(
+        f"{each.name}: {len(each.levels) or 1 << b:,}"
+        for each, b in zip(plan.dimensions, part.bins_log2, strict=True)
+    )
+    what = "counts of each dimension by itself, for marginals and to calibrate another plan"
+    if plan.reports_phases:
+        what = "a noisy bin of one record, for the marginals of each dimension by itself"
+        if not plan.dimensions[0].is_categorical:
+            needed = count_needed_reports(plan.mechanism.gain) * plan.n_dimensions
+            needed //= part.dimensions_per_sketch
+            what += f" and, from about {round_up(needed):,} reports on, to calibrate another plan"
+    words = (
+        f"{what}; bins of {bins}; values that are missing or beyond the bounds are counted as such"
+    )
+    if part.dimensions_per_sketch == plan.n_dimensions:
+        return words
+    return f"{words}; a sketch carries {part.dimensions_per_sketch} of the dimensions"
+
+
+def _describe_grid(part: GridPart) -> str:
+    cells = " x ".join(f"{n:,}" for n in part.cells)
+    return f"counts of joint cells, {cells}, for clusters in few dimensions"
+
+
+def _describe_moments(part: MomentsPart) -> str:
+    return (
+        "means and second moments, for principal components; records are clipped to a ball of "
+        f"radius {part.norm_steps / 2047:.3g} half widths of the bounds"
     )

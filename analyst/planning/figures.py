@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +21,7 @@ from sfumato.learning.planning.outline import (
     LARGEST_FREQUENCIES,
     StudyOutline,
 )
-from sfumato.learning.planning.phases import list_phase_reports
-from sfumato.learning.planning.planner import Advice
+from sfumato.learning.planning.planner import Advice, choose_reports
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy import MECHANISMS
 from sfumato.shared.privacy.mechanisms.phase import PHASE_REPORT
@@ -39,7 +39,7 @@ _DECADES = 1.25
 _POINTS = 25
 
 
-def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
+def plot_advice(advice: Advice) -> Figure:
     """Draw the predicted bands of every mechanism around the recommended choice.
 
     Each has as many blocks of frequencies as its best candidate. Phase reports are drawn where they
@@ -47,12 +47,12 @@ def plot_advice(outline: StudyOutline, advice: Advice) -> Figure:
 
     Parameters
     ----------
-    outline, advice
-        The study, and the advice for it.
+    advice
+        For the study.
     """
     figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2, sharey=True)
-    best = advice.recommended
+    outline, best = advice.outline, advice.recommended
     # Candidates with a delta are among the advice only if the budget has one.
     delta = max(candidate.delta for candidate in advice.candidates)
     mechanisms = [kind.name for kind in MECHANISMS.values() if delta or not kind.needs_delta]
@@ -111,9 +111,8 @@ def _predict_phases(
     """Predict the best phase reports of every choice that allows some."""
     found = []
     for m, epsilon in choices:
-        reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
-        if reports and m <= LARGEST_FREQUENCIES:
-            found.append(max(reports, key=lambda candidate: candidate.snr))
+        if m <= LARGEST_FREQUENCIES:
+            found += choose_reports(replace(outline, bytes_are_scarce=False), m, epsilon)
     return found
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
 import typer
+from rich.table import Table
 
-from sfumato.analyst.planning.bands import UNIT_WORDS
+from sfumato.analyst.planning.candidates import UNIT_WORDS
 from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
 from sfumato.analyst.planning.spec import Answers
-from sfumato.analyst.planning.trust import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
+from sfumato.learning.planning.alternatives import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
 from sfumato.learning.planning.outline import (
     POSSIBLE_CLUSTERS,
     UNITS,
@@ -23,7 +23,6 @@ from sfumato.learning.planning.outline import (
     guess_clusters,
     guess_scale,
 )
-from sfumato.shared.core.logarithm import compress
 from sfumato.shared.errors import ConfigError, SketchError
 from sfumato.shared.plan import Dimension, LogTransform, WindowRule
 from sfumato.shared.plan.catalogue import ORIGIN, UsualRange, offer_ranges
@@ -86,7 +85,13 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
     )
     planned = float(n_clusters) if n_clusters else guess_clusters()
     dimensions = tuple(column.settle(planned, len(columns)) for column in columns)
-    neighbouring = _ask("hide the values of a record, or its presence too", _parse_hidden, "values")
+    neighbouring = _ask_for_word(
+        "hide the values of a record, or its presence too",
+        {"values": "replace-one", "presence": "add-remove-one"},
+        "values",
+        field="hide",
+        fix="choose presence to hide that a record exists; it costs a sketch for every window",
+    )
     window = _ask_for_window(neighbouring)
     unit = _ask_for_unit(neighbouring, window)
     n_devices = _ask("devices", lambda text: _parse_count(text, "devices"))
@@ -99,10 +104,12 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
         )
     fleet = _ask_for_fleet(window, n_devices, n_windows)
     # Without effect on sketches that each count as one record, and on their masked sums.
-    devices_differ = (n_devices > 1 and unit == "record" and fleet is None) and _ask(
+    devices_differ = (n_devices > 1 and unit == "record" and fleet is None) and _ask_for_word(
         "may devices hold different kinds of records, such as other places or users (yes or no)",
-        _parse_yes,
+        {"yes": True, "y": True, "no": False, "n": False},
         "yes",
+        field="devices",
+        fix="choose no only if every device holds the same kinds of records",
     )
     epsilon = _ask(
         f"epsilon for {UNIT_WORDS[unit]}", lambda text: parse_epsilon(text, "epsilon"), "1"
@@ -134,40 +141,19 @@ def ask_for_answers(n_windows: int = 1) -> Answers:
     )
 
 
-def _parse_yes(text: str) -> bool:
-    answers = {"yes": True, "y": True, "no": False, "n": False}
-    word = text.strip().lower()
-    if word not in answers:
-        raise ConfigError(
-            "must be yes or no",
-            field="devices",
-            fix="choose no only if every device holds the same kinds of records",
-        )
-    return answers[word]
+def _ask_for_word(
+    question: str, words: Mapping[str, T], default: str, *, field: str, fix: str
+) -> T:
+    """Prompt for one of some words; return what it stands for."""
 
+    def parse(text: str) -> T:
+        word = text.strip().lower()
+        if word not in words:
+            listed = " or ".join(word for word in words if len(word) > 1)
+            raise ConfigError(f"must be {listed}", field=field, fix=fix)
+        return words[word]
 
-def _parse_hidden(text: str) -> str:
-    relations = {"values": "replace-one", "presence": "add-remove-one"}
-    word = text.strip().lower()
-    if word not in relations:
-        raise ConfigError(
-            "must be values or presence",
-            field="hide",
-            fix="choose presence to hide that a record exists; it costs a sketch for every window",
-        )
-    return relations[word]
-
-
-def _parse_unit(text: str) -> str:
-    word = text.strip().lower()
-    if word not in UNITS:
-        raise ConfigError(
-            "must be record or device",
-            field="protect",
-            fix="choose device to protect all records of a device in a window as one; a sketch "
-            "then counts as one record",
-        )
-    return word
+    return _ask(question, parse, default)
 
 
 def parse_date(text: str) -> int:
@@ -211,10 +197,13 @@ def _ask_for_window(neighbouring: str) -> WindowRule:
 def _ask_for_unit(neighbouring: str, window: WindowRule) -> str:
     if neighbouring != "replace-one" or window.kind != "time":
         return "record"  # no plan allows the other
-    return _ask(
+    return _ask_for_word(
         "protect each record, or all records of a device in a window (record or device)",
-        _parse_unit,
+        {unit: unit for unit in UNITS},
         "record",
+        field="protect",
+        fix="choose device to protect all records of a device in a window as one; a sketch "
+        "then counts as one record",
     )
 
 
@@ -222,11 +211,13 @@ def _ask_for_fleet(window: WindowRule, n_devices: int, n_windows: int) -> Fleet 
     """Prompt for a secure sum, where there are enough devices for it; None without one."""
     if window.kind != "time" or n_devices < FEW_SKETCHES:
         return None
-    is_summed = _ask(
+    is_summed = _ask_for_word(
         "who adds noise: each device, or two servers that never work together, whose operators all "
         "owners then have to trust (device or servers)",
-        _parse_way,
+        {"device": False, "servers": True},
         "device",
+        field="noise",
+        fix="choose servers only if another organisation than yours runs the second one",
     )
     if not is_summed:
         return None
@@ -237,18 +228,6 @@ def _ask_for_fleet(window: WindowRule, n_devices: int, n_windows: int) -> Fleet 
         str(PARTS if n_devices >= PARTS * LEAST_REPORTS else 1),
     )
     return Fleet(n_groups=n_windows, parts=parts)
-
-
-def _parse_way(text: str) -> bool:
-    answers = {"device": False, "servers": True}
-    word = text.strip().lower()
-    if word not in answers:
-        raise ConfigError(
-            "must be device or servers",
-            field="noise",
-            fix="choose servers only if another organisation than yours runs the second one",
-        )
-    return answers[word]
 
 
 def _parse_parts(text: str, n_devices: int) -> int:
@@ -304,19 +283,18 @@ def _ask_for_column(before: list[str]) -> _Column | None:
         None if usual is None or usual.upper <= lower else f"{usual.upper:.10g}",
     )
     transform = _ask_for_transform(usual)
-    width, expected = upper - lower, None if usual is None else usual.spread
-    if transform is not None and usual is not None:
-        low, high = compress(np.array([lower, upper]), transform.resolution).tolist()
-        width, expected = high - low, usual.octaves
+    dimension = Dimension(name=name, unit=unit, lower=lower, upper=upper, transform=transform)
+    low, high = dimension.scaled_bounds.tolist()
+    expected = None
+    if usual is not None:
+        expected = usual.spread if transform is None else usual.octaves
     spread, is_whole = _ask(
         f"  spread inside one cluster{'' if transform is None else ', in doublings'}, "
         'or of all records as "all 8"',
-        lambda text: _parse_spread(text, width),
+        lambda text: _parse_spread(text, high - low),
         None if expected is None else f"all {expected:g}",
     )
-    dimension = Dimension(
-        name=name, unit=unit, lower=lower, upper=upper, scale=spread, transform=transform
-    )
+    dimension = replace(dimension, scale=spread)
     return _Column(dimension=dimension, spread=spread, is_whole=is_whole)
 
 
@@ -324,11 +302,13 @@ def _ask_for_transform(usual: UsualRange | None) -> LogTransform | None:
     """Prompt for the scale, linear or logarithmic, of values that extend over powers of ten."""
     if usual is None or usual.resolution is None:
         return None
-    is_log = _ask(
+    is_log = _ask_for_word(
         "  scale: linear, or log for values that extend over powers of ten; centroids are then "
         "typical values, not means",
-        _parse_transform,
+        {"linear": False, "log": True},
         "log",
+        field="transform",
+        fix="choose log where twice as much matters alike for small and large values",
     )
     return LogTransform(resolution=usual.resolution) if is_log else None
 
@@ -357,17 +337,6 @@ def _ask(question: str, parse: Callable[[str], T], default: str | None = None) -
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
-
-
-def _parse_transform(text: str) -> bool:
-    word = text.strip().lower()
-    if word not in ("linear", "log"):
-        raise ConfigError(
-            "must be linear or log",
-            field="transform",
-            fix="choose log where twice as much matters alike for small and large values",
-        )
-    return word == "log"
 
 
 def _parse_choice(text: str, most: int) -> int:
@@ -439,3 +408,47 @@ def _parse_spread(text: str, width: float) -> tuple[float, bool]:
             'all records, such as "all 8"',
         )
     return spread, whole is not None
+
+
+def ranges_to_json(ranges: Sequence[UsualRange]) -> list[dict[str, Any]]:
+    """Return ranges as JSON values; the transform is as in a plan."""
+    return [
+        {
+            "quantity": usual.quantity,
+            "unit": usual.unit,
+            "lower": usual.lower,
+            "upper": usual.upper,
+            "spread": usual.spread,
+            "transform": (
+                {"kind": "log", "resolution": usual.resolution}
+                if usual.suits_logarithm
+                else "linear"
+            ),
+            "spread_in_octaves": usual.octaves,
+        }
+        for usual in ranges
+    ]
+
+
+def describe_ranges(ranges: Sequence[UsualRange]) -> Iterator[Table | str]:
+    """Yield a table of ranges, then where they come from."""
+    table = Table()
+    table.add_column("quantity")
+    table.add_column("unit", no_wrap=True)
+    for heading in ("lower", "upper", "spread", "log: r", "doublings"):
+        table.add_column(heading, justify="right")
+    for usual in ranges:
+        figures = (usual.lower, usual.upper, usual.spread)
+        table.add_row(
+            usual.quantity,
+            usual.unit,
+            *(f"{figure:,.10g}" for figure in figures),
+            *("" if x is None else f"{x:g}" for x in (usual.resolution, usual.octaves)),
+        )
+    yield table
+    yield ORIGIN
+    yield (
+        "The spread is the standard deviation of all values together. Where r is stated, values "
+        "extend over powers of ten, and log2(1 + |x| / r) suits them better; doublings are the "
+        "spread of that."
+    )

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.analyst.planning.bands import UNIT_WORDS
-from sfumato.analyst.planning.trust import Fleet
+from sfumato.analyst.planning.candidates import UNIT_WORDS
+from sfumato.learning.planning.alternatives import Fleet
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import Advice
-from sfumato.learning.planning.specification import list_decided, list_law, list_sizes
+from sfumato.learning.planning.plans import list_decided, list_law, list_sizes
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan import Dimension, WindowRule
@@ -104,14 +104,14 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "",
         f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
     ]
-    fields = list_fields(answers.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
+    fields = list_fields(advice.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
     for name, value in fields.items():
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
         *(
             f"{name} = {_format_value(value)}"
-            for name, value in list_sizes(answers.outline, best).items()
+            for name, value in list_sizes(advice.outline, best).items()
         ),
         "",
         "[window]",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.learning.calibration.calibration import Calibration
-from sfumato.learning.calibration.columns import Column, Finding
+from sfumato.learning.calibration.columns import Finding
 from sfumato.learning.calibration.drift import BlockDrift, ColumnDrift
 from sfumato.learning.calibration.strength import (
     LEAST_REPORTED,
@@ -44,13 +44,6 @@ def describe_finding(finding: Finding) -> str:
     """Return one finding as a clause."""
     share, lower, upper = finding.share, finding.lower, finding.upper
     return _SENTENCES[finding.code].format(share=share, lower=lower, upper=upper)
-
-
-def describe_column(column: Column) -> str:
-    """Return all that was found about a dimension as one line."""
-    unit = " octaves" if column.resolution is not None else ""
-    found = f"centre {column.centre:.4g}, spread {column.spread:.3g}{unit}"
-    return "; ".join([found, *(describe_finding(finding) for finding in column.findings)])
 
 
 def describe_columns(calibration: Calibration, units: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from sfumato.shared.privacy.mechanism import Mechanism
 
 Floats = NDArray[np.float64]
 DEFAULT_SIGNAL_ENERGY = 0.35
-"""``|z|^2`` of ten clusters under a wide law; ``planning/signal.py`` expects it of others."""
+"""``|z|^2`` of ten clusters under a wide law; ``planning/laws.py`` expects it of others."""
 DEVICE_VARIANCE = 0.3
 """Mean of ``|z_device - z|^2`` to assume where devices hold different kinds of records.
 

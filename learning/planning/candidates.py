@@ -13,10 +13,15 @@ from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.learning.estimate.snr import compute_dilution, predict_mechanism_snr, predict_snr
-from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice, choose_radius_law
+from sfumato.learning.planning.laws import (
+    LAW_CHOICES,
+    LawChoice,
+    choose_radius_law,
+    expect_signal_energy,
+    widen_law,
+)
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.quality import QualityBand, predict_relative_sse
-from sfumato.learning.planning.signal import expect_signal_energy
 from sfumato.shared.core import AMPLITUDE, RadiusLaw
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan.spec import MOST_SKETCHES
@@ -139,6 +144,11 @@ class Candidate:
     def law_choice(self) -> LawChoice:
         """The radius law that suits the noise."""
         return self.prediction.law_choice
+
+    def widen(self) -> Candidate:
+        """Return the candidate with a wider law, for scales that are a guess."""
+        wider = replace(self.prediction, law_choice=widen_law(self.law_choice))
+        return replace(self, prediction=wider)
 
 
 def predict_candidate(

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.clustering.cells import CellNoise, choose_cells_for_noise
+from sfumato.learning.planning.laws import SEPARATION
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.signal import SEPARATION
 from sfumato.shared.core.statistics.grid import MOST_CELLS, MOST_GRID_DIMENSIONS
 from sfumato.shared.core.statistics.interface import count_records_moved
 from sfumato.shared.errors import PrivacyError
@@ -116,7 +116,7 @@ def predict_grid(
     half_width_in_spreads
         B: half width of the box over the standard deviation of a column. Clusters are expected to
         have the deviation ``1 / sqrt(1 + (1.5 k^(1/d))^2)`` of a column's, as in
-        :func:`sfumato.learning.planning.signal.expect_signal_energy`.
+        :func:`sfumato.learning.planning.laws.expect_signal_energy`.
     cells
         The grid; None for that of :func:`choose_cells_for_noise`.
 
@@ -187,6 +187,15 @@ def predict_grid_band(*, cell_over_spread: float, strength: float) -> GridBand:
 def allows_grid(outline: StudyOutline) -> bool:
     """Return whether a study can have a grid at all."""
     return outline.n_dimensions <= MOST_GRID_DIMENSIONS and not outline.protects_devices
+
+
+def find_better_grid(
+    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0)
+) -> GridCandidate | None:
+    """Return a grid where it is expected to be better than Fourier features, under pure epsilon."""
+    if delta or not is_grid_better(outline, epsilon=epsilon):
+        return None
+    return predict_grid(outline, epsilon=epsilon)
 
 
 def is_grid_better(

@@ -1,4 +1,4 @@
-"""Radius laws by noise: a narrow law under strong noise, a wide one under weak noise.
+"""Radius laws by noise, narrow ones under strong noise, and the signal to expect under each.
 
 A narrow law puts every frequency where clusters of the stated scale are detected best. A wide one
 tolerates a wrong scale, and detects clusters that are far apart or differ in spread; but some of
@@ -14,10 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-from sfumato.learning.planning.signal import expect_signal_energy
-from sfumato.shared.core import RadiusLaw
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.shared.core import Quantiser, RadiusLaw, draw_frequencies
+from sfumato.shared.core.seeds import SEED_BYTES
+
+SEPARATION: Final = 1.5
+"""Standard deviation of cluster centres in scales, for k = 1; it grows as ``k^(1/d)``."""
+_SAMPLE = 2000
+_MOST_DIMENSIONS = 64
+"""Norms of frequencies depend on d under one law alone, and hardly beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +107,60 @@ def choose_radius_law(
     return choice, signal
 
 
+def widen_law(choice: LawChoice) -> LawChoice:
+    """Return the law one wider than a choice, for scales that are a guess; the widest stays."""
+    place = LAW_CHOICES.index(choice)
+    if not place:
+        return choice
+    return LawChoice(
+        law=LAW_CHOICES[place - 1].law,
+        least_snr_per_parameter=choice.least_snr_per_parameter,
+        reason="one wider than the noise asks for, because the pilot did not see every spread well",
+    )
+
+
 def describe_law(law: RadiusLaw) -> str:
     """Write a law in words; w is the scale."""
     words = f"{law.kind}, sigma from {law.sigma_low:g} w to {law.sigma_high:g} w"
     if law.tail_share:
         words += f", for {law.tail_share:.0%} of the frequencies up to {law.tail_high:g} w instead"
     return words
+
+
+@lru_cache(maxsize=1024)
+def expect_signal_energy(law: RadiusLaw, *, n_clusters: int, n_dimensions: int) -> float:
+    """Return ``|z|^2``, the mean over frequencies of the squared modulus of the features' mean.
+
+    ``|z|^2 = E exp(-u^2) (1/k + (1 - 1/k) exp(-(s u)^2))`` over ``u = w |omega|``, with w the scale
+    and ``s = 1.5 k^(1/d)``: k round clusters of the stated scale and equal weights, whose centres
+    have standard deviation ``s w`` in each dimension. Then there is about as much room for each,
+    whatever their number. Clusters that are further apart have less energy, but not below
+    ``E exp(-u^2) / k``; closer or elongated ones have more.
+
+    Parameters
+    ----------
+    law
+        The law of the frequencies.
+    n_clusters, n_dimensions
+        k and d.
+    """
+    norms = _draw_norms(law, min(n_dimensions, _MOST_DIMENSIONS))
+    share = 1.0 / n_clusters
+    spread = SEPARATION * n_clusters ** (1.0 / n_dimensions)
+    within, between = np.exp(-(norms**2)), np.exp(-((spread * norms) ** 2))
+    return float(np.mean(within * (share + (1.0 - share) * between)))
+
+
+@lru_cache(maxsize=256)
+def _draw_norms(law: RadiusLaw, n_dimensions: int) -> NDArray[np.float64]:
+    """Draw norms of frequencies in units of one over the scale: the same ones each time."""
+    quantiser = Quantiser.from_bounds([-1.0] * n_dimensions, [1.0] * n_dimensions)
+    frequencies = draw_frequencies(
+        bytes(SEED_BYTES),
+        n_frequencies=_SAMPLE,
+        law=law,
+        quantiser=quantiser,
+        scale=np.ones(n_dimensions),
+    )
+    norms: NDArray[np.float64] = np.linalg.norm(frequencies.to_angular(quantiser), axis=0)
+    return norms

@@ -14,12 +14,11 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from sfumato.learning.clustering.methods.contract import Method, Task
+from sfumato.learning.clustering.methods.contract import Method, Task, guess_scale
 from sfumato.learning.clustering.methods.registry import METHODS
 from sfumato.learning.planning.method_table import COLUMNS, ROWS
+from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.errors import SketchError
-
-__all__ = ["Holding", "MethodChoice", "Row", "choose_method", "choose_name", "find_row"]
 
 SKETCH: Final = "compressive"
 WITH_DELTA: Final = " with delta"
@@ -174,6 +173,27 @@ def choose_method(holding: Holding) -> MethodChoice:
         name=name,
         expected=ranked,
         reason=_explain(row, ranked, is_alike=name != next(iter(ranked))),
+    )
+
+
+def choose_method_of_study(
+    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction
+) -> MethodChoice | None:
+    """Choose a method by the numbers of an outline; None where devices are protected as a whole."""
+    if outline.protects_devices:
+        return None
+    return choose_method(
+        Holding(
+            n_records=outline.n_records,
+            n_dimensions=outline.n_dimensions,
+            n_clusters=outline.n_clusters,
+            epsilon=epsilon,
+            delta=delta,
+            relation=outline.neighbouring,
+            n_parts=outline.n_sketches,
+            # A plan states scales.
+            scale=guess_scale(outline.n_clusters, outline.n_dimensions),
+        )
     )
 
 

@@ -23,6 +23,10 @@ SECRET_HEADROOM = 64
 """The same where the number is secret: no device checks it, so much more must fit."""
 UNITS: Final = ("record", "device")
 """The units that a plan may protect."""
+TARGET_SSE: Final = 1.1
+"""Relative SSE that plans aim at, unless somebody states another."""
+ROUGH_SSE: Final = 1.2
+"""Relative SSE up to which answers are called rough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +64,8 @@ class StudyOutline:
     n_noises
         Draws of the mechanism in the total of all records: two for each batch of a secure sum, one
         for a curator who has all records. None where each sketch has one of its own.
+    mechanism, stated_frequencies
+        The only noise, and the only m, to plan with; None for those that suit best.
 
     Raises
     ------
@@ -83,6 +89,8 @@ class StudyOutline:
     unit: str = "record"
     by_time: bool = True
     n_noises: int | None = None
+    mechanism: str | None = None
+    stated_frequencies: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_records", "n_sketches", "n_dimensions", "n_clusters", "mask_groups"):
@@ -211,6 +219,8 @@ class StudyOutline:
     @property
     def frequencies(self) -> tuple[int, ...]:
         """Candidates for m, ascending."""
+        if self.stated_frequencies is not None:
+            return (self.stated_frequencies,)
         parameters = self.n_clusters * self.n_dimensions
         return tuple(
             factor * parameters

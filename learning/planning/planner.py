@@ -19,10 +19,10 @@ from sfumato.learning.planning.candidates import (
     predict_candidate,
     predict_splits,
 )
-from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, StudyOutline
-from sfumato.learning.planning.phases import list_phase_reports
+from sfumato.learning.planning.outline import POSSIBLE_CLUSTERS, ROUGH_SSE, StudyOutline
+from sfumato.learning.planning.phases import find_least_reports, list_phase_reports
 from sfumato.learning.planning.quality import ClusterRange, find_cluster_range
-from sfumato.shared.errors import PrivacyError
+from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy import MECHANISMS
 from sfumato.shared.privacy.mechanism import require_epsilon
 
@@ -45,6 +45,8 @@ class Advice:
 
     Parameters
     ----------
+    outline
+        The study, with the number of clusters that is planned for.
     candidates
         The candidates that can be calibrated, by mechanism and ascending m. After r = m comes the
         best r < m, where it is better. Phase reports come last, where they are the best of their m.
@@ -52,15 +54,17 @@ class Advice:
         The candidates that cannot be calibrated.
     recommended
         One of the candidates, without masks.
-    target_sse
-        The requested relative SSE.
+    delta, target_sse
+        The budget's delta, and the requested relative SSE.
     cluster_range
         The numbers of clusters that the recommended candidate supports.
     """
 
+    outline: StudyOutline
     candidates: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
     recommended: Candidate
+    delta: Fraction
     target_sse: float
     cluster_range: ClusterRange
 
@@ -79,6 +83,19 @@ class Advice:
         ]
         return choose_candidate(sums, self.target_sse) if sums else None
 
+    def advise_alike(self, outline: StudyOutline) -> Advice:
+        """Advise on another study with the same budget and target; raises as :func:`advise`."""
+        epsilon = self.recommended.epsilon
+        return advise(outline, epsilon=epsilon, delta=self.delta, target_sse=self.target_sse)
+
+    @property
+    def reports_needed(self) -> int | None:
+        """The least number of phase reports for ``ROUGH_SSE``, where they are recommended."""
+        best = self.recommended
+        if not best.reports_phases:
+            return None
+        return find_least_reports(self.outline, epsilon=best.epsilon, target_sse=ROUGH_SSE)
+
     @property
     def surpassed(self) -> Candidate | None:
         """The best candidate with a delta, where small sketches of pure epsilon are better.
@@ -95,7 +112,12 @@ class Advice:
 
 
 def advise(
-    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
+    outline: StudyOutline,
+    *,
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+    target_sse: float,
+    knows_clusters: bool = True,
 ) -> Advice:
     """Recommend a mechanism, a number m of frequencies, and the number r in each sketch.
 
@@ -118,14 +140,29 @@ def advise(
         The budget of one sketch, exact. With ``delta = 0`` only pure mechanisms are considered.
     target_sse
         The requested relative SSE, above 1.
+    knows_clusters
+        Whether the outline's number of clusters is wanted. If not, the advice is for the first of
+        ``POSSIBLE_CLUSTERS`` that the budget allows within the target, or for the least of them.
 
     Raises
     ------
+    ConfigError
+        There is no such mechanism, or it needs a delta.
     PrivacyError
         The budget or the target breaks its rule, or no candidate can be calibrated.
     """
     _require_budget(epsilon, delta)
     _require_target(target_sse)
+    if knows_clusters:
+        return _advise(outline, epsilon, delta, target_sse)
+    for n_clusters in POSSIBLE_CLUSTERS:
+        advice = _advise(replace(outline, n_clusters=n_clusters), epsilon, delta, target_sse)
+        if advice.meets_target:
+            break
+    return advice
+
+
+def _advise(outline: StudyOutline, epsilon: Fraction, delta: Fraction, target_sse: float) -> Advice:
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
     for mechanism, m, used in _enumerate_choices(outline, delta):
@@ -137,7 +174,7 @@ def advise(
         if error is not None:
             refusals.append(Refusal(mechanism=mechanism, n_frequencies=m, error=error))
     candidates += _find_better_phases(outline, candidates, epsilon, target_sse)
-    return _recommend(outline, candidates, refusals, target_sse)
+    return _recommend(outline, candidates, refusals, delta, target_sse)
 
 
 def _predict_choice(
@@ -171,15 +208,15 @@ def _find_better_phases(
     better = []
     for m in outline.frequencies:
         rivals = [c for c in others if c.n_frequencies == m and not c.has_masks]
-        rivals += _choose_reports(outline, m, epsilon)
+        rivals += choose_reports(outline, m, epsilon)
         if rivals:
             best = choose_candidate(rivals, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
             better += [best] if best.reports_phases else []
     return better
 
 
-def _choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
-    """Choose the r of the highest SNR; or leave every r as a choice, where bytes are scarce."""
+def choose_reports(outline: StudyOutline, m: int, epsilon: Fraction) -> list[Candidate]:
+    """Choose the phase reports of one m by SNR; or leave every r, where bytes are scarce."""
     reports = list_phase_reports(outline, n_frequencies=m, epsilon=epsilon)
     if outline.bytes_are_scarce or not reports:
         return list(reports)
@@ -190,6 +227,7 @@ def _recommend(
     outline: StudyOutline,
     candidates: list[Candidate],
     refusals: list[Refusal],
+    delta: Fraction,
     target_sse: float,
 ) -> Advice:
     unmasked = [candidate for candidate in candidates if not candidate.has_masks]
@@ -197,9 +235,11 @@ def _recommend(
         raise refusals[0].error
     best = choose_candidate(unmasked, target_sse, bytes_are_scarce=outline.bytes_are_scarce)
     return Advice(
+        outline=outline,
         candidates=tuple(candidates),
         refusals=tuple(refusals),
         recommended=best,
+        delta=delta,
         target_sse=target_sse,
         cluster_range=find_cluster_range(
             snr=best.snr,
@@ -210,35 +250,19 @@ def _recommend(
     )
 
 
-def advise_for_unknown_clusters(
-    outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
-) -> tuple[StudyOutline, Advice]:
-    """Recommend a mechanism and a number of frequencies for an unknown number of clusters.
-
-    Tries ``POSSIBLE_CLUSTERS`` in turn and takes the first number that the budget allows within the
-    target, or the least of them if it allows none.
-
-    Returns
-    -------
-    tuple
-        The outline with the planned number of clusters, and the advice.
-
-    Raises
-    ------
-    PrivacyError
-        As :func:`advise`.
-    """
-    for n_clusters in POSSIBLE_CLUSTERS:
-        study = replace(outline, n_clusters=n_clusters)
-        advice = advise(study, epsilon=epsilon, delta=delta, target_sse=target_sse)
-        if advice.meets_target:
-            break
-    return study, advice
-
-
 def _enumerate_choices(outline: StudyOutline, delta: Fraction) -> Iterator[tuple[str, int, int]]:
     """Yield mechanism, m and the features of a record of every candidate with r = m."""
-    possible = [kind for kind in MECHANISMS.values() if delta or not kind.needs_delta]
+    possible = [
+        kind
+        for kind in MECHANISMS.values()
+        if outline.mechanism in (None, kind.name) and (delta or not kind.needs_delta)
+    ]
+    if not possible:
+        raise ConfigError(
+            f"must be auto or one of {', '.join(MECHANISMS)}, and Gaussian noise needs a delta",
+            field="mechanism",
+            fix="leave it out",
+        )
     for kind in possible:
         for m in outline.frequencies:
             yield kind.name, m, m
@@ -251,7 +275,7 @@ def _enumerate_choices(outline: StudyOutline, delta: Fraction) -> Iterator[tuple
 
 def find_smallest_epsilon(
     outline: StudyOutline, *, delta: Fraction = Fraction(0), target_sse: float
-) -> Candidate:
+) -> Candidate | None:
     """Find the smallest epsilon of three digits at which some candidate reaches a target.
 
     Bisection over the rationals ``i 10^e`` with three-digit i, all exact: the result suffices, and
@@ -259,13 +283,13 @@ def find_smallest_epsilon(
 
     Returns
     -------
-    Candidate
-        The recommended candidate at that epsilon.
+    Candidate or None
+        The recommended candidate at that epsilon; None if no epsilon up to 100 suffices.
 
     Raises
     ------
     PrivacyError
-        delta or the target breaks its rule, or no epsilon up to 100 suffices.
+        delta or the target breaks its rule.
     """
     _require_budget(Fraction(1), delta)
     _require_target(target_sse)
@@ -276,11 +300,7 @@ def find_smallest_epsilon(
     steps = range(900 * (_LARGEST_EXPONENT - _LEAST_EXPONENT) + 1)
     least = bisect.bisect_left(steps, True, key=suffices)
     if least == len(steps):
-        raise PrivacyError(
-            "cannot be reached by any candidate at any epsilon",
-            field="target_sse",
-            fix="allow a larger relative SSE, or gather more records on fewer devices",
-        )
+        return None
     advice = advise(outline, epsilon=_epsilon_of(least), delta=delta, target_sse=target_sse)
     return advice.recommended
 

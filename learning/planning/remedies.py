@@ -1,4 +1,4 @@
-"""Remedies for a study that asks too much: each is the least change that reaches a target."""
+"""Doubt about a study that asks too much, and remedies: the least changes that reach a target."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import can_reach, find_smallest_epsilon
-from sfumato.shared.errors import PrivacyError
+from sfumato.learning.planning.planner import Advice, can_reach, find_smallest_epsilon
+from sfumato.learning.planning.quality import QualityBand
 
 _MOST_DOUBLINGS = 60
 """Factors up to 2^60 are tried: more records than any study has."""
@@ -40,6 +40,64 @@ class Remedies:
     n_clusters: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """A study whose answers would be withheld, whatever its records are.
+
+    Parameters
+    ----------
+    outline, epsilon
+        The study.
+    band
+        Its predicted quality, without an upper end.
+    remedies
+        The least changes that reach a target.
+    """
+
+    outline: StudyOutline
+    epsilon: Fraction
+    band: QualityBand
+    remedies: Remedies
+
+
+def find_doubt(
+    outline: StudyOutline,
+    band: QualityBand,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    target_sse: float,
+) -> Doubt | None:
+    """Find out whether a study is hopeless; None where it is not.
+
+    Parameters
+    ----------
+    outline, band
+        The study, and its predicted quality.
+    epsilon, delta, target_sse
+        The budget of one sketch, and the relative SSE that the remedies reach.
+    """
+    if not band.is_hopeless:
+        return None
+    return Doubt(
+        outline=outline,
+        epsilon=epsilon,
+        band=band,
+        remedies=find_remedies(outline, epsilon=epsilon, delta=delta, target_sse=target_sse),
+    )
+
+
+def doubt_advice(advice: Advice) -> Doubt | None:
+    """Find out whether an advised study is hopeless, with its own number of clusters."""
+    return find_doubt(
+        advice.outline,
+        advice.recommended.band,
+        epsilon=advice.recommended.epsilon,
+        delta=advice.delta,
+        target_sse=advice.target_sse,
+    )
+
+
 def find_remedies(
     outline: StudyOutline, *, epsilon: Fraction, delta: Fraction = Fraction(0), target_sse: float
 ) -> Remedies:
@@ -67,9 +125,10 @@ def find_remedies(
     place = bisect.bisect_left(
         clusters, True, key=lambda k: reaches(replace(outline, n_clusters=k))
     )
+    smallest = find_smallest_epsilon(outline, delta=delta, target_sse=target_sse)
     return Remedies(
         target_sse=target_sse,
-        epsilon=_find_epsilon(outline, delta, target_sse),
+        epsilon=None if smallest is None else smallest.epsilon,
         n_records=records,
         n_sketches=sketches,
         n_clusters=clusters[place] if place < len(clusters) else None,
@@ -98,10 +157,3 @@ def _find_least(start: int, suffices: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return high
-
-
-def _find_epsilon(outline: StudyOutline, delta: Fraction, target_sse: float) -> Fraction | None:
-    try:
-        return find_smallest_epsilon(outline, delta=delta, target_sse=target_sse).epsilon
-    except PrivacyError:
-        return None

@@ -19,6 +19,7 @@ from sfumato.shared.core import (
     RecordEncoder,
     draw_frequencies,
 )
+from sfumato.shared.core.logarithm import compress
 from sfumato.shared.core.text import PLAIN_TEXT_FIX, PLAIN_TEXT_RULE, is_plain
 from sfumato.shared.errors import PlanError
 from sfumato.shared.structure import declared, member
@@ -97,6 +98,12 @@ class Dimension:
         if self.lower is None or self.upper is None:
             return 0.0, 1.0
         return self.lower, self.upper
+
+    @property
+    def scaled_bounds(self) -> NDArray[np.float64]:
+        """The bounds on the dimension's scale, shape ``(2,)``."""
+        ends = np.array(self.bounds)
+        return ends if self.transform is None else compress(ends, self.transform.resolution)
 
     @property
     def encoding(self) -> DimensionEncoding:

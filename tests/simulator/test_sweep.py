@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.learning.planning.plans import AXES, vary_plan
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import (
     Dimension,
@@ -24,7 +25,7 @@ from sfumato.shared.plan.deriving import verify
 from sfumato.simulator.devices import DeviceMaker
 from sfumato.simulator.records import FileRecords, MixtureRecords
 from sfumato.simulator.report import describe_sweep, sweep_to_json
-from sfumato.simulator.sweep import AXES, FACTORS, run_sweep, vary_plan
+from sfumato.simulator.sweep import FACTORS, run_sweep
 from tests.device_agent.conftest import make_plan
 from tests.simulator.test_cli import simulate, write_plan
 from tests.simulator.test_fleet import LOUD, PLANS, records_of

@@ -21,8 +21,8 @@ from matplotlib.image import imread
 
 from deploy.demo.cluster import Aggregator
 from deploy.demo.year import WINDOW_DAYS, read_plan
-from sfumato.analyst.planning.pilot_columns import parse_columns
-from sfumato.analyst.planning.pilots import PilotOutline, plan_pilot
+from sfumato.analyst.planning.pilots import parse_columns
+from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.shared.plan import Dimension, SketchPlan, WindowRule
 from tests.aggregator.fleet import make_plan
 from tests.aggregator.ui.browser import Page, open_browser

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.analyst.planning.fleets import describe_selection
-from sfumato.analyst.planning.phases import round_up
+from sfumato.analyst.planning.candidates import describe_selection, round_up
 from sfumato.shared import command
 from tests.analyst.planning.commands import STUDY, advise, advise_json, refuse_advice, words_of
 

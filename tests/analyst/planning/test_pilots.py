@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.analyst.planning.explanation import describe_statistic
 from sfumato.analyst.planning.files import read_plan
-from sfumato.analyst.planning.pilot_columns import parse_columns
-from sfumato.analyst.planning.pilots import PilotOutline, format_pilot, plan_pilot
-from sfumato.analyst.planning.refining import MainOutline, refine
-from sfumato.analyst.planning.statistics import describe_statistic
+from sfumato.analyst.planning.pilots import describe_pilot, format_pilot, parse_columns
+from sfumato.analyst.planning.refinement import MainOutline, refine
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH
+from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import HistogramPart, WindowRule, plan_from_spec
@@ -147,7 +147,7 @@ def test_devices_with_a_record_each_report_bins_and_are_stronger_for_it() -> Non
     assert (
         "from about 19,000 reports on, to calibrate" in dict(describe_statistic(plan))["histogram"]
     )
-    words = " ".join(phones.describe())
+    words = " ".join(describe_pilot(phones))
     assert "reports a noisy bin of one of 2 dimensions" in words
     assert "all records of a device in a window together cost epsilon 1" in words
 
@@ -380,7 +380,7 @@ def test_a_pilot_without_an_end_may_share_records_and_says_so(
 ) -> None:
     planned = plan_pilot(outline(window=window))
     assert not planned.plan.is_bounded
-    assert why in " ".join(planned.describe())
+    assert why in " ".join(describe_pilot(planned))
     main = MainOutline(epsilon=Fraction(1), origin=1209600)
     found = refine(*answers, planned.plan, main)
     assert "one that both read 2." in found.describe_cost()
@@ -418,7 +418,7 @@ def test_a_sensor_that_is_known_to_vary_little_is_counted_around_its_usual_range
     assert inside.transform is None
     assert other.transform is not None
     planned = plan_pilot(outline(dimensions=(pressure,)))
-    assert any("sees pressure from -90 to 1680, around" in text for text in planned.describe())
+    assert any("sees pressure from -90 to 1680, around" in text for text in describe_pilot(planned))
     (bounded,) = parse_columns(["pressure:hPa:900..1100"])
     assert bounded.bounds == (900.0, 1100.0)
 
@@ -495,7 +495,9 @@ def test_a_hopeless_main_study_is_refused_and_nothing_is_written(
 
 
 def test_a_pilot_that_may_miss_long_tails_says_how_many_records_would_show_them() -> None:
-    (told,) = (text for text in plan_pilot(outline(n_records=2000)).describe() if "hide" in text)
+    (told,) = (
+        text for text in describe_pilot(plan_pilot(outline(n_records=2000))) if "hide" in text
+    )
     assert "4,000 records would do" in told
     for clear in (outline(), outline(n_records=2000, dimensions=parse_columns(["x:1:0..9"]))):
-        assert not any("hide" in text for text in plan_pilot(clear).describe())
+        assert not any("hide" in text for text in describe_pilot(plan_pilot(clear)))

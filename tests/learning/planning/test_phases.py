@@ -237,6 +237,8 @@ def test_phase_reports_lower_the_smallest_epsilon() -> None:
     by_time, by_count = (
         find_smallest_epsilon(outline(by_time=by_time), target_sse=1.2) for by_time in (True, False)
     )
+    assert by_time is not None
+    assert by_count is not None
     assert by_time.reports_phases
     assert not by_count.reports_phases
     assert by_time.epsilon < by_count.epsilon

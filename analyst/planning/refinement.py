@@ -10,29 +10,27 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.bands import band_to_json, candidate_to_json
+from sfumato.analyst.planning.candidates import band_to_json, candidate_to_json
 from sfumato.analyst.planning.columns import (
     MUCH_MISSING,
     MainColumn,
     choose_columns,
     count_complete,
 )
-from sfumato.analyst.planning.doubts import Doubt, find_doubt, require_hope
+from sfumato.analyst.planning.doubts import describe_doubt, require_hope
 from sfumato.analyst.planning.files import show_exact
-from sfumato.analyst.planning.pilots import describe_doubt
+from sfumato.analyst.planning.pilots import describe_overlap
 from sfumato.analyst.planning.spec import format_window, list_fields, quote
 from sfumato.learning.calibration.strength import CLEAR_STRENGTH, bound_excess
 from sfumato.learning.planning.candidates import Candidate
-from sfumato.learning.planning.laws import LAW_CHOICES, LawChoice
-from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.outline import TARGET_SSE, StudyOutline
 from sfumato.learning.planning.planner import Advice, advise
 from sfumato.learning.planning.quality import QualityBand
+from sfumato.learning.planning.remedies import Doubt, doubt_advice
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, PlanError, PrivacyError
 from sfumato.shared.plan import LateRule, SketchPlan, WindowRule
 from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
-
-_WIDER = "one wider than the noise asks for, because the pilot did not see every spread well"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class MainOutline:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     shares_records: bool = False
-    target_sse: float = 1.1
+    target_sse: float = TARGET_SSE
     n_records: int | None = None
     n_sketches: int | None = None
     origin: int | None = None
@@ -142,17 +140,7 @@ class Refinement:
     def candidate(self) -> Candidate:
         """The recommended candidate; with a wider law where some spread is a guess."""
         best = self.advice.recommended
-        if not self.calibration.needs_wider_law:
-            return best
-        place = LAW_CHOICES.index(best.law_choice)
-        if not place:
-            return best
-        law = LawChoice(
-            law=LAW_CHOICES[place - 1].law,
-            least_snr_per_parameter=best.law_choice.least_snr_per_parameter,
-            reason=_WIDER,
-        )
-        return replace(best, prediction=replace(best.prediction, law_choice=law))
+        return best.widen() if self.calibration.needs_wider_law else best
 
     @property
     def band(self) -> QualityBand:
@@ -221,7 +209,7 @@ class Refinement:
             alone = (
                 f"A record that only one of the two studies reads costs {largest}, one that both "
                 f"read {total.removeprefix('epsilon ')}. The pilot may have read some of the main "
-                f"study, because {describe_doubt(self.pilot.window)}; the owner's ledger counts "
+                f"study, because {describe_overlap(self.pilot.window)}; the owner's ledger counts "
                 "the sum for all"
             )
         return (
@@ -336,7 +324,7 @@ class Refinement:
             "relative_sse": band_to_json(self.band),
             "meets_target": self.meets_target,
             "do_not_run": self.calibration.refusal
-            or (None if self.doubt is None else self.doubt.describe()),
+            or (None if self.doubt is None else describe_doubt(self.doubt)),
             "statements": list(self.describe()),
         }
 
@@ -439,13 +427,7 @@ def refine(
         columns=columns,
         outline=outline,
         advice=advice,
-        doubt=find_doubt(
-            complete,
-            advice.recommended.band,
-            epsilon=epsilon,
-            delta=delta,
-            target_sse=main.target_sse,
-        ),
+        doubt=doubt_advice(advice),
     )
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.planning.fleets import FLEET_SIZES, forecast_fleets
+from sfumato.learning.planning.alternatives import FLEET_SIZES, FleetForecast, forecast_fleets
 from sfumato.learning.planning.outline import StudyOutline
+from sfumato.learning.planning.planner import advise
 
 
 def outline(**changes: Any) -> StudyOutline:
@@ -18,10 +19,14 @@ def outline(**changes: Any) -> StudyOutline:
     return StudyOutline(**(known | changes))
 
 
+def forecast(study: StudyOutline, epsilon: Fraction) -> tuple[FleetForecast, ...]:
+    return forecast_fleets(advise(study, epsilon=epsilon, target_sse=1.2))
+
+
 @pytest.mark.parametrize("devices_differ", [False, True])
 def test_more_sketches_never_help_and_small_sketches_never_harm(devices_differ: bool) -> None:
     study = outline(devices_differ=devices_differ)
-    fleets = forecast_fleets(study, epsilon=Fraction(1, 10), target_sse=1.2)
+    fleets = forecast(study, Fraction(1, 10))
     assert [fleet.n_sketches for fleet in fleets] == list(FLEET_SIZES)
     for fleet in fleets:
         assert fleet.whole is not None
@@ -40,16 +45,16 @@ def test_more_sketches_never_help_and_small_sketches_never_harm(devices_differ: 
 
 
 def test_there_are_at_most_as_many_sketches_as_records() -> None:
-    fleets = forecast_fleets(outline(n_records=5000), epsilon=Fraction(1), target_sse=1.2)
+    fleets = forecast(outline(n_records=5000), Fraction(1))
     assert [fleet.n_sketches for fleet in fleets] == [1, 10, 100, 1000]
 
 
 def test_the_smallest_selection_limits_how_small_sketches_become() -> None:
     study = outline(smallest_selection=50, devices_differ=False)
-    for fleet in forecast_fleets(study, epsilon=Fraction(1, 10), target_sse=1.2):
+    for fleet in forecast(study, Fraction(1, 10)):
         assert fleet.chosen.shortest_selection <= min(50, fleet.n_sketches)
 
 
 def test_sizes_whose_sums_would_not_fit_are_left_out() -> None:
-    fleets = forecast_fleets(outline(n_records=10**15), epsilon=Fraction(1), target_sse=1.2)
+    fleets = forecast(outline(n_records=10**15), Fraction(1))
     assert [fleet.n_sketches for fleet in fleets] == list(FLEET_SIZES[1:])
