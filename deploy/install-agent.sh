@@ -188,7 +188,8 @@ act install -d -m 0700 "$state"
 [ -f "$program/pyvenv.cfg" ] || act "$python" -m venv "$program"
 act "$program/bin/pip" install --quiet --disable-pip-version-check --upgrade "${source}[$extras]"
 # The unit runs without docstrings and columns in tracebacks, which needs its own compiled files.
-act env PYTHONNODEBUGRANGES=1 "$program/bin/python" -OO -m compileall -q "$program/lib"
+act env PYTHONNODEBUGRANGES=1 "$program/bin/python" -OO -m compileall -q \
+    -x '/site-packages/(pip|setuptools)/' "$program/lib"
 if [ -n "$root" ] && [ "$dry_run" = no ]; then
     # In the running image the paths have no DIR in front.
     sed -i "1s|^#!$root/|#!/|" "$program"/bin/sfumato*

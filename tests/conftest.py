@@ -7,6 +7,7 @@ from pathlib import Path
 
 # Tests run on every core already; threads below them would only contend. Before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # As where nothing was compiled. Programs that tests start go by the same variable themselves.
 if os.environ.get("SFUMATO_ENGINE") == "numpy":

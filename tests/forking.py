@@ -101,6 +101,8 @@ os._exit(code)
 
 _lock = threading.Lock()
 _control: socket.socket | None = None
+if _VARIABLE in os.environ:  # started with the options of `put_programs`
+    _control = socket.socket(fileno=int(os.environ.pop(_VARIABLE)))
 
 
 class Forked(subprocess.Popen[AnyStr]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +41,7 @@ async def fill(
     await desk.enrol(study, *devices)
     by_time = plan.window.kind == "time"
     n_records = None if plan.releases_count else N_RECORDS
+    messages = []
     for device in devices:
         for i in range(N_SLOTS):
             sums = release(plan, device, 100 * device.seed + i, shift if i >= 3 else 0.0)
@@ -47,6 +50,8 @@ async def fill(
             message = device.message(
                 study, plan, sums, sequence=sequence, slots=slots, n_records=n_records
             )
-            answer = await desk.put(study, *message)
-            assert answer.status_code == 201, answer.text
+            messages.append(message)
+    # At once, so that the server stores them together.
+    for answer in await asyncio.gather(*(desk.put(study, *message) for message in messages)):
+        assert answer.status_code == 201, answer.text
     return study

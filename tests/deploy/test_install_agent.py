@@ -29,6 +29,9 @@ ENVIRONMENT = {
     "PYTHONPATH": sysconfig.get_path("purelib"),
 }
 
+FIRST_CONFIG = "first.toml"
+"""The configuration that the first installation wrote."""
+
 Install = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -63,6 +66,7 @@ def installed_once(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Pat
     root = tmp_path_factory.mktemp("installed")
     done = make_install(root, wheel)()
     assert done.returncode == 0, done.stderr
+    shutil.copy2(root / "etc/sfumato/agent.toml", root / FIRST_CONFIG)
     return root
 
 
@@ -86,10 +90,9 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(root: Path, install
 
 
 def test_it_installs_by_debians_layout_and_again_without_harm(installed: Path, wheel: Path) -> None:
-    root, install = installed, make_install(installed, wheel)
-    done = install()
-    assert done.returncode == 0, done.stderr
-    config, state = root / "etc/sfumato/agent.toml", root / "var/lib/sfumato"
+    root, state = installed, installed / "var/lib/sfumato"
+    config = root / "etc/sfumato/agent.toml"
+    shutil.copy2(root / FIRST_CONFIG, config)
     assert config.read_text() == SAMPLE.replace(
         'state_dir = "state" ', 'state_dir = "/var/lib/sfumato/state"'
     ).replace("# ledger = ", "ledger = ")
@@ -103,7 +106,7 @@ def test_it_installs_by_debians_layout_and_again_without_harm(installed: Path, w
 
     config.write_text("# mine\n")
     (state / "agent.sqlite").write_text("state")
-    done = install()
+    done = make_install(root, wheel)()
     assert done.returncode == 0, done.stderr
     assert f"kept: {config}" in done.stdout
     assert (config.read_text(), (state / "agent.sqlite").read_text()) == ("# mine\n", "state")

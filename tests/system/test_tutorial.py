@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -90,10 +89,12 @@ def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path, address: 
     # Later in the same shell: what was read is released and sent no second time.
     script += 'echo "AGAIN"; sfumato-agent init --code "$CODE"; sfumato-agent once --json\n'
     script += 'echo "KEY $SFUMATO_KEY"\n'
+    options = put_programs(folder / ".venv" / "bin")
+    options["env"]["SFUMATO_PORT"] = address.rpartition(":")[2]
     server = subprocess.Popen(
         ["sh", "-euc", start[1].replace("sfumato serve", "exec sfumato serve")],
+        **options,
         cwd=folder,
-        env={**os.environ, "SFUMATO_PORT": address.rpartition(":")[2]},
         stderr=subprocess.DEVNULL,
     )
     try:

@@ -19,6 +19,7 @@ from deploy.demo.cluster import BIN, Aggregator
 from sfumato.analyst import Client
 from sfumato.shared.errors import DecodingError, NotFoundError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
+from tests.forking import put_programs, run_forked
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 
@@ -198,17 +199,19 @@ def test_decoding_an_unknown_study_or_too_many_clusters_is_refused(
 
 
 def test_the_server_refuses_plain_http_beyond_loopback(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            BIN / "sfumato", "serve", "--host", "0.0.0.0",
-            "--database", str(tmp_path / "x.sqlite"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    options = ["--host", "0.0.0.0", "--database", str(tmp_path / "x.sqlite")]
+    done = run_forked([BIN / "sfumato", "serve", *options])
     assert done.returncode == 2
     assert "--behind-proxy" in done.stderr
+
+
+INHERITING = """\
+from tests import forking
+forking.refuse_bare_names()
+from deploy.demo import cluster
+scope = forking.forking_in(cluster)
+scope.__enter__()
+"""
 
 
 def test_the_demo_ends_with_one_json_line_and_a_picture_and_shows_the_seasons(
@@ -218,12 +221,10 @@ def test_the_demo_ends_with_one_json_line_and_a_picture_and_shows_the_seasons(
     picture = tmp_path / "weather.png"
     command = [sys.executable, str(script), "--json", "--keep", "--picture", str(picture)]
     # Every process of the demo fails if it loads a room by its bare name, from the checkout.
-    (tmp_path / "sitecustomize.py").write_text(
-        "from tests.bare_names import refuse_bare_names\nrefuse_bare_names()\n"
-    )
-    path = os.pathsep.join([str(tmp_path), str(script.parents[2])])
-    environment = os.environ | {"PYTHONPATH": path}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+    (tmp_path / "sitecustomize.py").write_text(INHERITING)
+    options = put_programs(tmp_path)
+    options["env"]["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(script.parents[2])])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as running:
         assert running.stdout is not None
         line = running.stdout.readline()
         running.send_signal(signal.SIGINT)
@@ -250,7 +251,7 @@ def test_the_demo_of_phones_ends_with_one_json_line_and_a_picture(tmp_path: Path
     done = subprocess.run(
         [
             sys.executable, str(script),
-            "--phones", "--devices", "6000", "--json", "--picture", str(picture),
+            "--phones", "--devices", "3000", "--json", "--picture", str(picture),
         ],
         capture_output=True,
         text=True,
@@ -259,7 +260,7 @@ def test_the_demo_of_phones_ends_with_one_json_line_and_a_picture(tmp_path: Path
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     figures = json.loads(line)
-    assert (figures["phones"], figures["bytes_a_report"]) == (6000, 2)
+    assert (figures["phones"], figures["bytes_a_report"]) == (3000, 2)
     # Noise is fresh at every run: a bound that a broken path misses, not a measure of quality.
     assert 1.0 <= figures["relative_sse"] < 2.2
     assert picture.read_bytes().startswith(b"\x89PNG")

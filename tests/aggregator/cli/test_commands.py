@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,15 @@ from sfumato.shared.command import main
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan
 from tests.aggregator.processes import read_announcement, start
+from tests.ports import hold_port, port_of
+
+
+@pytest.fixture(autouse=True)
+def own_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a server listen where no other does: the usual port may be taken."""
+    with hold_port() as held:
+        monkeypatch.setenv("SFUMATO_PORT", str(port_of(held)))
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from tests.clients.c.building import (
 from tests.clients.c.conftest import Compile, require
 from tests.clients.js.devices import make_exact_plan
 from tests.device_agent.daemons import wait_until
+from tests.forking import put_programs
 from tests.ports import hold_port, port_of
 from tests.system.test_tutorial import read_blocks
 
@@ -41,17 +41,19 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "clients").symlink_to(ROOT / "clients")
     activate = tmp_path / ".venv/bin/activate"
     activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{BIN}:$PATH"\nexport PATH\n')
+    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
     return tmp_path
 
 
 def run_shell(
     script: str, folder: Path, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    options = put_programs(folder / ".venv/bin")
+    options["env"] |= environment
+    done: subprocess.CompletedProcess[str] = subprocess.run(
         ["sh", "-euc", script],
+        **options,
         cwd=folder,
-        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -68,10 +70,12 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
     (_, start), *blocks = read_blocks(PAGE, "sh")[SECTION]
     held = hold_port()
     address = f"http://127.0.0.1:{port_of(held)}"
+    options = put_programs(folder / ".venv/bin")
+    options["env"]["SFUMATO_PORT"] = str(port_of(held))
     server = subprocess.Popen(
         ["sh", "-euc", start.replace("sfumato serve", "exec sfumato serve")],
+        **options,
         cwd=folder,
-        env={**os.environ, "SFUMATO_PORT": str(port_of(held))},
         stderr=subprocess.DEVNULL,
     )
     try:
