@@ -29,9 +29,10 @@ _KEPT_BYTES = MAX_LINE_BYTES + 1
 _PIECE_RECORDS = 512
 _MOST_PIECES = 2
 _LOOK_S = 0.1
-_MOST_TIMEOUTS = 10
-_LEAST_BYTES_PER_S = 100
 """Seconds after which a thread that nobody reads from looks whether it is closed."""
+_MOST_TIMEOUTS = 10
+"""Time-outs that an answer may take, and a body that drips."""
+_LEAST_BYTES_PER_S = 100
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")

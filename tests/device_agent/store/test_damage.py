@@ -61,7 +61,7 @@ class Template:
         watcher = sqlite3.connect(self.driver.state / DATABASE_NAME)
         watcher.execute("SELECT COUNT(*) FROM meta").fetchall()
         self.driver.append(N_SENT + 1, lines=5)
-        self.driver.append(1001, lines=N_OPEN)
+        self.driver.append(1000, lines=N_OPEN)
         with pytest.MonkeyPatch.context() as patch:
             for module in (streams, repair):
                 patch.setattr(module, "truncate_log", lambda _: None)
