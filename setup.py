@@ -37,7 +37,7 @@ class AnySystem(Distribution):
     """The distribution; with ``SFUMATO_WITHOUT_KERNEL`` set its wheel serves every system."""
 
     def has_ext_modules(self) -> bool:
-        """Tell whether the kernel is compiled; without it the wheel is ``py3-none-any``."""
+        """Return whether the kernel is compiled; without it the wheel is ``py3-none-any``."""
         return not os.environ.get("SFUMATO_WITHOUT_KERNEL") and super().has_ext_modules()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.packages import RIVER, read_member
-from benchmarks.tables import load_files, read_table
+from benchmarks.real_tables import load_files, read_table
 from sfumato.shared.plan import plan_from_spec
 
 Floats = NDArray[np.float64]

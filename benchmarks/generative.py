@@ -71,11 +71,11 @@ class Published:
     rate
         q, the chance of a record to be in a batch.
     n_epochs
-        Of ``ceil(1 / q)`` steps each.
+        Epochs of ``ceil(1 / q)`` steps each.
     norm_scale, cluster_scale, gradient_scale
         The paper's sigmas of norms, k-means and gradients.
     n_rounds
-        Of k-means.
+        Rounds of k-means.
     """
 
     rate: float = 0.0017

@@ -55,7 +55,7 @@ _FEATURES = (0.6, 1.0, 2.0, 5.0, 10.0, 20.0)
 _ALPHAS = (1, 10, 100)
 """m / r of Figure 2, left: 1 / alpha."""
 _EPSILONS = (3, 10, 30, 100, 300, 1000, 10_000)
-"""Of Figure 3, in ten-thousandths."""
+"""Epsilons of Figure 3, in ten-thousandths."""
 _CENTRAL = {
     "dplloyd uniform": "lloyd-uniform-published",
     "dplloyd sphere": "lloyd-published",
@@ -79,11 +79,11 @@ class Point:
     decoder
         Name of the solver.
     mechanism
-        Of the noise, in Figure 3.
+        Name of the noise, in Figure 3.
     n_sketches, is_split, mask_groups
         L, whether each sketch has one feature, and the parts of features by record.
     method
-        Of :mod:`benchmarks.contenders`, where there is no sketch.
+        Name in :mod:`benchmarks.contenders`, where there is no sketch.
     n_records
         n; the records stand for 10^7.
     """

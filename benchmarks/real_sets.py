@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks.honest_trials import Situation, digest_decoder
 from benchmarks.honesty import BASELINE, HonestTrial, judge_verdicts, list_answers, run_trial
+from benchmarks.real_tables import Table, draw_tables, load_files
 from benchmarks.runner import Bench, Row, read_count, run
 from benchmarks.shapes import GUESS, Shape, make_generator, put_into_box
-from benchmarks.tables import Table, draw_tables, load_files
 
 NAME = "real_sets"
 _N_SETS, _QUICK_SETS = 10, 2

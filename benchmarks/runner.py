@@ -92,7 +92,7 @@ def describe_machine() -> str:
 
 @dataclass(kw_only=True)
 class Bench:
-    """What one run measures, and its progress bar.
+    """Choice of cases and seeds of one run, and its progress bar.
 
     Parameters
     ----------

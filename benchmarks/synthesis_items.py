@@ -58,7 +58,7 @@ class ItemSet:
     Parameters
     ----------
     name
-        Of the set.
+        Name of the set.
     records
         Shape ``(n, d)``, 0 or 1.
     most_items

@@ -23,7 +23,7 @@ from sfumato.shared.core import RadiusLaw
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a sketch is made of.
+    """Records, frequencies and noise of a sketch.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from sfumato.analyst.cli.options import Decimal, Json, Ledger, MaxUnreadable, St
 from sfumato.analyst.planning.files import parse_delta, parse_epsilon
 from sfumato.lab import ReferenceKMeans
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.reading.records import Spelling
+from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 app = typer.Typer(

@@ -14,7 +14,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine: ``localhost``, 127.0.0.0/8 or ::1, without a look-up.
+    """Return whether a host is this machine: ``localhost``, 127.0.0.0/8 or ::1, without a look-up.
 
     Other names may lead anywhere, whatever a name server says today.
     """
@@ -39,7 +39,7 @@ def read_address(text: str) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address is unicast of the internet, and so is one that it embeds."""
+    """Return whether an address, and one that it embeds, is a public unicast address."""
     if isinstance(address, IPv6Address):
         embedded = address.sixtofour
         if address in _NAT64:

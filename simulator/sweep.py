@@ -134,7 +134,7 @@ def run_sweep(
     plan, records, n_devices, n_windows, n_processes
         As :func:`sfumato.simulator.fleet.run_fleet` takes them.
     axes, factors
-        Of ``AXES`` in :mod:`sfumato.learning.planning.plans`; and positive.
+        Names from ``AXES`` in :mod:`sfumato.learning.planning.plans`, and positive factors.
     n_clusters, n_repeats, seed
         k; simulations of each plan; and the seed of noise, frequencies and decoder.
     is_over

@@ -59,7 +59,7 @@ from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.privacy.limits import DEFAULT_EPSILON
 from sfumato.shared.reading import Fields, WatchedFile
-from sfumato.shared.reading.records import Spelling
+from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
@@ -230,7 +230,7 @@ def fit_file(
         Makes the estimator of bounds, source and ``random_state``, and of a scale where the
         columns have one.
     spelling
-        Of the numbers of the file.
+        Decimal mark and units of the numbers in the file.
     """
     if sign is not None and output is None:
         raise ConfigError("needs -o", field="--sign", fix="name a file for the release")

@@ -44,7 +44,7 @@ from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from sfumato.shared.reading.records import Spelling
+from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.spending import Account, find_ledger
 from sfumato.shared.system import count_cores

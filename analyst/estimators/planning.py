@@ -255,7 +255,7 @@ def _advise(choices: Choices) -> Advice:
         n_dimensions=choices.n_axes,
         n_clusters=choices.n_clusters,
         neighbouring=choices.relation,
-        # Nothing here has a time, so that there are no phase reports.
+        # Phase reports need windows by time, and a table has none.
         by_time=False,
         mechanism=None if choices.mechanism == "auto" else choices.mechanism,
         stated_frequencies=choices.n_frequencies,

@@ -75,7 +75,7 @@ class AdviceReport:
     Parameters
     ----------
     advice
-        For the study.
+        Advice for the study.
     n_devices
         The devices that send the outline's sketches.
     smallest
@@ -151,7 +151,7 @@ def report_on(advice: Advice, *, n_devices: int, fleet: Fleet) -> AdviceReport:
     Parameters
     ----------
     advice, n_devices
-        For a study, and the devices that send its sketches.
+        Advice for a study, and the number of devices that send its sketches.
     fleet
         The batches of a secure sum, wanted or possible.
     """
@@ -300,7 +300,7 @@ def _describe(report: AdviceReport) -> Iterator[str]:
     yield f"{reason}Shortest selection: {report.selection}."
     if report.grid is not None:
         yield describe_grid(report.grid, best.epsilon)
-    # Of many sketches the method is no question.
+    # With many sketches no other method can be used.
     if report.method is not None and report.method.expected:
         yield describe_method(report.method, outline)
     if best.reports_phases:

@@ -48,7 +48,7 @@ def plot_advice(advice: Advice) -> Figure:
     Parameters
     ----------
     advice
-        For the study.
+        Advice for the study.
     """
     figure = Figure(figsize=(11.0, 4.8), layout="constrained", facecolor="white")
     left, right = figure.subplots(1, 2, sharey=True)

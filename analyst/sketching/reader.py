@@ -22,7 +22,7 @@ from sfumato.shared.reading import (
     make_parser,
     open_rows,
 )
-from sfumato.shared.reading.records import PLAIN, Spelling
+from sfumato.shared.reading.spelling import PLAIN, Spelling
 
 BLOCK_BYTES = 1 << 22
 

@@ -41,6 +41,11 @@ def show_once(report: OnceReport, budget: Budget, *, value_counts: bool) -> str:
         f"sent {report.sending.sent} sketch(es) of {report.sending.bytes_sent} bytes; "
         f"{report.outbox.waiting} waiting, {report.outbox.shelved} shelved"
     )
+    if report.hides_counts and report.outbox.waiting:
+        lines.append(
+            "next: the next `once` sends them first; sent now, they would tell the server "
+            "how long reading took, and so how many records there are"
+        )
     lines.append(
         f"spent {_loss(report.per_record_loss)} for each record ({_limit(budget.per_record)}), "
         f"{_loss(report.lifetime_loss)} for someone in every window ({_limit(budget.lifetime)})"

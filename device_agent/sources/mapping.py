@@ -20,7 +20,8 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
-from sfumato.shared.reading.records import NAN, PLAIN
+from sfumato.shared.reading.records import NAN
+from sfumato.shared.reading.spelling import PLAIN
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""

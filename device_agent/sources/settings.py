@@ -22,7 +22,7 @@ from sfumato.shared.file_identity import identify
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
-from sfumato.shared.reading.records import Spelling
+from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 

@@ -54,7 +54,10 @@ def check_flag(field: str, value: object) -> None:
 
 
 def use_one_thread() -> AbstractContextManager[object]:
-    """Keep all linear algebra of the process on one thread for a while."""
+    """Keep all linear algebra of the process on one thread for a while.
+
+    The matrices of a decoder are small: to share one out takes longer than to multiply it.
+    """
     # SciPy has a BLAS of its own, which must be loaded to be found.
     import scipy.linalg  # noqa: F401, PLC0415 - a server never needs it
 

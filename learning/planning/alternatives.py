@@ -161,7 +161,7 @@ def compare_ways(advice: Advice, fleet: Fleet) -> Ways:
     Parameters
     ----------
     advice
-        For the study, with or without a secure sum.
+        Advice for the study, with or without a secure sum.
     fleet
         The batches of a secure sum.
     """
@@ -186,7 +186,7 @@ def find_ways(advice: Advice, fleet: Fleet) -> Ways | None:
     Parameters
     ----------
     advice
-        For the study, with or without a secure sum.
+        Advice for the study, with or without a secure sum.
     fleet
         The batches of a secure sum.
     """

@@ -48,7 +48,7 @@ _calibrate = lru_cache(maxsize=1024)(calibrate_mechanism)
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What to expect of a choice of noise and frequencies.
+    """Expected signal and quality of a choice of noise and frequencies.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Prediction:
     signal_energy
         ``|z|^2``, of the outline or as k clusters give it.
     snr
-        Of the global sketch (seed eq. 7).
+        Signal-to-noise ratio of the global sketch (seed eq. 7).
     band
         Relative SSE.
     """
@@ -233,7 +233,7 @@ def predict_mechanism(
     outline
         The study.
     mechanism
-        Of one sketch.
+        Mechanism of one sketch.
     n_frequencies, n_blocks, alpha, count_variance
         m, and as :func:`sfumato.learning.estimate.snr.predict_mechanism_snr` takes them.
     law

@@ -81,9 +81,9 @@ class GridCandidate:
     cells
         Number of cells in each dimension.
     mechanism
-        Of each sum.
+        Mechanism of each sum.
     noise
-        Of a cell's count, all sums together.
+        Noise of a cell's count, all sums together.
     band
         Expected relative SSE.
     sketch_bytes
@@ -226,7 +226,7 @@ def is_grid_better(
     outline
         The study.
     epsilon
-        Of one sketch.
+        Epsilon of one sketch.
     half_width_in_spreads
         As in :func:`predict_grid`.
     """

@@ -45,7 +45,7 @@ class LawChoice:
     least_features
         Least m / (k d) at which it is chosen: half of a law with a tail resolves little.
     gain
-        What it takes off the relative SSE of real data, beside the next law with half of the m.
+        Fall of the relative SSE on real data, against the next law with half of the m.
     """
 
     law: RadiusLaw

@@ -143,7 +143,7 @@ class MethodChoice:
 def choose_method(holding: Holding) -> MethodChoice:
     """Choose a method by public numbers: it is given no record, so none can decide.
 
-    Of the methods that can be used, the one with the lowest relative SSE in the row of the table
+    It is the usable method with the lowest relative SSE in the row of the table
     that is nearest, first in d and then in ``n epsilon / k``; the sketch up to ``ALIKE`` of it.
 
     Raises

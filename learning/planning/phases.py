@@ -46,7 +46,7 @@ def predict_phase_reports(
     n_frequencies, n_reports
         m, and r, the features of a sketch.
     epsilon
-        Of all reports of a sketch together.
+        Epsilon of all reports of a sketch together.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def find_least_reports(
     outline
         The study; its own records and sketches do not matter.
     epsilon, target_sse
-        Of the reports of one sketch together; and the relative SSE, above 1.
+        Epsilon of all reports of a sketch together, and the relative SSE, above 1.
 
     Returns
     -------

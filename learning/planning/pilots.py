@@ -150,14 +150,14 @@ def divide_epsilon(strength: float) -> Fraction:
 def measure_counts(spec: PlanSpec, *, n_records: float, n_sketches: float = 1) -> float:
     """Return the strength of counts: x of a dimension in so many records and sketches."""
     variance = create_plan(spec).mechanism.variance * n_sketches
-    # Of an epsilon of thousands the variance underflows.
+    # The variance underflows at an epsilon of thousands.
     return n_records * math.sqrt(8.0 / max(variance, _LEAST_VARIANCE))
 
 
 def _choose(outline: PilotOutline, epsilon: Fraction) -> Pilot:
     """Choose between counts and reports: these for devices with a record, else the stronger ones.
 
-    Of equal strength, reports have the smaller error (``python -m benchmarks.local``).
+    At equal strength, reports have the smaller error (``python -m benchmarks.local``).
     """
     counts = _choose_counts(outline, epsilon)
     if not (outline.allows_reports and LEAST_EPSILON <= epsilon <= LARGEST_EPSILON):

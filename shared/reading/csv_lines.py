@@ -22,7 +22,6 @@ from sfumato.shared.reading.arrow import find_arrow_levels, find_pyarrow
 from sfumato.shared.reading.intact import split_intact
 from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block
 from sfumato.shared.reading.records import (
-    PLAIN,
     Fields,
     RecordTable,
     join_records,
@@ -31,6 +30,7 @@ from sfumato.shared.reading.records import (
     read_number,
     read_numbers,
 )
+from sfumato.shared.reading.spelling import PLAIN
 
 _CAREFUL_LINES = 32
 """Parts of so many lines are parsed line by line rather than cut further."""

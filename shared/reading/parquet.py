@@ -42,7 +42,7 @@ class ParquetRows:
                 memory_map=False,
                 pre_buffer=False,
                 buffer_size=_BUFFER_BYTES,
-                # Of this unit alone, no day that such a timestamp can state wraps.
+                # Milliseconds hold every day that such a timestamp can state; finer units wrap.
                 coerce_int96_timestamp_unit="ms",
             )
             schema = self._parquet.schema_arrow

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.shared.core import Columns, Records
-from sfumato.shared.errors import ConfigError, RecordError
+from sfumato.shared.errors import RecordError
+from sfumato.shared.reading.spelling import PLAIN, Spelling
 
 NAN = math.nan
 EARLIEST, LATEST = -62135596800, 253402300800
@@ -325,58 +326,6 @@ def join_records(parts: Sequence[Records]) -> NDArray[np.floating]:
     return np.concatenate([p.to_array() if isinstance(p, Columns) else p for p in parts])
 
 
-DECIMALS = (".", ",")
-_COMMA = str.maketrans({",": ".", ".": "_"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spelling:
-    """How the texts of a source spell numbers, where a program would not.
-
-    Parameters
-    ----------
-    decimal
-        The decimal mark. With a comma, a text that has a point is no number: it may separate
-        thousands.
-    strip
-        Texts that may stand behind a number, such as units.
-
-    Raises
-    ------
-    ConfigError
-        The mark is no decimal mark, or a text to strip is empty or may be part of a number.
-    """
-
-    decimal: str = "."
-    strip: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what would change numbers."""
-        if self.decimal not in DECIMALS:
-            raise ConfigError("must be a point or a comma", field="decimal", fix='write ","')
-        for text in self.strip:
-            if not text.strip() or set(text) & set("0123456789"):
-                raise ConfigError(
-                    "must be texts without digits, such as units",
-                    field="strip",
-                    fix='write what stands behind the number, such as "°C"',
-                )
-
-    def read(self, value: object) -> object:
-        """Return a value whose text, if it is one, spells a number as programs do."""
-        if not isinstance(value, str):
-            return value
-        text = value.strip()
-        for end in self.strip:
-            if text.endswith(end):
-                text = text[: -len(end)].rstrip()
-                break
-        return text.translate(_COMMA) if self.decimal == "," else text
-
-
-PLAIN = Spelling()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fields:
     """The fields that are read of each record.
@@ -390,7 +339,7 @@ class Fields:
     time, identity
         The fields that hold its time and its id, which are public; None if there is none.
     spelling
-        Of the numbers of ``values``.
+        Decimal mark and units of the numbers in ``values``.
     are_chosen
         Whether a person named any of ``values``, rather than the plan.
     advice
@@ -454,11 +403,8 @@ class Fields:
     ) -> RecordTable:
         """Return records from the columns of ``names``; ``read`` turns values into numbers."""
         d = len(self.values)
-        if self.spelling != PLAIN:
-            spell, plain = self.spelling.read, read
-            read = lambda column: plain(list(map(spell, column)))  # noqa: E731
         values = [
-            read_levels(column, levels) if levels else read(column)
+            read_levels(column, levels) if levels else read(self.spelling.read_all(column))
             for column, (_, levels) in zip(columns[:d], self.columns, strict=True)
         ]
         times = self.time.read_all(columns[d]) if self.time else None

@@ -27,6 +27,11 @@ MOST_LOST = 0.5
 
 _CAUSES = (
     (
+        re.compile(r"[+-]?\d+\.\d+"),
+        "the numbers have points in them, and the decimal mark is stated as a comma",
+        "leave the decimal mark out",
+    ),
+    (
         re.compile(r"[+-]?[\d.]*\d,[\d,]*\d(?:\.\d+)?"),
         "the numbers have commas in them",
         'state the decimal mark (--decimal , or in the settings decimal = ","), or write them '

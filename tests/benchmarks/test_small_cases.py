@@ -25,9 +25,9 @@ from benchmarks.datasets import Mixture
 from benchmarks.honesty import run_trial
 from benchmarks.methods import make_fleet_case, make_phone_case
 from benchmarks.mnist import Digits
+from benchmarks.real_tables import Table
 from benchmarks.reference import compute_sse
 from benchmarks.runner import Bench, Case, Row, measure_cases
-from benchmarks.tables import Table
 from benchmarks.trials import Setting, Trial, make_case
 from sfumato.learning.planning.quality import predict_relative_sse
 from tests.benchmarks.test_generative import make_digits

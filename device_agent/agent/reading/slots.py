@@ -44,9 +44,9 @@ from sfumato.shared.errors import BudgetExceededError, SketchError
 from sfumato.shared.plan import SketchPlan
 
 _SHOWN_SLOTS = 100
-"""So many slots are announced, and counted while they are released: it takes a while."""
+"""Number of due slots from which they are announced, and counted while they are released."""
 _SECONDS_A_SLOT = (0.005, 0.05)
-"""What the disk takes to store one for good: a fast one, and a slow one."""
+"""Durable storage of one slot, seconds: on a fast disk, and on a slow one."""
 _MOST_OPENED = 8
 """Sums held in memory while reading; records come roughly in the order of their slots."""
 

@@ -38,7 +38,7 @@ from sfumato.shared.privacy import Origin
 from sfumato.shared.wire import encode_stream_id, format_time
 
 ENVELOPE_BYTES = 400
-"""Of a message, beside its payload; about."""
+"""Size of a message without its payload, about."""
 OUTBOX_IS_FULL = (
     "the outbox is full, so no window is closed and records wait in their source; see [outbox] and "
     "whether the server answers"

@@ -114,7 +114,7 @@ class CandidateMethod:
     def choose_centres(
         self, places: Integers, candidates: Integers, task: Task, curator: Curator
     ) -> tuple[Floats, int]:
-        """Ask the curator; return centres, shape ``(k, d')``, and the radius of the sums."""
+        """Choose centres by noisy votes: shape ``(k, d')``, and the radius of the sums."""
         histogram = _count_votes(task, curator.next_round, len(candidates))
         labels = find_nearest(places, candidates)
         counts = np.bincount(labels, minlength=len(candidates)).astype(np.int64)

@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading import Fields, make_parser
 from sfumato.shared.reading.lines import Block
-from sfumato.shared.reading.records import PLAIN, Spelling, read_value
+from sfumato.shared.reading.records import read_value
+from sfumato.shared.reading.spelling import PLAIN, Spelling
 
 GERMAN = Spelling(decimal=",", strip=("°C", "%"))
 

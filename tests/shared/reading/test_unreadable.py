@@ -16,6 +16,7 @@ def test_the_likely_cause_follows_from_a_text_and_shows_nothing_of_it() -> None:
         "commas": ["52,39", "-1,5", "1,234.5", " 1.234,56 "],
         "missing": ["", "-", "N/A", "null", "unavailable", "unknown", "NaN", "?"],
         "such as a unit": ["52.39 °C", "9%", "-3kW", "1,5 V"],
+        "points": ["51.98", "-3.5"],
         "no numbers": ["north", "12:30", "2025-01-01", "1.2.3", "0x1f"],
     }
     wrong = [

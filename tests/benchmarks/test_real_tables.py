@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.tables import LEAST_ROWS, draw_tables, read_table
+from benchmarks.real_tables import LEAST_ROWS, draw_tables, read_table
 
 
 def write(columns: dict[str, list[object]]) -> bytes:
