@@ -14,6 +14,7 @@ from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Columns, Records
 from sfumato.shared.core.sketch import SketchAccumulator, count_most_records
 from sfumato.shared.core.statistics import (
+    ClustersStatistic,
     FourierStatistic,
     GridStatistic,
     HistogramStatistic,
@@ -23,6 +24,7 @@ from sfumato.shared.core.statistics import (
 
 __all__ = [
     "AMPLITUDE",
+    "ClustersStatistic",
     "Columns",
     "DimensionEncoding",
     "FourierStatistic",

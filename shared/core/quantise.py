@@ -79,11 +79,26 @@ class Quantiser:
         RecordError
             The array is not two-dimensional with d columns, or not of a floating-point type.
         """
+        steps, present = self.quantise_values(records)
+        sketchable: NDArray[np.bool_] = np.logical_and.reduce(present, axis=1)
+        steps[~sketchable] = 0
+        return steps, sketchable
+
+    def quantise_values(
+        self, records: NDArray[np.floating]
+    ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+        """Quantise values, each by itself: zero where one is not finite; else as :meth:`quantise`.
+
+        Returns
+        -------
+        quantised, present
+            Shape ``(n, d)``: int16, steps, and bool.
+        """
         require_records(records, self.n_dimensions)
         x = records.astype(np.float64)
-        sketchable: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(x), axis=1)
-        x[~sketchable] = self.centre
+        present: NDArray[np.bool_] = np.isfinite(x)
         scale = STEPS / self.half_width
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             steps = (x - self.centre) * scale
-        return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int16), sketchable
+        steps[~present] = 0.0
+        return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int16), present

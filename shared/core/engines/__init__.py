@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sfumato.shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from sfumato.shared.core.engines.numpy_engine import NumpyEngine
 from sfumato.shared.core.records import Records
+from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.histogram import HistogramStatistic
@@ -64,6 +65,12 @@ class SketchEngine(Protocol):
         self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
     ) -> int:
         """Add the moments of each record, given as coordinates; return how many add zero."""
+        ...
+
+    def add_clusters(
+        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add each record, given as coordinates, to its cluster; return how many add zero."""
         ...
 
 

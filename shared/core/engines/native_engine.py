@@ -19,6 +19,7 @@ from sfumato.shared.core.frequencies import FrequencyMatrix
 from sfumato.shared.core.masks import BLOCK_RECORDS, MaskSchedule, split_at_blocks
 from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.core.records import Columns, Records, require_records
+from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.histogram import HistogramStatistic
@@ -183,6 +184,23 @@ class NativeEngine:
         )
         return unsketchable
 
+    def add_clusters(
+        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add each record to its cluster; see ``SketchEngine``."""
+        assert _native is not None
+        quantiser = statistic.quantiser
+        require_records(records, quantiser.n_dimensions)
+        unusable: int = _native.add_clusters(
+            _as_argument(records),
+            quantiser.n_dimensions,
+            quantiser.centre,
+            STEPS / quantiser.half_width,
+            _cluster_rule_of(statistic),
+            sums,
+        )
+        return unusable
+
     def _pack_once(self, frequencies: FrequencyMatrix) -> NDArray[np.int16]:
         """Cache the packed form as long as the matrix: packing costs more than one record."""
         known = _packed.setdefault(self.level, WeakKeyDictionary())
@@ -254,6 +272,27 @@ def _rules_of(statistic: HistogramStatistic) -> tuple[NDArray[np.int64], NDArray
         integers.append((i, kind, size))
         doubles.append((quantiser.centre[i], scale[i], encoding.resolution or 1.0))
     return np.array(integers, dtype=np.int64), np.array(doubles, dtype=np.float64)
+
+
+def _cluster_rule_of(statistic: ClustersStatistic) -> NDArray[np.int64]:
+    """All numbers of the rule, in the order of ``struct cluster_rule`` of ``sketch.h``."""
+    units, k = statistic.units, statistic.n_clusters
+    sizes = (k, len(statistic.assigned), len(statistic.summed), len(statistic.optional))
+    blocks = np.full(k, -1, dtype=np.int64)
+    blocks[list(statistic.members)] = np.arange(len(statistic.members)) * statistic.block_size
+    numbers = (
+        (*sizes, len(statistic.candidates), statistic.cap),
+        (units.residual, units.count, units.square, units.beyond, units.presence, units.total),
+        (statistic.norm == "l1", statistic.n_coordinates),
+        (*statistic.assigned, *statistic.summed, *statistic.optional),
+        statistic.centres.ravel(),
+        statistic.weights,
+        statistic.origins.ravel(),
+        statistic.radii.ravel(),
+        statistic.candidates.ravel(),
+        blocks,
+    )
+    return np.concatenate([np.asarray(part, dtype=np.int64) for part in numbers])
 
 
 def _group_shape(frequencies: FrequencyMatrix, masks: MaskSchedule | None) -> tuple[int, int]:

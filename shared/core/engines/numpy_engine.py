@@ -16,6 +16,7 @@ from sfumato.shared.core.features import feature_table
 from sfumato.shared.core.masks import BLOCK_RECORDS, split_at_blocks
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Columns, Records, require_records
+from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.histogram import HistogramStatistic
@@ -109,14 +110,28 @@ class NumpyEngine:
             sums[1 + d :] += statistic.product_weights * products
         return n_unsketchable
 
+    def add_clusters(
+        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
+    ) -> int:
+        """Add each record to its cluster; see ``SketchEngine``."""
+        n_unusable = 0
+        for rows in _list_parts(records, statistic.quantiser):
+            steps, present = statistic.quantiser.quantise_values(rows)
+            n_unusable += statistic.sum_steps(steps, present, sums)
+        return n_unusable
+
 
 def _quantise_parts(
     records: Records, quantiser: Quantiser
 ) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
+    return map(quantiser.quantise, _list_parts(records, quantiser))
+
+
+def _list_parts(records: Records, quantiser: Quantiser) -> Iterator[NDArray[np.floating]]:
     require_records(records, quantiser.n_dimensions)
     for start, stop in split_at_blocks(0, len(records)):
         part = records[start:stop]
-        yield quantiser.quantise(part.to_array() if isinstance(part, Columns) else part)
+        yield part.to_array() if isinstance(part, Columns) else part
 
 
 def _add_features(

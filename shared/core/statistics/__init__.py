@@ -1,5 +1,6 @@
 """Statistics: the integers that a record adds to a sum, one module each."""
 
+from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.histogram import HistogramStatistic
@@ -7,6 +8,7 @@ from sfumato.shared.core.statistics.interface import Statistic
 from sfumato.shared.core.statistics.moments import MomentsStatistic
 
 __all__ = [
+    "ClustersStatistic",
     "FourierStatistic",
     "GridStatistic",
     "HistogramStatistic",

@@ -144,3 +144,58 @@ def largest_moment(d: int, radius: int, w: int) -> int:
     most = min(radius, 2047)
     product = 7 * min(radius**2 // 2, most**2) if d > 1 else 0
     return max(radius**2, 7 * (radius // 4) * most, w * most**2, product)
+
+
+def clusters_of(steps: Sequence[int | None], rule: Mapping[str, Any]) -> list[int]:
+    """14. Return what a record adds to the blocks of all clusters, and to the totals."""
+    units, k, e = rule["units"], len(rule["centres"]), len(rule["summed"])
+    sums: list[int] = []
+    assigned = [steps[i] for i in rule["assigned"]]
+    missing = any(each is None for each in assigned)
+
+    def nearest(centres: Sequence[Sequence[int]]) -> tuple[int, int]:
+        distances = [
+            sum(
+                w * (u - c) ** 2
+                for w, u, c in zip(rule["weights"], assigned, centre, strict=True)
+                if u is not None
+            )
+            for centre in centres
+        ]
+        return min(distances), distances.index(min(distances))
+
+    def share(unit: int, distance: int) -> int:
+        return unit * min(distance, int(rule["cap"])) // int(rule["cap"])
+
+    distance, own = nearest(rule["centres"])
+    for j in range(k):
+        is_own = j == own and not missing
+        residuals, was_cut = [0] * e, distance >= rule["cap"]
+        for i, place in enumerate(rule["summed"]):
+            value = steps[place]
+            if value is None:
+                continue
+            away = value - rule["origins"][own][i]
+            size = abs(away) * units["residual"] // rule["radii"][own][i]
+            was_cut |= size > units["residual"]
+            residuals[i] = (1 if away > 0 else -1) * min(size, units["residual"])
+        norm = sum(map(abs, residuals))
+        if rule["norm"] == "l2":
+            norm = root(sum(each**2 for each in residuals))
+        if norm > units["residual"]:
+            was_cut = True
+            residuals = [
+                (1 if each > 0 else -1) * (abs(each) * units["residual"] // norm)
+                for each in residuals
+            ]
+        block = [units["count"]]
+        block += [share(units["square"], distance)] * (units["square"] > 0)
+        block += [units["beyond"] * was_cut] * (units["beyond"] > 0)
+        block += residuals
+        if units["presence"]:
+            block += [units["presence"] * (steps[i] is not None) for i in rule["optional"]]
+        sums += [each * is_own for each in block]
+    if units["total"]:
+        sets = [rule["centres"], *rule["candidates"]]
+        sums += [share(units["total"], nearest(each)[0]) * (not missing) for each in sets]
+    return sums

@@ -390,6 +390,76 @@ static PyObject *add_moments(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* A cluster rule of the numbers in one array, in the order in which `sketch.h` declares them;
+ * returns the integers of its sums, or -1 where a number is out of range. */
+static Py_ssize_t read_cluster_rule(const int64_t *numbers, Py_ssize_t n, Py_ssize_t d,
+                                    struct cluster_rule *rule) {
+    enum { SIZES = 14 };
+    if (n < SIZES) return -1;
+    for (int i = 0; i < 5; i++)
+        if (numbers[i] < 0 || numbers[i] > 1 << 24) return -1;
+    rule->k = (size_t)numbers[0], rule->d = (size_t)numbers[1], rule->e = (size_t)numbers[2];
+    rule->n_optional = (size_t)numbers[3], rule->n_candidates = (size_t)numbers[4];
+    rule->cap = numbers[5], rule->residual = numbers[6], rule->count = numbers[7];
+    rule->square = numbers[8], rule->beyond = numbers[9], rule->presence = numbers[10];
+    rule->total = numbers[11], rule->is_l1 = numbers[12] != 0;
+    const Py_ssize_t size = (Py_ssize_t)numbers[13];
+    const size_t k = rule->k, e = rule->e;
+    const size_t parts[] = {rule->d, e, rule->n_optional, k * rule->d, rule->d, k * e, k * e,
+                            rule->n_candidates * k * rule->d, k};
+    const int64_t **arrays[] = {&rule->assigned, &rule->summed, &rule->optional,
+                                &rule->centres, &rule->weights, &rule->origins,
+                                &rule->radii, &rule->candidates, &rule->blocks};
+    size_t at = SIZES;
+    for (int i = 0; i < 9; i++) {
+        *arrays[i] = numbers + at;
+        at += parts[i];
+        if (at > (size_t)n) return -1;
+    }
+    if (k < 1 || rule->d < 1 || rule->cap < 1 || at != (size_t)n) return -1;
+    for (size_t i = 0; i < rule->d + e + rule->n_optional; i++)
+        if (rule->assigned[i] < 0 || rule->assigned[i] >= d) return -1;
+    for (size_t i = 0; i < k * e; i++)
+        if (rule->radii[i] < 1) return -1;
+    const Py_ssize_t n_totals = rule->total ? 1 + (Py_ssize_t)rule->n_candidates : 0;
+    const Py_ssize_t block = 1 + (rule->square != 0) + (rule->beyond != 0) + (Py_ssize_t)e +
+                             (rule->presence ? (Py_ssize_t)rule->n_optional : 0);
+    rule->totals = (size_t)(size - n_totals);
+    for (size_t j = 0; j < k; j++)
+        if (rule->blocks[j] < -1 || rule->blocks[j] > size - n_totals - block) return -1;
+    return size < n_totals ? -1 : size;
+}
+
+static PyObject *add_clusters(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *records, *centre, *scale, *numbers_object, *sums;
+    Py_ssize_t d;
+    if (!PyArg_ParseTuple(args, "OnOOOO", &records, &d, &centre, &scale, &numbers_object, &sums))
+        return NULL;
+    if (check_shape(d, 1, 1) < 0) return NULL;
+    PyObject *result = NULL;
+    struct boxed boxed = {0};
+    struct cluster_rule rule;
+    Py_buffer numbers;
+    if (PyObject_GetBuffer(numbers_object, &numbers, PyBUF_C_CONTIGUOUS) < 0) return NULL;
+    const Py_ssize_t size =
+        numbers.itemsize == 8
+            ? read_cluster_rule(numbers.buf, numbers.len / 8, d, &rule) : -1;
+    if (size < 0) {
+        PyErr_SetString(PyExc_ValueError, "rule: a number is out of range");
+    } else if (open_boxed(&boxed, records, d, centre, scale, sums, (size_t)size) == 0) {
+        int64_t unusable;
+        Py_BEGIN_ALLOW_THREADS
+        unusable = sketch_add_clusters(&boxed.opened.records, boxed.centre.buf, boxed.scale.buf,
+                                       &rule, boxed.sums.buf);
+        Py_END_ALLOW_THREADS
+        result = unusable < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(unusable);
+    }
+    close_boxed(&boxed);
+    PyBuffer_Release(&numbers);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"levels", list_levels, METH_NOARGS,
      "levels()\n--\n\nNames of the levels that this processor supports, fastest first."},
@@ -413,6 +483,9 @@ static PyMethodDef methods[] = {
      "add_moments(records, d, centre, scale, radius, constant, mean_weight, diagonal_weight,\n"
      "            weight, sums)\n--\n\n"
      "Add the moments of clipped records; return how many cannot be sketched."},
+    {"add_clusters", add_clusters, METH_VARARGS,
+     "add_clusters(records, d, centre, scale, rule, sums)\n--\n\n"
+     "Add records to their clusters; return how many lack an assigned coordinate."},
     {NULL, NULL, 0, NULL},
 };
 

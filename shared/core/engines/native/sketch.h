@@ -111,4 +111,25 @@ struct moment_rule {
 int64_t sketch_add_moments(const struct records *records, const double *centre,
                            const double *scale, const struct moment_rule *rule, int64_t *sums);
 
+/* What a record adds to its cluster: section 13 of the definition. k clusters, d assigned and e
+ * summed columns, of which some can be missing; further sets of k centres are candidates. */
+struct cluster_rule {
+    size_t k, d, e, n_optional, n_candidates;
+    const int64_t *assigned, *summed, *optional; /* numbers of columns */
+    const int64_t *centres, *weights;            /* k * d; d */
+    const int64_t *origins, *radii;              /* k * e each */
+    const int64_t *candidates;                   /* n_candidates * k * d */
+    const int64_t *blocks;                       /* where each cluster's block begins, or -1 */
+    int64_t cap;
+    int64_t residual, count, square, beyond, presence, total; /* units */
+    int is_l1;
+    size_t totals; /* where they begin */
+};
+
+/* Add each record to the block of its nearest centre, and to the totals; returns the number of
+ * records that lack an assigned coordinate, or -1 when memory is short, in which case nothing has
+ * been added. */
+int64_t sketch_add_clusters(const struct records *records, const double *centre,
+                            const double *scale, const struct cluster_rule *rule, int64_t *sums);
+
 #endif

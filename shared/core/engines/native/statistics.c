@@ -1,37 +1,12 @@
 /* Statistics that need no frequencies: bins, cells and moments. Plain C for every processor; loops
  * over a tile of one column are written so that compilers use vectors. */
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sketch.h"
+#include "tile.h"
 
-#if FLT_EVAL_METHOD != 0
-#error "the definition needs doubles without extended precision (on 32-bit x86: -msse2 -mfpmath=sse)"
-#endif
-
-/* Rows at a time. 32-bit sums of products cannot overflow in a tile: 256 * 2047^2 < 2^31. */
-#define TILE 256
-#define STEPS 32767
 #define MOMENT_STEPS 2047
-
-/* Adding 1.5 * 2^52 rounds half to even and leaves the integer in the lowest bits. */
-#define ROUND_TO_INTEGER 6755399441055744.0
-
-/* Rows first .. first+n-1 of a column, as doubles. */
-static void read_tile(const struct column *column, size_t first, size_t n, double *values) {
-    const char *from = column->data + (ptrdiff_t)first * column->stride;
-    if (column->is_double) {
-        for (size_t row = 0; row < n; row++, from += column->stride)
-            memcpy(values + row, from, sizeof(double));
-        return;
-    }
-    for (size_t row = 0; row < n; row++, from += column->stride) {
-        float x;
-        memcpy(&x, from, sizeof x);
-        values[row] = x;
-    }
-}
 
 /* Bits of 0.7071067811865476 and of 2^52. */
 #define ROOT_HALF UINT64_C(0x3FE6A09E667F3BCD)
@@ -81,16 +56,6 @@ static void compress(double *values, size_t n, double resolution) {
         const double t = s - s == 0.0 ? logarithms[row] : 1100.0;
         values[row] = x - x == 0.0 ? __builtin_copysign(t, x) : x - x;
     }
-}
-
-/* Step 1 of the definition: u, from -32767 to 32767. */
-static inline int32_t quantise(double t) {
-    uint64_t word;
-    t = t > -STEPS ? t : -STEPS;
-    t = t < STEPS ? t : STEPS;
-    t += ROUND_TO_INTEGER;
-    memcpy(&word, &t, sizeof word);
-    return (int16_t)word;
 }
 
 /* ---- histogram ---- */
@@ -173,15 +138,6 @@ void sketch_add_grid(const struct records *records, const double *centre, const 
 }
 
 /* ---- moments ---- */
-
-/* The least integer whose square is at least `square`, which is positive. */
-static uint32_t root_up(uint64_t square) {
-    uint64_t below = 0; /* the largest integer whose square is less */
-    for (uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(square)) / 2; bit; bit >>= 1) {
-        if ((below + bit) * (below + bit) < square) below += bit;
-    }
-    return (uint32_t)below + 1;
-}
 
 /* Coordinates of a tile, column by column. */
 struct moment_tile {

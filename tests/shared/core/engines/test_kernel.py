@@ -16,7 +16,10 @@ from tests.soak import small_and_soak
 ROOT = Path(__file__).parents[4]
 NATIVE = ROOT / "shared/core/engines/native"
 FUZZ = Path(__file__).parent / "fuzz.c"
-KERNEL = [NATIVE / "sketch.c", NATIVE / "statistics.c", *sorted(NATIVE.glob("level_*.c"))]
+KERNEL = [
+    *(NATIVE / name for name in ("sketch.c", "statistics.c", "clusters.c")),
+    *sorted(NATIVE.glob("level_*.c")),
+]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 COMMON = ["-std=gnu11", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}"]
 

@@ -85,6 +85,28 @@ def make_moment_arguments() -> dict[str, Any]:
     }
 
 
+CLUSTERS = 2, 1, 1, 1, 1, 100, 9, 1, 1, 1, 1, 1, 0, 12
+"""k, d, e, columns that can be missing, candidates; Q; units; the norm; integers of the sums."""
+PLACES = [0, 1, 1, *(5, -5), 1, *(0, 0), *(3, 4), *(6, -6), *(0, 5)]
+
+
+def make_cluster_arguments() -> dict[str, Any]:
+    return {
+        "records": np.zeros((7, 2)),
+        "d": 2,
+        "centre": np.zeros(2),
+        "scale": np.ones(2),
+        "rule": np.array([*CLUSTERS, *PLACES]),
+        "sums": np.zeros(12, dtype=np.int64),
+    }
+
+
+def change_clusters(place: int, number: int) -> dict[str, Any]:
+    rule = make_cluster_arguments()["rule"]
+    rule[place] = number
+    return {"rule": rule}
+
+
 def test_right_arguments_are_accepted() -> None:
     assert add() == 0
     arguments = make_histogram_arguments()
@@ -92,6 +114,7 @@ def test_right_arguments_are_accepted() -> None:
     assert arguments["sums"].sum() == 3 * 7
     _native.add_grid(*make_grid_arguments().values())
     assert _native.add_moments(*make_moment_arguments().values()) == 0
+    assert _native.add_clusters(*make_cluster_arguments().values()) == 0
 
 
 WRONG: list[tuple[Any, Callable[[], dict[str, Any]], list[dict[str, Any]]]] = [
@@ -177,6 +200,26 @@ WRONG: list[tuple[Any, Callable[[], dict[str, Any]], list[dict[str, Any]]]] = [
             {"radius": 2**20 + 1},
             {"sums": np.zeros(5, dtype=np.int64)},
             {"sums": np.zeros(7, dtype=np.int64)},
+        ],
+    ),
+    (
+        _native.add_clusters,
+        make_cluster_arguments,
+        [
+            {"records": np.zeros((7, 3))},
+            {"d": 0},
+            {"scale": np.zeros(1)},
+            {"rule": np.array(CLUSTERS)},
+            {"rule": np.array([*CLUSTERS, *PLACES], dtype=np.int32)},
+            {"rule": np.array([*CLUSTERS, *PLACES, 0])},
+            {"sums": np.zeros(11, dtype=np.int64)},
+            {"sums": np.zeros(13, dtype=np.int64)},
+            *(change_clusters(place, number) for place in range(5) for number in (-1, 9, 2**62)),
+            *(change_clusters(place, 0) for place in (0, 1, 5)),
+            *(change_clusters(13, number) for number in (-1, 2, 11, 13, 2**62)),
+            *(change_clusters(14 + place, number) for place in range(3) for number in (-1, 2)),
+            *(change_clusters(22 + place, 0) for place in range(2)),
+            *(change_clusters(26 + place, number) for place in range(2) for number in (-2, 6)),
         ],
     ),
 ]

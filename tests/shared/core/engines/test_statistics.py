@@ -1,4 +1,4 @@
-"""Every engine adds the bins, cells and moments of the NumPy engine, whatever the input."""
+"""Every engine adds what the NumPy engine adds to each statistic, whatever the input."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from sfumato.shared.core import (
+    ClustersStatistic,
     Columns,
     DimensionEncoding,
     GridStatistic,
@@ -22,6 +23,7 @@ from sfumato.shared.core import (
     Statistic,
 )
 from sfumato.shared.core.engines import NumpyEngine, SketchEngine, choose_engine, list_engines
+from sfumato.shared.core.statistics.clusters import Units
 from sfumato.shared.core.statistics.histogram import MOST_BINS_LOG2
 from sfumato.shared.errors import RecordError
 from tests.shared.core.engines.test_engines import list_layouts
@@ -131,6 +133,25 @@ def test_logarithmic_bins_of_any_double_are_those_of_the_numpy_engine(
         require_equal(engine, statistic, np.array(values).reshape(-1, 1))
 
 
+def make_clusters(quantiser: Quantiser, encoder: RecordEncoder) -> ClustersStatistic:
+    rng, d = np.random.default_rng(5), quantiser.n_dimensions
+    return ClustersStatistic(
+        quantiser=quantiser,
+        assigned=(0, d - 1),
+        summed=tuple(range(1, d)),
+        optional=tuple(range(1, d - 1)),
+        centres=rng.integers(-30_000, 30_000, size=(5, 2)),
+        weights=np.array([3, 7]),
+        cap=10**9,
+        origins=rng.integers(-30_000, 30_000, size=(5, d - 1)),
+        radii=rng.integers(1, 20_000, size=(5, d - 1)),
+        units=Units(residual=4096, count=512, square=512, beyond=64, presence=64, total=64),
+        norm="l2",
+        candidates=rng.integers(-30_000, 30_000, size=(2, 5, 2)),
+        encoder=encoder,
+    )
+
+
 def make_all(d: int) -> list[Statistic]:
     quantiser = Quantiser(centre=np.linspace(-1, 1, d), half_width=np.full(d, 3.0))
     encoder = RecordEncoder(dimensions=(DimensionEncoding(resolution=0.25),) * d)
@@ -140,6 +161,7 @@ def make_all(d: int) -> list[Statistic]:
         GridStatistic(quantiser=quantiser, cells=tuple(range(3, 3 + d)), encoder=encoder),
         MomentsStatistic(quantiser=quantiser, norm_steps=1500),
         MomentsStatistic(quantiser=quantiser, norm_steps=1501, encoder=encoder),
+        make_clusters(quantiser, encoder),
     ]
 
 
