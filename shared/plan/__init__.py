@@ -29,10 +29,17 @@ from sfumato.shared.plan.statement import (
     find_cautions,
     make_statement,
 )
-from sfumato.shared.plan.statistics import FourierPart, GridPart, HistogramPart, MomentsPart
+from sfumato.shared.plan.statistics import (
+    ClustersPart,
+    FourierPart,
+    GridPart,
+    HistogramPart,
+    MomentsPart,
+)
 
 __all__ = [
     "Axis",
+    "ClustersPart",
     "Dimension",
     "FourierPart",
     "GridPart",

@@ -164,10 +164,9 @@ class SketchPlan:
         values
             Shape ``(n, d)``, data units, as devices read them.
         """
-        if self.kind in ("histogram", "grid"):
-            return np.ones(len(values), dtype=np.bool_)
         sketchable = np.ones(len(values), dtype=np.bool_)
-        for i, each in enumerate(self.dimensions):
+        for i in self.statistic.list_needed(self.space):
+            each = self.dimensions[i]
             if each.missing is None:
                 column = values[:, i]
                 present = each.encoding.transform(column) if each.is_categorical else column

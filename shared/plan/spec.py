@@ -30,6 +30,7 @@ from sfumato.shared.plan.parts import (
 from sfumato.shared.plan.rules import require_valid
 from sfumato.shared.plan.statistics import (
     AnyStatisticPart,
+    ClustersPart,
     FourierPart,
     GridPart,
     HistogramPart,
@@ -58,11 +59,12 @@ class PlanSpec:
     """The fields of a plan that a person chooses."""
 
     dimensions: tuple[Dimension, ...] = member("The columns of a record, in order.")
-    statistic: Literal["fourier", "histogram", "grid", "moments"] = member(
+    statistic: Literal["fourier", "histogram", "grid", "moments", "clusters"] = member(
         "What devices sum: `fourier`, random Fourier features, for centroids in any number of "
         "dimensions; `histogram`, counts of each dimension by itself, for marginals and to "
         "calibrate another plan; `grid`, counts of joint cells in at most four dimensions; "
-        "`moments`, for principal components.",
+        "`moments`, for principal components; `clusters`, what records add up to around published "
+        "centres, for a second look.",
         default="fourier",
     )
     n_frequencies: int | None = member(
@@ -97,6 +99,11 @@ class PlanSpec:
         "With `moments`: the radius of the ball that records are clipped to, in 1/2047 of half the "
         "width of the bounds. Default: 2047 sqrt(1.5 d) / 3, for bounds of three standard "
         "deviations on both sides.",
+        default=None,
+    )
+    clusters: ClustersPart | None = member(
+        "With `clusters`: the centres and what is summed around them, as `sfumato plan look` "
+        "writes them.",
         default=None,
     )
     epsilon: Fraction = member("The epsilon of each sketch for each record; exact and in quotes.")
@@ -256,10 +263,12 @@ _OF_STATISTIC = {
     "dimensions_per_sketch": "histogram",
     "cells": "grid",
     "norm_steps": "moments",
+    "clusters": "clusters",
 }
 _NEEDED = {
     "n_frequencies": "add the number of frequencies, such as 5 k d for k clusters",
     "seed": "use `openssl rand -hex 32`",
+    "clusters": "make the plan with `sfumato plan look RESULT`",
     "cells": "add the cells along each dimension, such as [32, 32]",
 }
 
@@ -292,6 +301,8 @@ def _choose_statistic(spec: PlanSpec) -> AnyStatisticPart:
         n_axes = sum(len(each.levels) or 1 for each in spec.dimensions)
         radius = math.isqrt(MOMENT_STEPS**2 * n_axes // 6)
         return MomentsPart(norm_steps=_or(spec.norm_steps, max(1, radius)))
+    if spec.clusters is not None:
+        return spec.clusters
     m = spec.n_frequencies or 0
     return FourierPart(
         n_frequencies=m,

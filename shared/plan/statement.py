@@ -516,7 +516,7 @@ def describe_release(plan: SketchPlan) -> str:
         what = what.replace(", with noise", ", masked", 1)
         what += f"; the server and {_name_helper(plan.sum_release)} each add noise to the total"
     if plan.is_split:
-        part = "dimensions" if plan.kind == "histogram" else "frequencies"
+        part = {"histogram": "dimensions", "clusters": "clusters"}.get(plan.kind, "frequencies")
         n_parts = plan.blocks.frequencies_per_sketch, plan.blocks.n_frequencies
         carried = f"; of {n_parts[0]} of {n_parts[1]} {part} in each sketch"
     whom = "all records of a window together" if plan.protects_devices else "each record"

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Annotated
 
 from sfumato.shared.errors import UnsupportedVersionError
+from sfumato.shared.plan.statistics.clusters import ClustersPart
 from sfumato.shared.plan.statistics.counts import GridPart, HistogramPart
 from sfumato.shared.plan.statistics.fourier import FourierPart
 from sfumato.shared.plan.statistics.interface import StatisticPart
@@ -14,6 +15,7 @@ from sfumato.shared.structure import Tagged
 __all__ = [
     "STATISTICS",
     "AnyStatisticPart",
+    "ClustersPart",
     "FourierPart",
     "GridPart",
     "HistogramPart",
@@ -21,7 +23,7 @@ __all__ = [
     "StatisticPart",
 ]
 
-_Part = FourierPart | HistogramPart | GridPart | MomentsPart
+_Part = FourierPart | HistogramPart | GridPart | MomentsPart | ClustersPart
 
 STATISTICS: Mapping[str, type[_Part]] = MappingProxyType(
     {
@@ -29,6 +31,7 @@ STATISTICS: Mapping[str, type[_Part]] = MappingProxyType(
         "histogram": HistogramPart,
         "grid": GridPart,
         "moments": MomentsPart,
+        "clusters": ClustersPart,
     }
 )
 

@@ -134,6 +134,10 @@ class HistogramPart:
             dimensions=tuple(carried),
         )
 
+    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
+        """Return none: what is missing is counted too."""
+        return ()
+
     def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
         """Return the bins of each dimension that the block carries."""
         return tuple(self.build(space, stream_id=b"", block=block).bins.values())
@@ -187,6 +191,10 @@ class GridPart:
     def build(self, space: RecordSpace, *, stream_id: bytes, block: int) -> GridStatistic:
         """Return the statistic; it is the same in every window."""
         return GridStatistic(quantiser=space.quantiser, cells=self.cells, encoder=space.encoder)
+
+    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
+        """Return none: what is missing is counted too."""
+        return ()
 
     def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
         """Return all cells."""

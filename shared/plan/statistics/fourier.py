@@ -153,6 +153,10 @@ class FourierPart:
             encoder=space.encoder,
         )
 
+    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
+        """Return all columns."""
+        return tuple(range(space.n_dimensions))
+
     def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
         """Return none: features do not add up to a number of records."""
         return ()

@@ -64,6 +64,10 @@ class StatisticPart(Protocol):
         """Return the statistic of one window; see ``SketchPlan.statistic_of``."""
         ...
 
+    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
+        """Return the numbers of the columns without which a record adds nothing."""
+        ...
+
     def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
         """Return the stretches of a sketch whose counts add up to its number of records."""
         ...

@@ -76,6 +76,10 @@ class MomentsPart:
             encoder=space.encoder,
         )
 
+    def list_needed(self, space: RecordSpace) -> tuple[int, ...]:
+        """Return all columns."""
+        return tuple(range(space.n_dimensions))
+
     def find_counted(self, space: RecordSpace, *, block: int) -> tuple[slice, ...]:
         """Return none: moments do not add up to a number of records."""
         return ()
