@@ -9,8 +9,8 @@ from sfumato.aggregator.api.responses import WITH_BODY, WITH_KEY, describe_probl
 from sfumato.aggregator.services.advising import StudyAdvice
 from sfumato.aggregator.services.results.answers import describe_band
 from sfumato.shared.plan import make_statement, plan_to_json
-from sfumato.shared.wire.bodies.advice import AdviceBody, AdviceRequest, RemediesBody
-from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, RemediesBody
+from sfumato.shared.wire.objects.declaring import make_body
 
 router = APIRouter(
     prefix="/v1",

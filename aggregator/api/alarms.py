@@ -16,15 +16,15 @@ from sfumato.aggregator.api.dependencies import (
 )
 from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from sfumato.aggregator.services.alarms.webhooks import show_secret
-from sfumato.shared.wire.bodies.alarms import (
+from sfumato.shared.wire.objects.alarms import (
     AlarmBody,
     AlarmChange,
     AlarmRequest,
     DeliveryBody,
     NewAlarmBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -35,7 +35,7 @@ from sfumato.aggregator.services.keys import is_granted, require_scope
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     AcceptedChangeBody,
     AcceptRequest,
     AnalysisBody,
@@ -43,8 +43,8 @@ from sfumato.shared.wire.bodies.analyses import (
     AnalysisRequest,
     AnswerBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -18,15 +18,15 @@ from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, desc
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.services.batches.service import BatchDetails
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.batches import (
+from sfumato.shared.wire.objects.batches import (
     BatchBody,
     BatchDetailsBody,
     BatchRequest,
     SuspectBody,
     SuspectsBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.problems import Problem
 
 router = APIRouter(

@@ -25,16 +25,16 @@ from sfumato.aggregator.records import Selection
 from sfumato.aggregator.services.results.answers import read_version
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from sfumato.shared.wire.bodies.results import (
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.objects.results import (
     DecodeBody,
     DecodeRequest,
     ResultBody,
     SnapshotRequest,
 )
-from sfumato.shared.wire.bodies.studies import Paged
-from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.objects.studies import Paged
+from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
 
 router = APIRouter(
     prefix="/v1",

@@ -19,8 +19,8 @@ from sfumato.aggregator.services.devices.signed import SignedRequest
 from sfumato.aggregator.storage import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ConfigError, MediaTypeError
-from sfumato.shared.wire.bodies.declaring import HEX_64
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import HEX_64
+from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.references import is_identity
 
 T = TypeVar("T")

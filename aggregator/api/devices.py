@@ -33,8 +33,8 @@ from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.devices.keys import key_id_of
 from sfumato.aggregator.services.devices.roster import DeviceDetails, DeviceSummary
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
-from sfumato.shared.wire.bodies.devices import (
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.devices import (
     DeviceStatusBody,
     EnrolmentBody,
     EnrolmentRequest,
@@ -45,7 +45,7 @@ from sfumato.shared.wire.bodies.devices import (
     RotationRequest,
     StreamBody,
 )
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.studies import (
     DeviceBody,
     DeviceDetailsBody,
     DeviceKeyBody,

@@ -20,7 +20,7 @@ from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import OverloadedError, SketchError
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.objects.results import ProgressBody
 
 router = APIRouter(prefix="/v1")
 J = TypeVar("J", bound=JobRecord)

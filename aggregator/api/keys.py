@@ -15,8 +15,8 @@ from sfumato.aggregator.api.responses import (
     describe_links,
     describe_problems,
 )
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import (
     AuditBody,
     Items,
     KeyBody,

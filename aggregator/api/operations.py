@@ -13,7 +13,7 @@ from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
 from sfumato.aggregator.records import StoreTotals
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import TransportError
-from sfumato.shared.wire.bodies.results import HealthBody, ReadinessBody
+from sfumato.shared.wire.objects.results import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operations"])
 

@@ -15,9 +15,9 @@ from sfumato.aggregator.api.responses import (
     describe_problems,
 )
 from sfumato.shared.plan import encode_plan, plan_to_json
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.devices import PlanBody
-from sfumato.shared.wire.bodies.results import FrequenciesBody
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.devices import PlanBody
+from sfumato.shared.wire.objects.results import FrequenciesBody
 
 router = APIRouter(
     prefix="/v1/studies",

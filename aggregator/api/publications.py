@@ -26,15 +26,15 @@ from sfumato.aggregator.api.responses import (
 from sfumato.aggregator.api.studies import require_enrolled
 from sfumato.aggregator.job_records import ResultKeyRecord
 from sfumato.shared.wire import RESULT_MEDIA_TYPE, compute_key_id
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.publications import (
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.publications import (
     IdentityBody,
     PublicationBody,
     PublicationRequest,
     ResultKeyBody,
     RotationOrder,
 )
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(prefix="/v1", tags=["publications"])
 

@@ -10,7 +10,7 @@ from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep
 from sfumato.aggregator.api.responses import WITH_KEY, WITH_PATH, describe_problems
 from sfumato.aggregator.storage import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
-from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.objects.studies import ReferenceBody
 from sfumato.shared.wire.references import require_beginning
 
 router = APIRouter(prefix="/v1", tags=["studies"])

@@ -19,9 +19,9 @@ from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, desc
 from sfumato.aggregator.job_records import ScheduleRecord
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
-from sfumato.shared.wire.bodies.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(
     prefix="/v1",

@@ -10,9 +10,9 @@ from sfumato.aggregator.api.dependencies import ANALYST, Identity, Page, Service
 from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
 from sfumato.aggregator.records import SketchRecord
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.devices import StoredBody
-from sfumato.shared.wire.bodies.studies import Paged, SketchBody
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.devices import StoredBody
+from sfumato.shared.wire.objects.studies import Paged, SketchBody
 
 router = APIRouter(prefix="/v1/studies/{study}/sketches", tags=["sketches"])
 

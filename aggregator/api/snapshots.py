@@ -25,8 +25,8 @@ from sfumato.aggregator.services.results.snapshots import split_batches
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.results import (
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.results import (
     MomentsBody,
     SelectionBody,
     SnapshotBody,
@@ -34,7 +34,7 @@ from sfumato.shared.wire.bodies.results import (
     SnapshotSumsBody,
     WeightsBody,
 )
-from sfumato.shared.wire.bodies.statistics import (
+from sfumato.shared.wire.objects.statistics import (
     CalibrationBody,
     HistogramBody,
     MomentsAnswerBody,

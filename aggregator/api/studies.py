@@ -33,10 +33,10 @@ from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ForbiddenError, UnreadVersionError
 from sfumato.shared.plan import find_cautions
-from sfumato.shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
-from sfumato.shared.wire.bodies.devices import NoticeBody
-from sfumato.shared.wire.bodies.results import PrivacyBody, UtilityBody
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339, maybe_timestamp
+from sfumato.shared.wire.objects.devices import NoticeBody
+from sfumato.shared.wire.objects.results import PrivacyBody, UtilityBody
+from sfumato.shared.wire.objects.studies import (
     ChangeRequest,
     CreatedBody,
     Paged,

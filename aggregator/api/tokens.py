@@ -29,8 +29,8 @@ from sfumato.aggregator.api.responses import (
 from sfumato.aggregator.records import TokenRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
 
 router = APIRouter(prefix="/v1", tags=["studies"], responses=describe_problems(*WITH_KEY))
 
