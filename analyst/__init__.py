@@ -3,7 +3,7 @@
 from sfumato.analyst.client import Analysis, AsyncAnalysis, AsyncClient, AsyncDecode, Client, Decode
 from sfumato.analyst.results import DecodeResult
 from sfumato.shared.plan import LogTransform
-from sfumato.shared.wire.bodies.advice import PlannedDimension
+from sfumato.shared.wire.objects.advice import PlannedDimension
 
 __all__ = [
     "Analysis",

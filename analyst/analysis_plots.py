@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from sfumato.analyst.plots import COLOURS
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     ChangeBody,
     ComparisonBody,
     DeviceHealthBody,
@@ -23,7 +23,7 @@ from sfumato.shared.wire.bodies.analyses import (
     WindowBody,
     WindowClusterBody,
 )
-from sfumato.shared.wire.bodies.results import DimensionBody
+from sfumato.shared.wire.objects.results import DimensionBody
 
 _ALARM, _QUIET, _GREY = "#B2362E", "#9CBFD0", "#9AA0A6"
 _MOST_DIMENSIONS = 6

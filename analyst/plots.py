@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.learning.answers.moments import describe_components
 from sfumato.learning.estimate.moments import PrincipalComponents
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 COLOURS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.bodies.questions import (
+from sfumato.shared.wire.objects.questions import (
     ConditionalQuestion,
     MarginalQuestion,
     QuantileQuestion,

@@ -16,7 +16,7 @@ from sfumato.analyst.plots import COLOURS
 from sfumato.learning.calibration.drift import BlockDrift, ColumnDrift
 from sfumato.learning.calibration.words import describe_block
 from sfumato.shared.core.logarithm import compress, expand
-from sfumato.shared.wire.bodies.statistics import BarBody, ColumnBody, HistogramBody, MarginalBody
+from sfumato.shared.wire.objects.statistics import BarBody, ColumnBody, HistogramBody, MarginalBody
 
 Resolutions = Mapping[str, float | None]
 """r of the logarithmic scale by the name of a dimension, data units; None for a linear one."""

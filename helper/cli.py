@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.wire.bodies.declaring import to_rfc3339
+from sfumato.shared.wire.objects.declaring import to_rfc3339
 
 # The work is imported late. Without its packages, the command counts as not installed.
 if find_spec("starlette") is None:

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     )
     from sfumato.shared.privacy import Budget as Budget
     from sfumato.shared.spending import Account as Account
-    from sfumato.shared.wire.bodies.advice import PlannedDimension as PlannedDimension
+    from sfumato.shared.wire.objects.advice import PlannedDimension as PlannedDimension
 
 # The same again for the interpreter; tests compare the two.
 _HOMES = {
@@ -88,7 +88,7 @@ _HOMES = {
     "shared.plan": "LogTransform plan_from_json plan_to_json",
     "shared.privacy": "Budget",
     "shared.spending": "Account",
-    "shared.wire.bodies.advice": "PlannedDimension",
+    "shared.wire.objects.advice": "PlannedDimension",
 }
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names.split()}
 __all__ = sorted(_ROOMS)  # noqa: PLE0605 - checkers read the imports above

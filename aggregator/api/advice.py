@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep
-from sfumato.aggregator.api.responses import WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.api.dependencies import ServicesDep
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.services.advising import StudyAdvice
 from sfumato.aggregator.services.results.answers import describe_band
 from sfumato.shared.plan import make_statement, plan_to_json
-from sfumato.shared.wire.bodies.advice import AdviceBody, AdviceRequest, RemediesBody
-from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, RemediesBody
+from sfumato.shared.wire.objects.declaring import make_body
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["studies"],
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY),
-)
+router = APIRouter(tags=["studies"])
 
 
-@router.post("/advice", responses=describe_problems(*WITH_BODY))
+@serves(router, Studies.advise_study)
 async def advise_study(body: AdviceRequest, services: ServicesDep) -> AdviceBody:
-    """Recommend a plan for a study that does not exist yet, and predict its quality.
-
-    Nothing is stored: `POST /v1/studies` with the plan creates the study. Where the outlook is not
-    good, the answer says which changes would do.
-    """
     return _to_body(await services.advising.advise(body), body)
 
 

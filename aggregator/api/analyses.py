@@ -7,26 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
-from sfumato.aggregator.api.dependencies import (
-    ANALYST,
-    AnalysisId,
-    Analyst,
-    Page,
-    ServicesDep,
-    StudyId,
-)
+from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
-from sfumato.aggregator.api.responses import (
-    CONDITIONAL,
-    NOT_MODIFIED,
-    OF_STUDY,
-    TO_ANALYSIS,
-    WITH_BODY,
-    WITH_KEY,
-    answer,
-    describe_links,
-    describe_problems,
-)
+from sfumato.aggregator.api.responses import answer
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.job_records import AnalysisRecord
 from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.services.analyses.accepting import AcceptedChange
@@ -35,7 +19,8 @@ from sfumato.aggregator.services.keys import is_granted, require_scope
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.calls.analyses import Analyses
+from sfumato.shared.wire.objects.analyses import (
     AcceptedChangeBody,
     AcceptRequest,
     AnalysisBody,
@@ -43,56 +28,30 @@ from sfumato.shared.wire.bodies.analyses import (
     AnalysisRequest,
     AnswerBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.studies import Paged
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["analyses"],
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY, *OF_STUDY),
-)
-
-_LINKS = describe_links(TO_ANALYSIS)
+router = APIRouter(tags=["analyses"])
 
 
-@router.post(
-    "/studies/{study}/analyses",
-    status_code=202,
-    responses=describe_problems(*OF_STUDY, *WITH_BODY, "decoding-invalid", "wrong-statistic")
-    | {202: _LINKS, 200: {"model": AnalysisBody, **_LINKS}},
-)
+@serves(router, Analyses.create_analysis)
 async def create_analysis(
     study: StudyId,
     body: Annotated[AnalysisRequest, Body(discriminator="kind")],
     services: ServicesDep,
     key: Analyst,
     response: Response,
-) -> AnalysisBody:
-    """Freeze the selections of an analysis and queue it; 200 if the same analysis exists.
-
-    A failed or cancelled analysis runs again. The kinds: `comparison` of two selections,
-    `timeline` of windows, `groups` by the values of a label, and `devices`, each with the rest,
-    which needs an operator's key. Answers rest on released sketches alone: they cost no privacy.
-    """
+) -> tuple[AnalysisBody, bool]:
     require_allowed(body.kind, key)
     record, queued = await services.analyses.create(bytes.fromhex(study), body)
-    response.status_code = 202 if queued else 200
-    response.headers["Location"] = f"/v1/analyses/{record.analysis_id.hex()}"
     advise(response, record)
-    return to_body(record, n_workers=await count_workers(services, record))
+    return to_body(record, n_workers=await count_workers(services, record)), queued
 
 
-@router.get(
-    "/studies/{study}/analyses", responses={200: describe_links(TO_ANALYSIS, item="/items/0")}
-)
+@serves(router, Analyses.list_analyses)
 async def list_analyses(
     study: StudyId, services: ServicesDep, page: Page, key: Analyst
 ) -> Paged[AnalysisEntryBody]:
-    """List the analyses of a study, the newest first, without their results.
-
-    An analyst's key does not show the words of the health of devices.
-    """
     found = await services.analyses.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
@@ -105,58 +64,37 @@ async def list_analyses(
     return page.make(found, show=show, key=lambda each: (each.created, each.analysis_id))
 
 
-@router.post(
-    "/studies/{study}/accepted-changes",
-    status_code=201,
-    responses=describe_problems(*WITH_BODY) | {200: {"model": AcceptedChangeBody}},
-)
+@serves(router, Analyses.accept_change)
 async def accept_change(
-    study: StudyId, body: AcceptRequest, services: ServicesDep, key: Analyst, response: Response
-) -> AcceptedChangeBody:
-    """Accept a change: timelines compare later windows with what came with it.
-
-    It is no alarm any more. 200 if it was accepted before.
-    """
+    study: StudyId, body: AcceptRequest, services: ServicesDep, key: Analyst
+) -> tuple[AcceptedChangeBody, bool]:
     change, plan, is_new = await services.accepting.accept(
         bytes.fromhex(study), body.first_slot, note=body.note, actor=key.key_id
     )
-    response.status_code = 201 if is_new else 200
-    return _describe_accepted(change, plan)
+    return _describe_accepted(change, plan), is_new
 
 
-@router.get("/studies/{study}/accepted-changes")
+@serves(router, Analyses.list_accepted_changes)
 async def list_accepted_changes(study: StudyId, services: ServicesDep) -> Paged[AcceptedChangeBody]:
-    """List the accepted changes of a study, in order; there is one page."""
     found, plan = await services.accepting.list_all(bytes.fromhex(study))
     return Paged(items=[_describe_accepted(each, plan) for each in found], next_page=None)
 
 
-@router.delete("/studies/{study}/accepted-changes/{first_slot}")
+@serves(router, Analyses.reopen_change)
 async def reopen_change(
     study: StudyId,
     first_slot: Annotated[int, Path(ge=-(1 << 53), lt=1 << 53)],
     services: ServicesDep,
     key: Analyst,
 ) -> AcceptedChangeBody:
-    """Accept a change no longer."""
     found, plan = await services.accepting.reopen(
         bytes.fromhex(study), first_slot, actor=key.key_id
     )
     return _describe_accepted(found, plan)
 
 
-@router.get(
-    "/analyses/{analysis}",
-    dependencies=CONDITIONAL,
-    response_model=AnalysisBody,
-    responses=NOT_MODIFIED,
-)
+@serves(router, Analyses.get_analysis)
 async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst) -> Response:
-    """Show an analysis: its state and progress, and its result or problem.
-
-    A result never changes, and neither does its ETag. A failed or cancelled analysis may be queued
-    again.
-    """
     record = await services.analyses.get(bytes.fromhex(analysis))
     require_allowed(record.kind, key)
     n_workers = await count_workers(services, record)
@@ -165,11 +103,10 @@ async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst
     return response
 
 
-@router.delete("/analyses/{analysis}")
+@serves(router, Analyses.cancel_analysis)
 async def cancel_analysis(
     analysis: AnalysisId, services: ServicesDep, key: Analyst
 ) -> AnalysisBody:
-    """Cancel an analysis; one that has ended stays as it is."""
     record = await services.analyses.get(bytes.fromhex(analysis))
     require_allowed(record.kind, key)
     return to_body(await services.analyses.cancel(record.analysis_id))

@@ -6,124 +6,82 @@ import hashlib
 
 from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import (
-    ANALYST,
-    BatchId,
-    Operator,
-    Page,
-    ServicesDep,
-    StudyId,
-)
-from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.api.dependencies import BatchId, Operator, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.services.batches.service import BatchDetails
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.batches import (
+from sfumato.shared.wire.calls.batches import Batches
+from sfumato.shared.wire.objects.batches import (
     BatchBody,
     BatchDetailsBody,
     BatchRequest,
     SuspectBody,
     SuspectsBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.problems import Problem
 
-router = APIRouter(
-    prefix="/v1/studies/{study}/batches",
-    tags=["batches"],
-    responses=describe_problems(*WITH_KEY, *OF_STUDY),
-)
-
-_CHANGING = describe_problems("store-conflict")
+router = APIRouter(tags=["batches"])
 
 
-@router.get("", dependencies=ANALYST)
+@serves(router, Batches.list_batches)
 async def list_batches(study: StudyId, services: ServicesDep, page: Page) -> Paged[BatchBody]:
-    """List the batches of a study with a secure sum, the newest first."""
     found = await services.batches.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
     return page.make(found, show=_to_body, key=lambda each: (each.created, each.batch_id))
 
 
-@router.get("/suspects", dependencies=ANALYST)
+@serves(router, Batches.find_suspects)
 async def find_suspects(study: StudyId, services: ServicesDep) -> SuspectsBody:
-    """List the devices that were in a flagged part each time that parts were compared.
-
-    Parts are drawn anew for every slot, so an innocent device leaves the list after a few.
-    """
     found = await services.batches.find_suspects(bytes.fromhex(study))
     return make_body(
-        SuspectsBody,
-        found,
-        suspects=[make_body(SuspectBody, each) for each in found.suspects],
+        SuspectsBody, found, suspects=[make_body(SuspectBody, each) for each in found.suspects]
     )
 
 
-@router.get("/{batch}", dependencies=ANALYST)
+@serves(router, Batches.get_batch)
 async def get_batch(study: StudyId, batch: BatchId, services: ServicesDep) -> BatchDetailsBody:
-    """Show a batch, with the numbers of its reports by state."""
     found = await services.batches.get(bytes.fromhex(study), bytes.fromhex(batch))
     return _to_details(found)
 
 
-@router.post("/{batch}/open", responses=_CHANGING | describe_problems("batch-too-small"))
+@serves(router, Batches.open_batch)
 async def open_batch(
     study: StudyId, batch: BatchId, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    """Close a batch before its time, so that a worker opens its total with the helper.
-
-    Later reports of its slot form the next batch, with a noise of its own.
-    """
     found = await services.batches.open(
         bytes.fromhex(study), bytes.fromhex(batch), actor=operator.key_id
     )
     return _to_details(found)
 
 
-@router.post("/{batch}/admit", responses=_CHANGING | describe_problems(*WITH_BODY))
+@serves(router, Batches.admit_batch)
 async def admit_batch(
-    study: StudyId,
-    batch: BatchId,
-    body: BatchRequest,
-    services: ServicesDep,
-    operator: Operator,
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    """Count the total of a batch that was flagged or set aside."""
     found = await services.batches.admit(
         bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
     )
     return _to_details(found)
 
 
-@router.post("/{batch}/set-aside", responses=_CHANGING | describe_problems(*WITH_BODY))
+@serves(router, Batches.set_batch_aside)
 async def set_batch_aside(
-    study: StudyId,
-    batch: BatchId,
-    body: BatchRequest,
-    services: ServicesDep,
-    operator: Operator,
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    """Take the total of a batch out of every sum, exactly; snapshots with it say so."""
     found = await services.batches.set_aside(
         bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
     )
     return _to_details(found)
 
 
-@router.post("/{batch}/give-up", responses=_CHANGING | describe_problems(*WITH_BODY))
+@serves(router, Batches.give_batch_up)
 async def give_batch_up(
-    study: StudyId,
-    batch: BatchId,
-    body: BatchRequest,
-    services: ServicesDep,
-    operator: Operator,
+    study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    """Drop the reports of a batch that will not be opened, for a helper that is gone for good.
-
-    Later reports of its slot form the next batch. A total that the helper has cannot be given up.
-    """
     found = await services.batches.give_up(
         bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
     )

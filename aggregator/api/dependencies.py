@@ -19,14 +19,14 @@ from sfumato.aggregator.services.devices.signed import SignedRequest
 from sfumato.aggregator.storage import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ConfigError, MediaTypeError
-from sfumato.shared.wire.bodies.declaring import HEX_64
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.calls.call import JSON, Scope
+from sfumato.shared.wire.objects.declaring import HEX_64
+from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.references import is_identity
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-JSON = "application/json"
 HEX_16 = "^[0-9a-f]{16}$"
 BEGINNING = "^[0-9a-f]{6,64}$"
 _bearer = HTTPBearer(
@@ -111,8 +111,13 @@ Analyst = Annotated[KeyRecord, Depends(require_analyst)]
 Enroller = Annotated[KeyRecord, Depends(require_enroller)]
 Device = Annotated[DeviceRecord, Depends(require_device)]
 Reader = Annotated[DeviceRecord | None, Depends(require_reader)]
-OPERATOR: list[Any] = [Depends(require_operator)]
-ANALYST: list[Any] = [Depends(require_analyst)]
+REQUIRED: dict[Scope, Callable[..., Any]] = {
+    "operator": require_operator,
+    "analyst": require_analyst,
+    "enrol": require_enroller,
+    "monitor": require_monitor,
+}
+"""By scope: what requires its key. Handlers for devices and readers take one of those as well."""
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
 _NAME = "its id, its name, or the first 6 or more digits of its id; a device sends the id"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import (
-    ANALYST,
-    OPERATOR,
     Device,
     DeviceId,
     Operator,
@@ -19,22 +17,15 @@ from sfumato.aggregator.api.dependencies import (
     Signed,
     StudyId,
 )
-from sfumato.aggregator.api.responses import (
-    BY_DEVICE,
-    OF_STUDY,
-    TO_DEVICE,
-    WITH_BODY,
-    WITH_KEY,
-    describe_links,
-    describe_problems,
-)
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.records import DeviceRecord, StreamRecord
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.devices.keys import key_id_of
 from sfumato.aggregator.services.devices.roster import DeviceDetails, DeviceSummary
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
-from sfumato.shared.wire.bodies.devices import (
+from sfumato.shared.wire.calls.devices import Devices
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.devices import (
     DeviceStatusBody,
     EnrolmentBody,
     EnrolmentRequest,
@@ -45,7 +36,7 @@ from sfumato.shared.wire.bodies.devices import (
     RotationRequest,
     StreamBody,
 )
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.studies import (
     DeviceBody,
     DeviceDetailsBody,
     DeviceKeyBody,
@@ -56,29 +47,11 @@ from sfumato.shared.wire.bodies.studies import (
     RevocationRequest,
 )
 
-router = APIRouter(prefix="/v1", tags=["devices"])
-
-_OF_DEVICE = describe_problems(*WITH_KEY, *OF_STUDY)
-_CHANGING = describe_problems(*WITH_KEY, *OF_STUDY, *WITH_BODY)
-_LINKS = describe_links(TO_DEVICE)
+router = APIRouter(tags=["devices"])
 
 
-@router.post(
-    "/enrolments",
-    status_code=201,
-    responses=describe_problems(
-        *WITH_BODY,
-        "access-denied",
-        "not-found",
-        "signature-invalid",
-        "store-conflict",
-        "study-closed",
-        "study-withdrawn",
-    )
-    | {201: _LINKS, 200: {"model": EnrolmentBody, **_LINKS}},
-)
-async def enrol(body: EnrolmentRequest, services: ServicesDep, response: Response) -> EnrolmentBody:
-    """Enrol a device by token; 200 if the same key with the same labels is enrolled already."""
+@serves(router, Devices.enrol)
+async def enrol(body: EnrolmentRequest, services: ServicesDep) -> tuple[EnrolmentBody, bool]:
     device, is_new = await services.enrolment.enrol(
         token=body.token,
         study_id=bytes.fromhex(body.study_id),
@@ -87,16 +60,11 @@ async def enrol(body: EnrolmentRequest, services: ServicesDep, response: Respons
         proof=bytes.fromhex(body.proof),
         replaces=bytes.fromhex(body.replaces) if body.replaces else None,
     )
-    response.status_code = 201 if is_new else 200
-    return make_body(EnrolmentBody, device)
+    return make_body(EnrolmentBody, device), is_new
 
 
-@router.get("/devices/me", responses=describe_problems(*BY_DEVICE))
+@serves(router, Devices.get_own_device)
 async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusBody:
-    """Describe the streams of the device that signs the request (RFC 9421).
-
-    After a backup of the server was restored, `missing` names the sketches to send again.
-    """
     status = await services.devices.describe(signed)
     return make_body(
         DeviceStatusBody,
@@ -107,14 +75,10 @@ async def get_own_device(signed: Signed, services: ServicesDep) -> DeviceStatusB
     )
 
 
-@router.put("/devices/me/heartbeat", responses=describe_problems(*BY_DEVICE, *WITH_BODY))
+@serves(router, Devices.put_heartbeat)
 async def put_heartbeat(
     device: Device, body: HeartbeatRequest, services: ServicesDep
 ) -> MomentBody:
-    """Replace the heartbeat of the device that signs the request.
-
-    Refusals of the plan by the device's owner are counted by rule in the study's refusals.
-    """
     now, generation = await services.devices.note_heartbeat(
         device,
         asdict(body),
@@ -123,59 +87,33 @@ async def put_heartbeat(
     return MomentBody(server_time=now, generation=generation.hex())
 
 
-@router.post(
-    "/devices/me/keys",
-    status_code=201,
-    responses=describe_problems(*BY_DEVICE, *WITH_BODY, "signature-invalid", "store-conflict")
-    | {200: {"model": RotationBody}},
-)
+@serves(router, Devices.change_key)
 async def change_key(
-    signed: Signed, body: RotationRequest, services: ServicesDep, response: Response
-) -> RotationBody:
-    """Replace the key of the device that signs the request with its present key.
-
-    The device's identity stays. The retired key still verifies the sketches up to `last_sequences`
-    and none after; the same request again, signed by it, is answered with 200.
-    """
+    signed: Signed, body: RotationRequest, services: ServicesDep
+) -> tuple[RotationBody, bool]:
     device, is_new = await services.devices.change_key(
         signed,
         public_key=bytes.fromhex(body.public_key),
         last_sequences=body.last_sequences,
         proof=bytes.fromhex(body.proof),
     )
-    response.status_code = 201 if is_new else 200
-    return make_body(RotationBody, device, key_id=key_id_of(device.public_key).hex())
+    return make_body(RotationBody, device, key_id=key_id_of(device.public_key).hex()), is_new
 
 
-@router.post(
-    "/devices/{device}/exclude", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
-)
+@serves(router, Devices.exclude_device, tags=["operators"])
 async def exclude_device(
     device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Operator
 ) -> ExclusionBody:
-    """Take the sketches of a device out of every sum, exactly, and refuse its later ones.
-
-    No snapshot that is made after the answer has any of them. The same request again answers the
-    same with the first reason. Snapshots made before stay as they are and name the device. Sketches
-    whose payloads were dropped by retention cannot be taken out: `n_kept` counts them.
-    """
     excluded, counts = await services.roster.exclude(
         bytes.fromhex(device), reason=body.reason, actor=operator.key_id
     )
     return make_body(ExclusionBody, excluded, **vars(counts))
 
 
-@router.post(
-    "/devices/{device}/revoke", tags=["operators"], dependencies=OPERATOR, responses=_CHANGING
-)
+@serves(router, Devices.revoke_device, tags=["operators"])
 async def revoke_device(
     device: DeviceId, body: RevocationRequest, services: ServicesDep, operator: Operator
 ) -> DeviceDetailsBody:
-    """Revoke a device, or one key that it has replaced, at once and for good.
-
-    No later message that it signs is taken. Stored sketches stay in every sum; `exclude` takes them
-    out.
-    """
     found = await services.roster.revoke(
         bytes.fromhex(device),
         key_id=bytes.fromhex(body.key_id) if body.key_id else None,
@@ -185,27 +123,18 @@ async def revoke_device(
     return _to_details(found)
 
 
-@router.get("/devices/{device}", dependencies=ANALYST, responses=_OF_DEVICE)
+@serves(router, Devices.get_device)
 async def get_device(device: DeviceId, services: ServicesDep) -> DeviceDetailsBody:
-    """Show a device with its keys."""
     return _to_details(await services.roster.get(bytes.fromhex(device)))
 
 
-@router.get(
-    "/devices", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, "request-invalid")
-)
+@serves(router, Devices.list_all_devices)
 async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBody]:
-    """List the devices of all studies in the order of enrolment."""
     return await _list_page(services, None, page)
 
 
-@router.get(
-    "/studies/{study}/devices",
-    dependencies=ANALYST,
-    responses=_OF_DEVICE | {200: describe_links(TO_DEVICE, item="/items/0")},
-)
+@serves(router, Devices.list_devices)
 async def list_devices(study: StudyId, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
-    """List the devices of a study in the order of enrolment."""
     return await _list_page(services, bytes.fromhex(study), page)
 
 

@@ -14,15 +14,18 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sfumato.aggregator.api import analyses, decodes
 from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
 from sfumato.aggregator.api.jobs import count_workers
-from sfumato.aggregator.api.responses import OF_STUDY, WITH_KEY, describe_problems
+from sfumato.aggregator.api.responses import Responses
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
 from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import OverloadedError, SketchError
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.calls.analyses import Analyses
+from sfumato.shared.wire.calls.decodes import Decodes
+from sfumato.shared.wire.objects.results import ProgressBody
 
-router = APIRouter(prefix="/v1")
+router = APIRouter()
 J = TypeVar("J", bound=JobRecord)
 
 _LONGEST_S = 600
@@ -97,13 +100,12 @@ Place = Annotated[None, Depends(hold_stream)]
 Longest = Annotated[
     int, Query(ge=0, le=_LONGEST_S, description="the stream ends after this time at the latest")
 ]
-_DESCRIBED = describe_problems(*WITH_KEY, *OF_STUDY) | {
-    200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}
-}
+_DESCRIBED: Responses = {200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}}
 
 
-@router.get(
-    "/decodes/{decode}/events",
+@serves(
+    router,
+    Decodes.stream_events,
     tags=["decodes"],
     response_class=EventSourceResponse,
     responses=_DESCRIBED,
@@ -115,18 +117,13 @@ async def stream_events(
     key: Analyst,
     seconds: Longest = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream a decode's progress as server-sent events.
-
-    The events `state` and `progress` carry state and progress. The last event is `result`, which
-    carries the decode when it has ended, or `problem`, which says why the stream ends: the key was
-    revoked, for instance. A stream without either ended for another reason: open it again.
-    """
     async for event in _stream(services, found, key, seconds, decodes.to_body):
         yield event
 
 
-@router.get(
-    "/analyses/{analysis}/events",
+@serves(
+    router,
+    Analyses.stream_analysis_events,
     tags=["analyses"],
     response_class=EventSourceResponse,
     responses=_DESCRIBED,
@@ -138,10 +135,6 @@ async def stream_analysis_events(
     key: Analyst,
     seconds: Longest = _LONGEST_S,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream an analysis's progress as server-sent events, as for a decode.
-
-    The last event is `result`, which carries the analysis when it has ended, or `problem`.
-    """
     async for event in _stream(services, found, key, seconds, analyses.to_body):
         yield event
 

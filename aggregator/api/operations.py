@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from sfumato.aggregator.api.dependencies import ServicesDep, require_monitor
+from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.middleware import RequestQueue
-from sfumato.aggregator.api.responses import WITH_KEY, describe_problems
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.batch_records import BatchTotals
 from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
 from sfumato.aggregator.records import StoreTotals
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import TransportError
-from sfumato.shared.wire.bodies.results import HealthBody, ReadinessBody
+from sfumato.shared.wire.calls.operations import Operations
+from sfumato.shared.wire.objects.results import HealthBody, ReadinessBody
 
 router = APIRouter(tags=["operations"])
 
@@ -24,19 +25,13 @@ sfumato_devices 40.0
 """
 
 
-@router.get("/healthz")
+@serves(router, Operations.get_health)
 async def get_health() -> HealthBody:
-    """Answer while the process is alive."""
     return HealthBody()
 
 
-@router.get("/readyz")
+@serves(router, Operations.get_readiness)
 async def get_readiness(services: ServicesDep) -> ReadinessBody:
-    """Answer while the database answers and has the schema of this release.
-
-    A server without workers takes sketches; its decodes and analyses wait.
-    """
-
     async def query() -> int:
         await services.readiness.require()
         return await services.jobs.count_workers()
@@ -44,15 +39,13 @@ async def get_readiness(services: ServicesDep) -> ReadinessBody:
     return ReadinessBody(n_workers=await services.readiness.share("readiness", query))
 
 
-@router.get(
-    "/metrics",
+@serves(
+    router,
+    Operations.get_metrics,
     response_class=PlainTextResponse,
-    dependencies=[Depends(require_monitor)],
-    responses=describe_problems(*WITH_KEY)
-    | {200: {"content": {"text/plain": {"example": _SAMPLE}}}},
+    responses={200: {"content": {"text/plain": {"example": _SAMPLE}}}},
 )
 async def get_metrics(request: Request, services: ServicesDep) -> Response:
-    """Show the metrics of this process for Prometheus, with totals if the database answers."""
     metrics: Metrics = request.app.state.metrics
     queue: RequestQueue = request.app.state.queue
     metrics.running.set(queue.n_running)

@@ -7,33 +7,24 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 
 from sfumato.aggregator.api.dependencies import Identity, ServicesDep
-from sfumato.aggregator.api.responses import (
-    CONDITIONAL,
-    NOT_MODIFIED,
-    OF_STUDY,
-    answer,
-    describe_problems,
-)
+from sfumato.aggregator.api.responses import answer
+from sfumato.aggregator.api.serving import serves
 from sfumato.shared.plan import encode_plan, plan_to_json
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.devices import PlanBody
-from sfumato.shared.wire.bodies.results import FrequenciesBody
+from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.devices import PlanBody
+from sfumato.shared.wire.objects.results import FrequenciesBody
 
-router = APIRouter(
-    prefix="/v1/studies",
-    tags=["studies"],
-    dependencies=CONDITIONAL,
-    responses=describe_problems(*OF_STUDY) | NOT_MODIFIED,
-)
+router = APIRouter(tags=["studies"])
 
 CBOR = "application/cbor"
 # Neither ever changes, but a study may be closed or withdrawn, or get another search box.
 _CACHING = "public, no-cache"
 
 
-@router.get(
-    "/{study}/plan",
-    response_model=PlanBody,
+@serves(
+    router,
+    Studies.get_plan,
     responses={200: {"content": {CBOR: {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def get_plan(
@@ -41,11 +32,6 @@ async def get_plan(
     services: ServicesDep,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
-    """Show a study's plan, as JSON or, with `Accept: application/cbor`, as the hashed bytes.
-
-    The study's identity is the hash of its name and the plan's digest, so that anyone who knows the
-    identity can verify the plan.
-    """
     record, plan = await services.studies.get_plan(bytes.fromhex(study))
     digest = record.plan_digest.hex()
     if CBOR in accept:
@@ -64,9 +50,8 @@ async def get_plan(
     return response
 
 
-@router.get("/{study}/frequencies", response_model=FrequenciesBody)
+@serves(router, Studies.get_frequencies)
 async def get_frequencies(study: Identity, services: ServicesDep) -> Response:
-    """Show the frequencies, which anyone can draw again from the seed in the plan."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
     frequencies = plan.frequencies
     body = make_body(

@@ -7,11 +7,12 @@ from html import escape
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from sfumato.aggregator.api.responses import WITH_PATH, describe_problems
+from sfumato.aggregator.api.serving import serves
 from sfumato.shared.errors import NotFoundError
 from sfumato.shared.wire import DeviceAction, ProblemType, problem_types
+from sfumato.shared.wire.calls.problems import Problems
 
-router = APIRouter(prefix="/problems", tags=["problems"])
+router = APIRouter(tags=["problems"])
 
 _ACTIONS = {
     DeviceAction.RETRY: "sends the same bytes again later",
@@ -32,9 +33,8 @@ _PAGE = """<!doctype html>
 """
 
 
-@router.get("", response_class=HTMLResponse)
+@serves(router, Problems.list_problems, response_class=HTMLResponse)
 async def list_problems() -> HTMLResponse:
-    """List the problem types."""
     rows = "\n".join(
         f'<li><a href="{escape(problem.uri)}">{escape(problem.slug)}</a> '
         f"({problem.status}): {escape(problem.title)}</li>"
@@ -43,9 +43,8 @@ async def list_problems() -> HTMLResponse:
     return _page("Problems", f"<ul>\n{rows}\n</ul>")
 
 
-@router.get("/{slug}", response_class=HTMLResponse, responses=describe_problems(*WITH_PATH))
+@serves(router, Problems.get_problem, response_class=HTMLResponse)
 async def get_problem(slug: str) -> HTMLResponse:
-    """Explain a problem type."""
     problem = next((known for known in problem_types() if known.slug == slug), None)
     if problem is None:
         raise NotFoundError("is not a problem type", field="slug", fix="see /problems")

@@ -8,7 +8,6 @@ from functools import partial
 from fastapi import APIRouter, Response
 
 from sfumato.aggregator.api.dependencies import (
-    ANALYST,
     Analyst,
     Operator,
     Page,
@@ -16,44 +15,28 @@ from sfumato.aggregator.api.dependencies import (
     ServicesDep,
     StudyId,
 )
-from sfumato.aggregator.api.responses import (
-    BY_DEVICE,
-    OF_STUDY,
-    WITH_BODY,
-    WITH_KEY,
-    describe_problems,
-)
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.api.studies import require_enrolled
 from sfumato.aggregator.job_records import ResultKeyRecord
 from sfumato.shared.wire import RESULT_MEDIA_TYPE, compute_key_id
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.publications import (
+from sfumato.shared.wire.calls.publications import Publications
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.publications import (
     IdentityBody,
     PublicationBody,
     PublicationRequest,
     ResultKeyBody,
     RotationOrder,
 )
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.studies import Paged
 
-router = APIRouter(prefix="/v1", tags=["publications"])
+router = APIRouter(tags=["publications"])
 
 
-@router.post(
-    "/studies/{study}/published",
-    status_code=201,
-    responses=describe_problems(
-        *WITH_KEY, *OF_STUDY, *WITH_BODY, "decoding-invalid", "store-conflict"
-    ),
-)
+@serves(router, Publications.publish_result)
 async def publish_result(
-    study: StudyId,
-    body: PublicationRequest,
-    services: ServicesDep,
-    key: Analyst,
-    response: Response,
+    study: StudyId, body: PublicationRequest, services: ServicesDep, key: Analyst
 ) -> PublicationBody:
-    """Sign the result of a decode for the study's devices, which may then label records locally."""
     record = await services.publishing.publish(
         bytes.fromhex(study),
         bytes.fromhex(body.decode_id),
@@ -61,15 +44,14 @@ async def publish_result(
         allow_unusable=body.allow_unusable,
         actor=key.key_id,
     )
-    response.headers["Location"] = f"/v1/studies/{study}/published"
     return make_body(PublicationBody, record)
 
 
-@router.get(
-    "/studies/{study}/published",
+@serves(
+    router,
+    Publications.get_published,
     response_class=Response,
-    responses=describe_problems(*BY_DEVICE, *OF_STUDY)
-    | {
+    responses={
         200: {
             "content": {
                 RESULT_MEDIA_TYPE: {
@@ -81,7 +63,6 @@ async def publish_result(
     },
 )
 async def get_published(study: StudyId, services: ServicesDep, reader: Reader) -> Response:
-    """Return the latest published result as signed bytes; the same for every reader."""
     study_id = bytes.fromhex(study)
     if reader is not None:
         require_enrolled(reader, study_id)
@@ -91,15 +72,10 @@ async def get_published(study: StudyId, services: ServicesDep, reader: Reader) -
     )
 
 
-@router.get(
-    "/studies/{study}/publications",
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY, *OF_STUDY),
-)
+@serves(router, Publications.list_publications)
 async def list_publications(
     study: StudyId, services: ServicesDep, page: Page
 ) -> Paged[PublicationBody]:
-    """List the published results of a study, the oldest first."""
     found = await services.publishing.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
@@ -110,20 +86,15 @@ async def list_publications(
     )
 
 
-@router.get("/identity")
+@serves(router, Publications.get_identity)
 async def get_identity(services: ServicesDep) -> IdentityBody:
-    """Show the keys that sign published results; a device pins the last one when it enrols."""
     return _show(await services.publishing.list_keys())
 
 
-@router.post(
-    "/identity/rotate",
-    responses=describe_problems(*WITH_KEY, *WITH_BODY, "precondition-failed"),
-)
+@serves(router, Publications.rotate_identity)
 async def rotate_identity(
     body: RotationOrder, services: ServicesDep, operator: Operator
 ) -> IdentityBody:
-    """Replace the key that signs published results."""
     return _show(await services.publishing.rotate_key(endorse=body.endorse, actor=operator.key_id))
 
 

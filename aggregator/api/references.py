@@ -6,17 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep
-from sfumato.aggregator.api.responses import WITH_KEY, WITH_PATH, describe_problems
+from sfumato.aggregator.api.dependencies import ServicesDep
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.storage import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
-from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.objects.studies import ReferenceBody
 from sfumato.shared.wire.references import require_beginning
 
-router = APIRouter(prefix="/v1", tags=["studies"])
+router = APIRouter(tags=["studies"])
 
 
-@router.get("/references", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, *WITH_PATH))
+@serves(router, Studies.find_reference)
 async def find_reference(
     kind: Annotated[Identified, Query(description="what it refers to")],
     reference: Annotated[
@@ -29,10 +30,6 @@ async def find_reference(
     ],
     services: ServicesDep,
 ) -> ReferenceBody:
-    """Find the only object that a name or first digits refer to.
-
-    Where none fits, or several do, the problem lists the candidates.
-    """
     if kind == "study":
         found = await services.references.find_study(reference)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,15 +14,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 IMMUTABLE = "private, max-age=0, must-revalidate"
 """A copy may be kept and must be revalidated: a study with all that it held may be withdrawn."""
-NOT_MODIFIED: Responses = {304: {"description": "not modified since the ETag"}}
 ANY_CALL = ("too-many-requests", "internal", "unavailable")
-WITH_KEY = ("access-denied", "forbidden")
-WITH_PATH = ("not-found", "request-invalid")
-OF_STUDY = (*WITH_PATH, "study-withdrawn")
-WITH_BODY = ("request-invalid", "request-timeout", "too-large", "media-type-unsupported")
-BY_DEVICE = (*WITH_KEY, "request-signature-invalid", "study-withdrawn")
-
-TO_STUDY = {
+LINKS = {
     "study": (
         "get_study",
         "change_study",
@@ -40,15 +32,15 @@ TO_STUDY = {
         "list_decodes",
         "create_analysis",
         "list_analyses",
-    )
+    ),
+    "snapshot": ("get_snapshot",),
+    "decode": ("get_decode", "cancel_decode"),
+    "analysis": ("get_analysis", "cancel_analysis"),
+    "device": ("exclude_device",),
+    "token": ("revoke_token",),
+    "key": ("revoke_key",),
 }
-"""By parameter: the operations that take it from an answer."""
-TO_SNAPSHOT = {"snapshot": ("get_snapshot",)}
-TO_DECODE = {"decode": ("get_decode", "cancel_decode")}
-TO_ANALYSIS = {"analysis": ("get_analysis", "cancel_analysis")}
-TO_DEVICE = {"device": ("exclude_device",)}
-TO_TOKEN = {"token": ("revoke_token",)}
-TO_KEY = {"key": ("revoke_key",)}
+"""By kind of object: the calls that take its id from an answer."""
 
 
 async def note_etags(
@@ -109,17 +101,16 @@ def _example(problem: ProblemType) -> dict[str, Any]:
     }
 
 
-def describe_links(*links: Mapping[str, tuple[str, ...]], item: str = "") -> dict[str, Any]:
-    """Describe the operations that an answer leads to; ``item`` is the path of a list's element."""
+def describe_links(*kinds: str, item: str = "") -> dict[str, Any]:
+    """Describe the calls that an answer leads to; ``item`` is the path of a list's element."""
     return {
         "links": {
-            operation: {
-                "operationId": operation,
-                "parameters": {f"path.{parameter}": f"$response.body#{item}/{parameter}_id"},
+            name: {
+                "operationId": name,
+                "parameters": {f"path.{kind}": f"$response.body#{item}/{kind}_id"},
             }
-            for link in links
-            for parameter, operations in link.items()
-            for operation in operations
+            for kind in kinds
+            for name in LINKS[kind]
         }
     }
 

@@ -5,30 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
-from sfumato.aggregator.api.dependencies import (
-    ANALYST,
-    Analyst,
-    Page,
-    ScheduleId,
-    ServicesDep,
-    StudyId,
-)
-from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.api.dependencies import Analyst, Page, ScheduleId, ServicesDep, StudyId
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.job_records import ScheduleRecord
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
-from sfumato.shared.wire.bodies.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.calls.schedules import Schedules
+from sfumato.shared.wire.objects.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.studies import Paged
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["schedules"],
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY, *OF_STUDY),
-)
+router = APIRouter(tags=["schedules"])
 
 _MEMBERS = {
     "decode": ("n_clusters", "labels", "seed", "decoder", "settings", "publish"),
@@ -39,19 +28,10 @@ _MEMBERS = {
 }
 
 
-@router.post(
-    "/studies/{study}/schedules",
-    status_code=201,
-    responses=describe_problems(*WITH_BODY, "decoding-invalid", "wrong-statistic"),
-)
+@serves(router, Schedules.create_schedule)
 async def create_schedule(
-    study: StudyId, body: ScheduleRequest, services: ServicesDep, key: Analyst, response: Response
+    study: StudyId, body: ScheduleRequest, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
-    """Start a decode or timeline again and again, first at once.
-
-    Starts that are missed are made up by one. Alarms of a timeline, and a verdict that falls, are
-    sent to the study's webhooks.
-    """
     members = asdict(body)
     record = await services.schedules.create(
         bytes.fromhex(study),
@@ -61,41 +41,36 @@ async def create_schedule(
         last_s=body.last_s,
         actor=key.key_id,
     )
-    response.headers["Location"] = f"/v1/schedules/{record.schedule_id.hex()}"
     return _to_body(record)
 
 
-@router.get("/studies/{study}/schedules")
+@serves(router, Schedules.list_schedules)
 async def list_schedules(study: StudyId, services: ServicesDep, page: Page) -> Paged[ScheduleBody]:
-    """List the schedules of a study with their last results, the oldest first."""
     found = await services.schedules.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )
     return page.make(found, show=_to_body, key=lambda record: (record.created, record.schedule_id))
 
 
-@router.get("/schedules/{schedule}")
+@serves(router, Schedules.get_schedule)
 async def get_schedule(schedule: ScheduleId, services: ServicesDep) -> ScheduleBody:
-    """Show a schedule with its last result."""
     return _to_body(await services.schedules.get(bytes.fromhex(schedule)))
 
 
-@router.patch("/schedules/{schedule}", responses=describe_problems(*WITH_BODY))
+@serves(router, Schedules.change_schedule)
 async def change_schedule(
     schedule: ScheduleId, body: ScheduleChange, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
-    """Pause a schedule, or let it go on."""
     changed = await services.schedules.change(
         bytes.fromhex(schedule), state=body.state, actor=key.key_id
     )
     return _to_body(changed)
 
 
-@router.delete("/schedules/{schedule}")
+@serves(router, Schedules.remove_schedule)
 async def remove_schedule(
     schedule: ScheduleId, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
-    """Remove a schedule; a job of it that is under way goes on."""
     return _to_body(await services.schedules.remove(bytes.fromhex(schedule), actor=key.key_id))
 
 

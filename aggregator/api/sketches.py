@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 
-from sfumato.aggregator.api.dependencies import ANALYST, Identity, Page, ServicesDep, StudyId
-from sfumato.aggregator.api.responses import OF_STUDY, WITH_BODY, WITH_KEY, describe_problems
+from sfumato.aggregator.api.dependencies import Identity, Page, ServicesDep, StudyId
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.records import SketchRecord
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.devices import StoredBody
-from sfumato.shared.wire.bodies.studies import Paged, SketchBody
+from sfumato.shared.wire.calls.sketches import Sketches
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.devices import StoredBody
+from sfumato.shared.wire.objects.studies import Paged, SketchBody
 
-router = APIRouter(prefix="/v1/studies/{study}/sketches", tags=["sketches"])
+router = APIRouter(tags=["sketches"])
 
 _UPLOAD: dict[str, Any] = {
     "requestBody": {
@@ -30,44 +31,18 @@ _UPLOAD: dict[str, Any] = {
 }
 
 
-@router.put(
-    "/{sketch}",
-    status_code=201,
-    responses=describe_problems(
-        *OF_STUDY,
-        *WITH_BODY,
-        "access-denied",
-        "duplicate-upload",
-        "implausible-sketch",
-        "malformed-message",
-        "plan-mismatch",
-        "signature-invalid",
-        "store-conflict",
-        "study-closed",
-        "too-early",
-        "unsupported-version",
-        "window-expired",
-    )
-    | {200: {"model": StoredBody}},
-    openapi_extra=_UPLOAD,
-)
+@serves(router, Sketches.put_sketch, openapi_extra=_UPLOAD)
 async def put_sketch(
-    study: Identity, sketch: Identity, request: Request, services: ServicesDep, response: Response
-) -> StoredBody:
-    """Store a sketch; 200 if the same sketch is stored already.
-
-    The message carries its own signature, so no key is needed.
-    """
+    study: Identity, sketch: Identity, request: Request, services: ServicesDep
+) -> tuple[StoredBody, bool]:
     is_new = await services.sketches.receive(
         bytes.fromhex(study), bytes.fromhex(sketch), await request.body()
     )
-    response.status_code = 201 if is_new else 200
-    return StoredBody(sketch_id=sketch)
+    return StoredBody(sketch_id=sketch), is_new
 
 
-@router.get("", dependencies=ANALYST, responses=describe_problems(*WITH_KEY, *OF_STUDY))
+@serves(router, Sketches.list_sketches)
 async def list_sketches(study: StudyId, services: ServicesDep, page: Page) -> Paged[SketchBody]:
-    """List the sketches of a study in the order of arrival."""
     found = await services.sketches.list_page(
         bytes.fromhex(study), after=page.after, limit=page.n_wanted
     )

@@ -5,28 +5,18 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from sfumato.aggregator.api.decodes import to_selection
-from sfumato.aggregator.api.dependencies import ANALYST, ServicesDep, SnapshotId, StudyId
-from sfumato.aggregator.api.responses import (
-    CONDITIONAL,
-    IMMUTABLE,
-    NOT_MODIFIED,
-    OF_STUDY,
-    TO_SNAPSHOT,
-    TO_STUDY,
-    WITH_BODY,
-    WITH_KEY,
-    answer,
-    describe_links,
-    describe_problems,
-)
+from sfumato.aggregator.api.dependencies import ServicesDep, SnapshotId, StudyId
+from sfumato.aggregator.api.responses import IMMUTABLE, answer
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.records import SnapshotRecord
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.results.snapshots import split_batches
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.results import (
+from sfumato.shared.wire.calls.snapshots import Snapshots
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.results import (
     MomentsBody,
     SelectionBody,
     SnapshotBody,
@@ -34,61 +24,23 @@ from sfumato.shared.wire.bodies.results import (
     SnapshotSumsBody,
     WeightsBody,
 )
-from sfumato.shared.wire.bodies.statistics import (
-    CalibrationBody,
-    HistogramBody,
-    MomentsAnswerBody,
-)
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["snapshots"],
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY, *OF_STUDY),
-)
-
-OF_STATISTIC = describe_problems("wrong-statistic", "decoding-invalid")
-_LINKS = describe_links(TO_SNAPSHOT)
+router = APIRouter(tags=["snapshots"])
 
 
-@router.post(
-    "/studies/{study}/snapshots",
-    status_code=201,
-    responses=describe_problems(*OF_STUDY, *WITH_BODY, "store-conflict")
-    | {201: _LINKS, 200: {"model": SnapshotBody, **_LINKS}},
-)
+@serves(router, Snapshots.create_snapshot)
 async def create_snapshot(
-    study: StudyId, body: SnapshotRequest, services: ServicesDep, response: Response
-) -> SnapshotBody:
-    """Freeze a selection; 200 if the same selection of the same sketches is frozen already.
-
-    A selection contains a sketch if and only if all slots of the sketch are inside. Under the
-    weighting `size` each record counts the same; under `noise-optimal` a sketch of n records counts
-    `a n + b n^2`, with a and b chosen for the least error; it needs numbers of records that are
-    public.
-    """
+    study: StudyId, body: SnapshotRequest, services: ServicesDep
+) -> tuple[SnapshotBody, bool]:
     snapshot, is_new = await services.snapshots.create(
         bytes.fromhex(study), to_selection(body), weighting=body.weighting
     )
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/v1/snapshots/{snapshot.snapshot_id.hex()}"
-    return await _to_body(services, snapshot)
+    return await _to_body(services, snapshot), is_new
 
 
-@router.get(
-    "/snapshots/{snapshot}",
-    dependencies=CONDITIONAL,
-    response_model=SnapshotSumsBody,
-    responses=NOT_MODIFIED | {200: describe_links(TO_STUDY)},
-)
+@serves(router, Snapshots.get_snapshot)
 async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
-    """Show a snapshot with its exact sums, from which anyone can recompute the global sketch.
-
-    It is `(a sums + b size_sums) / (A alpha (a first + b second))`, with the weights a and b, the
-    moments `first` and `second` of a feature's block, and the plan's amplitude A and alpha. Where
-    numbers of records are secret, the last of the sums are their noised counts by block, and
-    `first` is estimated from them.
-    """
     record = await services.snapshots.get(bytes.fromhex(snapshot))
     totals = record.totals
     body = make_body(
@@ -104,32 +56,22 @@ async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
-@router.get("/snapshots/{snapshot}/histogram", responses=OF_STATISTIC)
+@serves(router, Snapshots.get_histogram)
 async def get_histogram(
     snapshot: SnapshotId, services: ServicesDep, bars: int = 64
 ) -> HistogramBody:
-    """Show the marginals of a snapshot of histograms: bars, quantiles, missing values.
-
-    Bins are joined until each of at most `bars` bars stands out from its noise.
-    """
     return await services.statistics.describe_histogram(bytes.fromhex(snapshot), most_bars=bars)
 
 
-@router.get("/snapshots/{snapshot}/moments", responses=OF_STATISTIC)
+@serves(router, Snapshots.get_moments)
 async def get_moments(snapshot: SnapshotId, services: ServicesDep) -> MomentsAnswerBody:
-    """Show mean, correlations and principal directions of a snapshot of moments."""
     return await services.statistics.describe_components(bytes.fromhex(snapshot))
 
 
-@router.get("/snapshots/{snapshot}/calibration", responses=OF_STATISTIC)
+@serves(router, Snapshots.get_calibration)
 async def get_calibration(
     snapshot: SnapshotId, services: ServicesDep, clusters: int, most_clusters: int | None = None
 ) -> CalibrationBody:
-    """Show what a pilot, a snapshot of histograms, says about the plan of a main study.
-
-    `clusters` is the number of clusters that will be looked for; with `most_clusters` it is the
-    least, and the other the largest.
-    """
     return await services.statistics.describe_calibration(
         bytes.fromhex(snapshot), n_clusters=(clusters, most_clusters or clusters)
     )

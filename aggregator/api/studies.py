@@ -7,25 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from sfumato.aggregator.api.dependencies import (
-    ANALYST,
-    Operator,
-    Page,
-    Reader,
-    ServicesDep,
-    StudyId,
-)
-from sfumato.aggregator.api.responses import (
-    CONDITIONAL,
-    NOT_MODIFIED,
-    OF_STUDY,
-    TO_STUDY,
-    WITH_BODY,
-    WITH_KEY,
-    answer,
-    describe_links,
-    describe_problems,
-)
+from sfumato.aggregator.api.dependencies import Operator, Page, Reader, ServicesDep, StudyId
+from sfumato.aggregator.api.responses import answer
+from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.records import DeviceRecord
 from sfumato.aggregator.services.results.answers import describe_band, describe_privacy
 from sfumato.aggregator.services.studies import StudySummary
@@ -33,10 +17,11 @@ from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ForbiddenError, UnreadVersionError
 from sfumato.shared.plan import find_cautions
-from sfumato.shared.wire.bodies.declaring import make_body, maybe_rfc3339, maybe_timestamp
-from sfumato.shared.wire.bodies.devices import NoticeBody
-from sfumato.shared.wire.bodies.results import PrivacyBody, UtilityBody
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339, maybe_timestamp
+from sfumato.shared.wire.objects.devices import NoticeBody
+from sfumato.shared.wire.objects.results import PrivacyBody, UtilityBody
+from sfumato.shared.wire.objects.studies import (
     ChangeRequest,
     CreatedBody,
     Paged,
@@ -48,40 +33,16 @@ from sfumato.shared.wire.bodies.studies import (
     WithdrawnBody,
 )
 
-router = APIRouter(prefix="/v1/studies", tags=["studies"])
+router = APIRouter(tags=["studies"])
 
 _MOST_CLUSTERS = 1_000_000
-_READING = describe_problems(*WITH_KEY, *OF_STUDY)
-_LINKS = describe_links(TO_STUDY)
 _ETAG = re.compile(r'^"(\d{1,18})\.\d{1,18}\.\d{1,18}"$')
 
 
-@router.post(
-    "",
-    status_code=201,
-    responses=describe_problems(
-        *WITH_KEY,
-        *WITH_BODY,
-        "helper-unreachable",
-        "plan-invalid",
-        "plan-mismatch",
-        "privacy-invalid",
-        "store-conflict",
-        "study-withdrawn",
-        "unsupported-version",
-    )
-    | {201: _LINKS, 200: {"model": CreatedBody, **_LINKS}},
-)
+@serves(router, Studies.create_study)
 async def create_study(
     body: StudyRequest, services: ServicesDep, key: Operator, response: Response
-) -> CreatedBody:
-    """Create a study from a name and a plan; 200 if it exists already.
-
-    409 where a study of another name has the plan; the answer names that study. A device that takes
-    part in both spends its budget twice; `allow_same_plan` creates the study nevertheless.
-    409 too where the study exists with another search box than the one given. `warnings` lists
-    doubts about the plan, such as an epsilon that hardly protects.
-    """
+) -> tuple[CreatedBody, bool]:
     summary, plan, is_new = await services.studies.create(
         body.name,
         body.plan,
@@ -89,45 +50,26 @@ async def create_study(
         search_box=body.search_box,
         actor=key.key_id,
     )
-    response.status_code = 201 if is_new else 200
-    response.headers["Location"] = f"/v1/studies/{summary.study.study_id.hex()}"
     response.headers["ETag"] = _etag(summary)
-    return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan)))
+    return make_body(CreatedBody, _to_body(summary), warnings=list(find_cautions(plan))), is_new
 
 
-@router.get(
-    "",
-    dependencies=ANALYST,
-    responses=describe_problems(*WITH_KEY, "request-invalid")
-    | {200: describe_links(TO_STUDY, item="/items/0")},
-)
+@serves(router, Studies.list_studies)
 async def list_studies(
     services: ServicesDep,
     page: Page,
     beginning: Annotated[
-        str,
-        Query(pattern=PLAIN_TEXT, max_length=200, description="first characters of the names"),
+        str, Query(pattern=PLAIN_TEXT, max_length=200, description="first characters of the names")
     ] = "",
 ) -> Paged[StudyBody]:
-    """List studies in the order of creation, all or those whose names begin with a text."""
     found = await services.studies.list_page(
         after=page.after, limit=page.n_wanted, beginning=beginning
     )
     return page.make(found, show=_to_body, key=lambda s: (s.study.created, s.study.study_id))
 
 
-@router.get(
-    "/{study}",
-    dependencies=CONDITIONAL,
-    response_model=StudyBody | NoticeBody,
-    responses=NOT_MODIFIED | describe_problems(*WITH_KEY, *OF_STUDY, "request-signature-invalid"),
-)
-async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> Any:
-    """Show a study; a device that signs the request sees only the life cycle.
-
-    The ETag of a device's answer changes with life cycle and search box only, so that devices can
-    poll often.
-    """
+@serves(router, Studies.get_study, response_model=StudyBody | NoticeBody)
+async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> Response:
     study_id = bytes.fromhex(study)
     if reader is not None:
         require_enrolled(reader, study_id)
@@ -136,13 +78,7 @@ async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> An
     return _answer_summary(await services.studies.get(study_id))
 
 
-@router.patch(
-    "/{study}",
-    response_model=StudyBody,
-    responses=describe_problems(
-        *WITH_KEY, *OF_STUDY, *WITH_BODY, "precondition-failed", "precondition-required"
-    ),
-)
+@serves(router, Studies.change_study)
 async def change_study(
     study: StudyId,
     body: ChangeRequest,
@@ -152,12 +88,6 @@ async def change_study(
         str | None, Header(description="the study's ETag as it was read, or `*`")
     ] = None,
 ) -> Any:
-    """Open or close a study, or change the search box of its later decodes.
-
-    A closed study takes late sketches until `accept_until`. Decodes that exist keep the search box
-    that they were requested with. `If-Match` compares what can be changed here alone: sketches that
-    arrive meanwhile do not make it stale.
-    """
     summary = await services.studies.change(
         bytes.fromhex(study),
         state=body.state,
@@ -169,27 +99,21 @@ async def change_study(
     return _answer_summary(summary)
 
 
-@router.delete("/{study}", responses=_READING)
+@serves(router, Studies.withdraw_study)
 async def withdraw_study(
     study: StudyId,
     services: ServicesDep,
     key: Operator,
     confirm: Annotated[str, Query(description="the study's name, to confirm", max_length=200)],
 ) -> WithdrawnBody:
-    """Withdraw a study, at once and for good, and remove all that it holds.
-
-    Every later call on it, uploads included, is answered with `study-withdrawn`. The same name and
-    plan cannot become a study again.
-    """
     withdrawn = await services.studies.withdraw(
         bytes.fromhex(study), name=confirm, actor=key.key_id
     )
     return WithdrawnBody(study_id=study, name=withdrawn.name)
 
 
-@router.get("/{study}/refusals", dependencies=ANALYST, responses=_READING)
+@serves(router, Studies.list_refusals)
 async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
-    """Count refused sketches by problem, and devices that refuse the plan by their owner's rule."""
     study_id = bytes.fromhex(study)
     found, rules = await services.studies.list_refusals(study_id)
     return RefusalsBody(
@@ -200,14 +124,13 @@ async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
     )
 
 
-@router.get("/{study}/privacy", responses=describe_problems(*OF_STUDY, "access-denied"))
+@serves(router, Studies.get_privacy)
 async def get_privacy(study: StudyId, services: ServicesDep) -> PrivacyBody:
-    """Return the study's statement of privacy."""
     _, plan = await services.studies.get_plan(bytes.fromhex(study))
     return describe_privacy(plan)
 
 
-@router.get("/{study}/utility", dependencies=ANALYST, responses=_READING)
+@serves(router, Studies.get_utility)
 async def get_utility(
     study: StudyId,
     services: ServicesDep,
@@ -216,10 +139,6 @@ async def get_utility(
         Query(ge=1, le=_MOST_CLUSTERS, description="predict the quality for this number"),
     ] = None,
 ) -> UtilityBody:
-    """Estimate the utility of all sketches of a study.
-
-    With a number of clusters, `band` predicts the quality of a decode of Fourier features.
-    """
     study_id = bytes.fromhex(study)
     utility = await services.snapshots.compute_utility(study_id)
     band = None

@@ -17,7 +17,7 @@ from sfumato.learning.planning.remedies import Remedies, find_remedies
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, SketchPlan, plan_from_spec
-from sfumato.shared.wire.bodies.advice import AdviceRequest, PlannedDimension
+from sfumato.shared.wire.objects.advice import AdviceRequest, PlannedDimension
 
 _USUAL_SHARE = 1 / 6
 """Assumed standard deviation of all records, in the width of the bounds."""

@@ -16,7 +16,7 @@ from sfumato.analyst.cli.options import Answer, Study, command, list_items, show
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.bodies.alarms import AlarmBody, DeliveryBody, ScheduleBody
+from sfumato.shared.wire.objects.alarms import AlarmBody, DeliveryBody, ScheduleBody
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PERIOD = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])")

@@ -31,7 +31,7 @@ from sfumato.analyst.results.analyses import (
     Timeline,
 )
 from sfumato.shared.command import SETTINGS
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     AcceptedChangeBody,
     AnalysisEntryBody,
     ChangeBody,

@@ -25,7 +25,7 @@ from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.structure import require_plain
-from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 
 ask = typer.Typer(**SETTINGS)
 

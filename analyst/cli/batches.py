@@ -10,7 +10,7 @@ import typer
 from sfumato.analyst.cli.options import Answer, Study, command, list_items, show_time, tabulate
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
-from sfumato.shared.wire.bodies.batches import BatchBody, BatchDetailsBody
+from sfumato.shared.wire.objects.batches import BatchBody, BatchDetailsBody
 
 app = typer.Typer(help="List batches of a secure sum, and decide about one.", **SETTINGS)
 Batch = Annotated[

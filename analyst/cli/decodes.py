@@ -37,7 +37,7 @@ from sfumato.analyst.results import DecodeResult, require_usable
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.wire.bodies.results import ChoiceBody, DecodeBody, ResultBody
+from sfumato.shared.wire.objects.results import ChoiceBody, DecodeBody, ResultBody
 
 app = typer.Typer(cls=DefaultGroup, help="Recover the centroids of a study.", **SETTINGS)
 Clusters = Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")]

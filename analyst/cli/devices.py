@@ -11,7 +11,7 @@ from sfumato.analyst.cli.analyses import show_health
 from sfumato.analyst.cli.options import Answer, command, list_items, show_time, tabulate
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
-from sfumato.shared.wire.bodies.studies import DeviceBody, DeviceDetailsBody
+from sfumato.shared.wire.objects.studies import DeviceBody, DeviceDetailsBody
 
 app = typer.Typer(help="List devices, and exclude or revoke one.", **SETTINGS)
 Device = Annotated[

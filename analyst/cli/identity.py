@@ -11,7 +11,7 @@ import typer
 from sfumato.analyst.cli.options import Answer, command, show_time
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
-from sfumato.shared.wire.bodies.publications import IdentityBody
+from sfumato.shared.wire.objects.publications import IdentityBody
 
 app = typer.Typer(help="Show or replace the key that signs published results.", **SETTINGS)
 

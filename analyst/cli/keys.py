@@ -11,7 +11,7 @@ import typer
 from sfumato.analyst.cli.options import Answer, command, list_items, show_time
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
-from sfumato.shared.wire.bodies.studies import AuditBody, KeyBody
+from sfumato.shared.wire.objects.studies import AuditBody, KeyBody
 
 app = typer.Typer(help="Create, list and revoke API keys.", **SETTINGS)
 audit = typer.Typer(**SETTINGS)

@@ -24,7 +24,7 @@ from sfumato.analyst.client import Client
 from sfumato.shared.command import EXIT_REFUSED, list_examples
 from sfumato.shared.errors import ConfigError, MalformedMessageError, SketchError, TransportError
 from sfumato.shared.wire import SketchHeader, decode_message, problem_type_of
-from sfumato.shared.wire.bodies.studies import SketchBody
+from sfumato.shared.wire.objects.studies import SketchBody
 
 __all__ = ["app"]
 

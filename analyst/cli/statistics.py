@@ -24,8 +24,8 @@ from sfumato.analyst.cli.sources import (
 )
 from sfumato.learning.answers.histograms import find_histogram_doubts
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.wire.bodies.results import DimensionBody
-from sfumato.shared.wire.bodies.statistics import (
+from sfumato.shared.wire.objects.results import DimensionBody
+from sfumato.shared.wire.objects.statistics import (
     BarBody,
     ComponentBody,
     HistogramBody,

@@ -38,7 +38,7 @@ from sfumato.shared.wire import (
     encode_enrolment_code,
     make_page_address,
 )
-from sfumato.shared.wire.bodies.studies import RefusalsBody, StudyBody
+from sfumato.shared.wire.objects.studies import RefusalsBody, StudyBody
 
 app = typer.Typer(help="Publish and manage studies and their enrolment tokens.", **SETTINGS)
 

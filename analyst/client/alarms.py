@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from sfumato.analyst.client.studies import AsyncStudies
 from sfumato.analyst.requests import AsyncStream
-from sfumato.shared.wire.bodies.alarms import (
+from sfumato.shared.wire.objects.alarms import (
     AlarmBody,
     DeliveryBody,
     NewAlarmBody,
     ScheduleBody,
 )
-from sfumato.shared.wire.bodies.analyses import Reference
+from sfumato.shared.wire.objects.analyses import Reference
 
 
 class AsyncAlarms(AsyncStudies):

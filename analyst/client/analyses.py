@@ -19,13 +19,13 @@ from sfumato.analyst.results.analyses import (
     read_analysis,
 )
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     AcceptedChangeBody,
     AnalysisBody,
     AnalysisEntryBody,
     Reference,
 )
-from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.objects.results import ProgressBody
 
 R = TypeVar("R", bound=AnalysisResult[Any])
 

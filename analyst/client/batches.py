@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from sfumato.analyst.client.studies import AsyncStudies
-from sfumato.shared.wire.bodies.batches import BatchBody, BatchDetailsBody, SuspectsBody
+from sfumato.shared.wire.objects.batches import BatchBody, BatchDetailsBody, SuspectsBody
 from sfumato.shared.wire.references import require_beginning
 
 

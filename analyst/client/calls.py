@@ -9,8 +9,8 @@ from typing import Any, ClassVar, TypeVar
 from sfumato.analyst.client.connection import Connection
 from sfumato.analyst.requests import ANSWERS, AsyncStream
 from sfumato.analyst.results import FINAL_STATES
-from sfumato.shared.wire.bodies.results import ProgressBody
-from sfumato.shared.wire.bodies.studies import ReferenceBody
+from sfumato.shared.wire.objects.results import ProgressBody
+from sfumato.shared.wire.objects.studies import ReferenceBody
 from sfumato.shared.wire.references import is_identity, require_beginning
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from sfumato.analyst.requests import (
     unreachable,
 )
 from sfumato.shared.http_client import open_async_client, open_client
-from sfumato.shared.wire.bodies.studies import Paged
+from sfumato.shared.wire.objects.studies import Paged
 
 # The most that a server sends at a time: thousands of studies or devices take few requests.
 _PAGE = "1000"

@@ -15,9 +15,9 @@ from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds, path_o
 from sfumato.analyst.results import DecodeResult, require_success, require_usable
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared.errors import ConfigError, DecodingError
-from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from sfumato.shared.wire.bodies.results import DecodeBody, ProgressBody
-from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.objects.results import DecodeBody, ProgressBody
+from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
 from sfumato.shared.wire.references import require_identity
 
 

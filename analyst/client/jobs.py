@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from sfumato.analyst.requests import AsyncSleep, AsyncStream
 from sfumato.analyst.results import FINAL_STATES
 from sfumato.shared.errors import SketchError, TransportError
-from sfumato.shared.wire.bodies.results import ProgressBody
+from sfumato.shared.wire.objects.results import ProgressBody
 
 _LONGEST_STREAM_S = 600
 _POLL_S = 0.2

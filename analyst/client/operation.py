@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from sfumato.analyst.client.calls import AsyncCalls
 from sfumato.analyst.requests import path_of_device
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.studies import (
     AuditBody,
     DeviceBody,
     DeviceDetailsBody,

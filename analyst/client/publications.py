@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from sfumato.analyst.client.decodes import AsyncDecodes
 from sfumato.analyst.requests import ANSWERS
 from sfumato.shared.wire import SignedResult, decode_published
-from sfumato.shared.wire.bodies.publications import IdentityBody, PublicationBody
+from sfumato.shared.wire.objects.publications import IdentityBody, PublicationBody
 
 
 class AsyncPublications(AsyncDecodes):

@@ -8,8 +8,8 @@ from typing import Any
 from sfumato.analyst.client.studies import AsyncStudies
 from sfumato.analyst.periods import When, make_selection
 from sfumato.analyst.requests import path_of_snapshot
-from sfumato.shared.wire.bodies.results import SnapshotBody, SnapshotSumsBody
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.results import SnapshotBody, SnapshotSumsBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
 class AsyncSnapshots(AsyncStudies):

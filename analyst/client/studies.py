@@ -13,9 +13,9 @@ from sfumato.analyst.client.calls import AsyncCalls
 from sfumato.analyst.requests import SearchBox, list_bounds
 from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
-from sfumato.shared.wire.bodies.advice import AdviceBody, AdviceRequest, PlannedDimension
-from sfumato.shared.wire.bodies.devices import PlanBody
-from sfumato.shared.wire.bodies.studies import (
+from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, PlannedDimension
+from sfumato.shared.wire.objects.devices import PlanBody
+from sfumato.shared.wire.objects.studies import (
     CreatedBody,
     NewTokenBody,
     RefusalsBody,

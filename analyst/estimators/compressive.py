@@ -39,7 +39,7 @@ from sfumato.learning.planning.quality import QualityBand
 from sfumato.shared.errors import ConfigError, DecodingError, PrivacyError, SketchError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.privacy import PrivacyEvent
-from sfumato.shared.wire.bodies.questions import AnswersBody
+from sfumato.shared.wire.objects.questions import AnswersBody
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -36,7 +36,7 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.wire import encode_payload
-from sfumato.shared.wire.bodies.results import SnapshotSumsBody
+from sfumato.shared.wire.objects.results import SnapshotSumsBody
 
 
 @dataclass(kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from sfumato.analyst.planning.spec import format_dimension, quote
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.plan import Dimension, LogTransform, SketchPlan
 from sfumato.shared.plan.dimensions import MOST_ONE_HOT
-from sfumato.shared.wire.bodies.statistics import (
+from sfumato.shared.wire.objects.statistics import (
     CalibrationBody,
     ColumnBody,
     HistogramBody,

@@ -30,7 +30,7 @@ from sfumato.learning.planning.remedies import Doubt, doubt_advice
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError, PlanError, PrivacyError
 from sfumato.shared.plan import LateRule, SketchPlan, WindowRule
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody
 
 
 @dataclass(frozen=True, kw_only=True)

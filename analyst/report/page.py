@@ -18,7 +18,7 @@ from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
-from sfumato.shared.wire.bodies.results import ChoiceBody, EvidenceBody, PersonBody
+from sfumato.shared.wire.objects.results import ChoiceBody, EvidenceBody, PersonBody
 
 _MOST_PANELS = 160
 """Clusters times axes beyond which positions are a table of shades, not pictures."""

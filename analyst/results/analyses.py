@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from sfumato.analyst.results.tables import make_frame
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.wire import error_from_problem
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     AnalysisBody,
     AnswerBody,
     ComparisonBody,
@@ -32,7 +32,7 @@ class AnalysisResult(Generic[B]):
     Parameters
     ----------
     body
-        The answer with all its figures, see :mod:`sfumato.shared.wire.bodies.analyses`.
+        The answer with all its figures, see :mod:`sfumato.shared.wire.objects.analyses`.
     analysis_id
         The analysis that gave it.
     """

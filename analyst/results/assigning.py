@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.results import MixtureBody
+from sfumato.shared.wire.objects.results import MixtureBody
 
 Floats = NDArray[np.float64]
 _ROWS_AT_ONCE = 1 << 16

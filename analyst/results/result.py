@@ -28,8 +28,8 @@ from sfumato.shared.errors import ConfigError, DecodingError, MethodError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import error_from_problem
-from sfumato.shared.wire.bodies.declaring import SearchBox, make_body
-from sfumato.shared.wire.bodies.results import (
+from sfumato.shared.wire.objects.declaring import SearchBox, make_body
+from sfumato.shared.wire.objects.results import (
     BandBody,
     BarsBody,
     ChoiceBody,

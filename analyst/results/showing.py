@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from sfumato.shared.wire.bodies.results import ResultBody
+from sfumato.shared.wire.objects.results import ResultBody
 
 
 def describe_as_html(body: ResultBody, *, verdict: str, reason: str) -> str:

@@ -20,8 +20,8 @@ from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.reading.csv_lines import write_lines
-from sfumato.shared.wire.bodies.results import PromiseBody
-from sfumato.shared.wire.bodies.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.objects.results import PromiseBody
+from sfumato.shared.wire.objects.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
 _SHOWN = 5
 _ENDINGS = (".csv", ".json", ".parquet")

@@ -23,8 +23,8 @@ from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import add_influence
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.results import PromiseBody, describe_promise
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.results import PromiseBody, describe_promise
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}
 

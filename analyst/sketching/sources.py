@@ -17,8 +17,8 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.errors import NotFoundError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.results import SelectionBody, SnapshotSumsBody
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.results import SelectionBody, SnapshotSumsBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 from sfumato.shared.wire.references import is_identity
 
 _CHOSEN = re.compile(r"(?P<study>.+?)@(?P<parts>[^@]+)")

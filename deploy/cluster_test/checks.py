@@ -10,7 +10,7 @@ from itertools import pairwise
 from deploy.cluster_test.engine import Cluster, ClusterError
 from deploy.cluster_test.studies import Records
 from sfumato.analyst import Client
-from sfumato.shared.wire.bodies.batches import BatchBody
+from sfumato.shared.wire.objects.batches import BatchBody
 
 _OPEN_S = 400.0
 _STATIONS = ("ewr", "jfk", "lga")

@@ -29,7 +29,7 @@ from sfumato.shared.http_client import open_async_client
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, decode_plan, encode_plan
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE, device_id_of, encode_proof_input
-from sfumato.shared.wire.bodies.devices import EnrolmentRequest
+from sfumato.shared.wire.objects.devices import EnrolmentRequest
 
 _CONNECTIONS = 12
 """Requests under way at once: fewer than a server serves at once by default."""

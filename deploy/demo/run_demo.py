@@ -45,7 +45,7 @@ from sfumato.learning.estimate.snr import compute_noise_energy, predict_snr
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy import calibrate_mechanism
-from sfumato.shared.wire.bodies.results import SnapshotBody
+from sfumato.shared.wire.objects.results import SnapshotBody
 
 HERE = Path(__file__).resolve().parent
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}

@@ -16,7 +16,7 @@ from typing import Any
 
 from sfumato.analyst import Client
 from sfumato.shared.plan import SketchPlan, plan_from_spec
-from sfumato.shared.wire.bodies.analyses import WindowBody
+from sfumato.shared.wire.objects.analyses import WindowBody
 
 WINDOW_DAYS = 28
 """Length of a window: thirteen make a year."""

@@ -28,7 +28,7 @@ from sfumato.shared.errors import (
 )
 from sfumato.shared.plan import SketchPlan, decode_plan, make_event
 from sfumato.shared.privacy import Origin, PrivacyEvent, Reader, require_within_budget
-from sfumato.shared.wire.bodies.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
+from sfumato.shared.wire.objects.devices import MOST_DETAIL, HeartbeatRequest, PlanRefusalRequest
 
 Clock = Callable[[], float]
 SHARE_SPENT = "most_sketches_per_device"

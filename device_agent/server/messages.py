@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.wire import AnswerReader, DeviceAction, require_public_key
-from sfumato.shared.wire.bodies.devices import DeviceStatusBody, NoticeBody, StreamBody
-from sfumato.shared.wire.bodies.publications import IdentityBody
+from sfumato.shared.wire.objects.devices import DeviceStatusBody, NoticeBody, StreamBody
+from sfumato.shared.wire.objects.publications import IdentityBody
 
 ANSWERS = AnswerReader("server")
 

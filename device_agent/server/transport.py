@@ -41,7 +41,7 @@ from sfumato.shared.wire import (
     read_retry_after,
     sign_request,
 )
-from sfumato.shared.wire.bodies.devices import (
+from sfumato.shared.wire.objects.devices import (
     EnrolmentBody,
     EnrolmentRequest,
     HeartbeatRequest,

@@ -15,9 +15,9 @@ from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.comparing import Change, Comparison
 from sfumato.learning.insight.model import StudyModel
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import ChangeBody, ClusterBody, ComparisonBody
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.results import DimensionBody
+from sfumato.shared.wire.objects.analyses import ChangeBody, ClusterBody, ComparisonBody
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.results import DimensionBody
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def describe_common(
     *,
     digests: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the members of :class:`sfumato.shared.wire.bodies.analyses.AnswerBody`."""
+    """Return the members of :class:`sfumato.shared.wire.objects.analyses.AnswerBody`."""
     return {
         "words": [sentence for sentence in words if sentence not in assumptions],
         "assumptions": list(assumptions),

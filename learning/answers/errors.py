@@ -6,7 +6,7 @@ from typing import Any
 
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.results import BarsBody, SseBody, StabilityBody
+from sfumato.shared.wire.objects.results import BarsBody, SseBody, StabilityBody
 
 __all__ = ["describe_errors"]
 

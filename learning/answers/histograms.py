@@ -30,8 +30,8 @@ from sfumato.learning.estimate.studies import (
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.results import describe_promise
-from sfumato.shared.wire.bodies.statistics import (
+from sfumato.shared.wire.objects.results import describe_promise
+from sfumato.shared.wire.objects.statistics import (
     BarBody,
     CalibrationBody,
     HistogramBody,

@@ -7,9 +7,9 @@ from sfumato.learning.estimate.moments import Finding, PrincipalComponents
 from sfumato.learning.estimate.studies import estimate_study_components
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.results import DimensionBody, describe_promise
-from sfumato.shared.wire.bodies.statistics import ComponentBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.results import DimensionBody, describe_promise
+from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
 
 _FINDINGS = {
     "records-hidden": "the number of records is not distinct from noise, whose deviation is "

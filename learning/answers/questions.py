@@ -24,7 +24,7 @@ from sfumato.learning.decoding.density import Posterior
 from sfumato.shared.core.logarithm import compress, expand
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.questions import (
+from sfumato.shared.wire.objects.questions import (
     AnswersBody,
     ConditionalQuestion,
     CurveBody,

@@ -31,7 +31,7 @@ from sfumato.learning.decoding.density import Posterior
 from sfumato.learning.generative.columns import NumberColumn, match_columns
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody
+from sfumato.shared.wire.objects.synthesis import CorrelationErrorBody, RangeErrorBody
 
 Floats = NDArray[np.float64]
 _N_BOXES: Final = 40

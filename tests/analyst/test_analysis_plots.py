@@ -16,7 +16,7 @@ from sfumato.analyst.results.analyses import (
     Timeline,
 )
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     ComparisonBody,
     DevicesBody,
     GroupsBody,

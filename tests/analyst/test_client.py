@@ -24,10 +24,10 @@ from sfumato.shared.errors import (
 from sfumato.shared.plan import plan_to_json
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.bodies.advice import PlannedDimension
-from sfumato.shared.wire.bodies.declaring import make_sample
-from sfumato.shared.wire.bodies.devices import PlanBody
-from sfumato.shared.wire.bodies.results import DecodeBody, ResultBody, SnapshotBody
+from sfumato.shared.wire.objects.advice import PlannedDimension
+from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.devices import PlanBody
+from sfumato.shared.wire.objects.results import DecodeBody, ResultBody, SnapshotBody
 from tests.aggregator.fleet import make_plan
 
 ID = "d0" * 32

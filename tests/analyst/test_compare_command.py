@@ -8,7 +8,7 @@ import pytest
 
 from sfumato.analyst.sketching.sources import _are_apart
 from sfumato.shared import command
-from sfumato.shared.wire.bodies.results import SelectionBody
+from sfumato.shared.wire.objects.results import SelectionBody
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 

@@ -6,8 +6,8 @@ import pytest
 
 from sfumato.analyst.statistic_plots import plot_calibration, plot_histogram
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_sample
-from sfumato.shared.wire.bodies.statistics import (
+from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.statistics import (
     BarBody,
     ColumnBody,
     HistogramBody,

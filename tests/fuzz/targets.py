@@ -22,8 +22,8 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import decode_header, decode_message, device_id_of
-from sfumato.shared.wire.bodies.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
-from sfumato.shared.wire.bodies.studies import ExclusionRequest, RevocationRequest, TokenRequest
+from sfumato.shared.wire.objects.devices import EnrolmentRequest, HeartbeatRequest, RotationRequest
+from sfumato.shared.wire.objects.studies import ExclusionRequest, RevocationRequest, TokenRequest
 from tests.aggregator.fleet import Device, make_plan
 from tests.shared.wire.samples import PUBLIC_KEY, make_message
 

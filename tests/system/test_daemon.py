@@ -14,7 +14,7 @@ import pytest
 from sfumato.analyst import Client
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.wire import decode_message
-from sfumato.shared.wire.bodies.studies import SketchBody
+from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.soak import small_and_soak
 from tests.system.agents import Agent, make_agent

@@ -19,7 +19,7 @@ from sfumato.device_agent.agent.once import run_once
 from sfumato.device_agent.server import http_connection
 from sfumato.device_agent.settings.agent_settings import Settings, load_settings
 from sfumato.shared.plan import plan_from_spec
-from sfumato.shared.wire.bodies.studies import SketchBody
+from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import CONFIG
 from tests.system.proxy import FAULTS, FaultyProxy

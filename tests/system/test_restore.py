@@ -15,7 +15,7 @@ from sfumato.analyst import Client
 from sfumato.shared import command
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.wire import decode_message, decode_payload
-from sfumato.shared.wire.bodies.results import SnapshotBody
+from sfumato.shared.wire.objects.results import SnapshotBody
 from tests.commands import run_inside
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server

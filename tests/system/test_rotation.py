@@ -19,7 +19,7 @@ from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.settings.agent_settings import load_settings
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
-from sfumato.shared.wire.bodies.studies import SketchBody
+from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server

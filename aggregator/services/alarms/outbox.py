@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
 from sfumato.aggregator.services.alarms.events import Event
 from sfumato.aggregator.storage import Transaction
-from sfumato.shared.wire.bodies.declaring import to_rfc3339
+from sfumato.shared.wire.objects.declaring import to_rfc3339
 
 _ID_BYTES = 32
 

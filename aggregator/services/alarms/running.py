@@ -30,7 +30,7 @@ from sfumato.shared.errors import NotFoundError, SketchError, TransportError
 from sfumato.shared.plan import WindowRule
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.bodies.analyses import TimelineRequest
+from sfumato.shared.wire.objects.analyses import TimelineRequest
 
 _PERIOD_S = 1.0
 _LEASE_S = 60.0

@@ -11,7 +11,7 @@ from sfumato.learning.insight.comparing import Comparison
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import compare_selections
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
+from sfumato.shared.wire.objects.analyses import ComparisonBody, ComparisonRequest, SelectionRequest
 
 
 class ComparisonKind:

@@ -12,13 +12,13 @@ from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import Selection as Sketches
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     DeviceHealthBody,
     DevicesBody,
     DevicesRequest,
     LampsBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body, maybe_rfc3339
+from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339
 
 _MOST_DEVICES = 5000
 """The worker holds the sums of all of them."""

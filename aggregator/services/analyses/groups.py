@@ -12,14 +12,14 @@ from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import average
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     GroupsBody,
     GroupsRequest,
     JoinBody,
     PairBody,
     PlaceBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body
+from sfumato.shared.wire.objects.declaring import make_body
 
 _LEAST_GROUPS = 2
 

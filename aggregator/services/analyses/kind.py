@@ -12,7 +12,7 @@ from sfumato.learning.insight.pairs import pose_pooled
 from sfumato.learning.insight.selection import Selection as Sketches
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import AnswerBody
+from sfumato.shared.wire.objects.analyses import AnswerBody
 
 R_contra = TypeVar("R_contra", contravariant=True)
 

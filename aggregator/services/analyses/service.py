@@ -20,7 +20,7 @@ from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.analyses import AnalysisRequest, TimelineRequest
+from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
 
 _DOMAIN = "sfumato/v1/analysis"
 

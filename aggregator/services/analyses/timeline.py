@@ -23,15 +23,15 @@ from sfumato.learning.insight.windows import (
 )
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.analyses import (
+from sfumato.shared.wire.objects.analyses import (
     ChangePointBody,
     TimelineBody,
     TimelineRequest,
     WindowBody,
     WindowClusterBody,
 )
-from sfumato.shared.wire.bodies.declaring import make_body, to_rfc3339
-from sfumato.shared.wire.bodies.results import VerdictBody
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.results import VerdictBody
 
 _YEAR_S = 365.25 * 86_400
 _DAY_S = 86_400

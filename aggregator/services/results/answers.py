@@ -16,8 +16,8 @@ from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.planning.quality import QualityBand, predict_quality
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, make_statement
-from sfumato.shared.wire.bodies.declaring import make_body
-from sfumato.shared.wire.bodies.results import (
+from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.results import (
     BandBody,
     ChoiceBody,
     DimensionBody,

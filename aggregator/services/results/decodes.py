@@ -30,9 +30,9 @@ from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.questions import AnswersBody, QuestionsRequest
-from sfumato.shared.wire.bodies.results import describe_promise
-from sfumato.shared.wire.bodies.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.objects.results import describe_promise
+from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
 
 _DOMAIN = "sfumato/v1/decode"
 _MOST_INQUIRIES = 32

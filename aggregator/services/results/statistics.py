@@ -11,7 +11,7 @@ from sfumato.aggregator.services.service import Parts, Service
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
 class StatisticService(Service):

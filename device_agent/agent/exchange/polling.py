@@ -24,7 +24,7 @@ from sfumato.device_agent.store.outbox import count_sketches, list_acknowledged
 from sfumato.device_agent.store.server_state import StudyNotice, load_notice, save_notice
 from sfumato.shared import __version__
 from sfumato.shared.errors import SketchError, StoreError, StudyWithdrawnError, TransportError
-from sfumato.shared.wire.bodies.devices import HeartbeatRequest
+from sfumato.shared.wire.objects.devices import HeartbeatRequest
 
 AGREED_S = 20.0
 """Seconds that an answer is good for before sketches are offered."""

@@ -17,8 +17,8 @@ from sfumato.shared.plan import plan_to_json
 from sfumato.shared.structure import read_hints
 from sfumato.shared.wire import (
     DeviceAction,
-    bodies,
     error_from_problem,
+    objects,
     problem_type_of,
     sign_request,
 )
@@ -222,7 +222,7 @@ async def test_a_server_whose_clock_is_put_back_counts_on(server: Server) -> Non
 
 def test_every_switch_of_a_request_is_true_or_false_and_nothing_like_it() -> None:
     """Pydantic would read 0 and "no" as false."""
-    names = [each.name for each in iter_modules(bodies.__path__, f"{bodies.__name__}.")]
+    names = [each.name for each in iter_modules(objects.__path__, f"{objects.__name__}.")]
     requests = {
         each
         for name in names

@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout
-from sfumato.shared.wire.bodies.declaring import maybe_rfc3339
+from sfumato.shared.wire.objects.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,

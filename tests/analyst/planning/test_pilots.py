@@ -24,7 +24,7 @@ from sfumato.learning.planning.pilots import PilotOutline, plan_pilot
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import HistogramPart, WindowRule, plan_from_spec
-from sfumato.shared.wire.bodies.statistics import CalibrationBody, HistogramBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody
 from sfumato.simulator.fleet import run_fleet
 from sfumato.simulator.records import FileRecords
 from tests.analyst.planning.commands import words_of

@@ -7,8 +7,8 @@ from typing import Any
 from sfumato.analyst import DecodeResult
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_sample
-from sfumato.shared.wire.bodies.results import ResultBody, describe_promise
+from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.results import ResultBody, describe_promise
 from tests.aggregator.fleet import make_plan
 
 

@@ -11,8 +11,12 @@ import pytest
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.bodies.results import DimensionBody
-from sfumato.shared.wire.bodies.synthesis import CorrelationErrorBody, RangeErrorBody, SyntheticBody
+from sfumato.shared.wire.objects.results import DimensionBody
+from sfumato.shared.wire.objects.synthesis import (
+    CorrelationErrorBody,
+    RangeErrorBody,
+    SyntheticBody,
+)
 
 
 def make_part(number: int, columns: list[list[float] | list[str]]) -> SyntheticBody:

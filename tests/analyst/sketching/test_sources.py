@@ -12,9 +12,9 @@ from sfumato.analyst.sketching.sources import find_snapshot
 from sfumato.shared.errors import NotFoundError, TransportError
 from sfumato.shared.plan import SketchPlan, plan_to_json
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.bodies.declaring import make_sample
-from sfumato.shared.wire.bodies.devices import PlanBody
-from sfumato.shared.wire.bodies.results import SnapshotSumsBody
+from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.devices import PlanBody
+from sfumato.shared.wire.objects.results import SnapshotSumsBody
 from tests.aggregator.fleet import make_plan
 
 STUDY, SNAPSHOT = "5f" * 32, "21" * 32

@@ -2,8 +2,8 @@ import pytest
 
 from sfumato.learning.answers.histograms import find_histogram_doubts
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.bodies.declaring import make_sample
-from sfumato.shared.wire.bodies.statistics import HistogramBody, LevelBody, MarginalBody
+from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.statistics import HistogramBody, LevelBody, MarginalBody
 
 
 def answer(*marginals: MarginalBody) -> HistogramBody:

@@ -17,7 +17,7 @@ from sfumato.shared.plan import (
     WindowRule,
     create_plan,
 )
-from sfumato.shared.wire.bodies.questions import (
+from sfumato.shared.wire.objects.questions import (
     ConditionalQuestion,
     MarginalQuestion,
     QuantileQuestion,

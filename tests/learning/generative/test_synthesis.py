@@ -11,8 +11,8 @@ from sfumato.learning.generative.columns import Column, LevelColumn, NumberColum
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from sfumato.shared.wire.bodies.results import PromiseBody, describe_promise
-from sfumato.shared.wire.bodies.synthesis import SynthesisRequest
+from sfumato.shared.wire.objects.results import PromiseBody, describe_promise
+from sfumato.shared.wire.objects.synthesis import SynthesisRequest
 
 ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")
 

@@ -24,7 +24,7 @@ from sfumato.shared.plan import (
 from sfumato.shared.plan.statement import PublicFact, describe_release, list_public_facts
 from sfumato.shared.privacy.group import format_upper
 from sfumato.shared.wire import RequestSignature, SketchHeader
-from sfumato.shared.wire.bodies.devices import HeartbeatRequest, PlanRefusalRequest
+from sfumato.shared.wire.objects.devices import HeartbeatRequest, PlanRefusalRequest
 
 WIDE = Dimension(name="x", unit="1", lower=-10.0, upper=10.0, scale=1.0)
 

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.bodies.declaring import (
+from sfumato.shared.wire.objects.declaring import (
     SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,
@@ -19,7 +19,7 @@ from sfumato.shared.wire.bodies.declaring import (
     body,
     request,
 )
-from sfumato.shared.wire.bodies.devices import HeartbeatRequest, StreamBody
+from sfumato.shared.wire.objects.devices import HeartbeatRequest, StreamBody
 
 T = TypeVar("T")
 

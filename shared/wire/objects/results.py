@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.bodies.declaring import (
+from sfumato.shared.wire.objects.declaring import (
     SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.bodies.analyses import Reference
-from sfumato.shared.wire.bodies.declaring import (
+from sfumato.shared.wire.objects.analyses import Reference
+from sfumato.shared.wire.objects.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,

@@ -1,0 +1,135 @@
+"""Declaration of a call: who may make it, address, request, answer and problems, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from types import UnionType
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Scope = Literal["operator", "analyst", "enrol", "monitor", "device", "reader", "public"]
+"""The least scope of a key that may make a call; a device signs instead, a reader is either."""
+JSON = "application/json"
+
+_WITH_KEY = {"access-denied", "forbidden"}
+_BY_DEVICE = {"request-signature-invalid", "study-withdrawn"}
+_WITH_PATH = {"not-found", "request-invalid"}
+_WITH_BODY = {"request-invalid", "request-timeout", "too-large", "media-type-unsupported"}
+_OUTSIDE_STUDIES = {"token", "key", "slug"}
+
+
+class Nothing:
+    """The request of a call without a body."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[P, T]):
+    """A call of the REST interface; its name is that of the attribute it is assigned to.
+
+    Parameters
+    ----------
+    scope
+        Who may make it.
+    route
+        Method and path; braces hold the references to objects.
+    request
+        Class of the body, whose members are keywords of the client, or classes.
+    answer
+        Class of the answer's body.
+    text
+        Summary and details, for the readers of the server's reference and of the client's.
+    query
+        Names of the parameters after the path.
+    status
+        Status of success.
+    may_exist
+        Whether 200 answers that the object exists already.
+    location
+        Address of the object that was made; braces hold members of the answer.
+    is_whole
+        Whether a list has one page.
+    is_conditional
+        Whether the answer has an ETag, and ``If-None-Match`` leads to 304.
+    leads_to
+        Kinds of objects whose ids the answer holds.
+    sends, media
+        Media types of the body and of the answer.
+    problems
+        Problems beside those that follow from scope, path and body.
+    """
+
+    scope: Scope
+    route: str
+    request: Callable[P, object] | UnionType
+    answer: type[T]
+    text: str
+    _: KW_ONLY
+    query: tuple[str, ...] = ()
+    status: int = 200
+    may_exist: bool = False
+    location: str = ""
+    is_whole: bool = False
+    is_conditional: bool = False
+    leads_to: tuple[str, ...] = ()
+    sends: str = JSON
+    media: str = JSON
+    problems: tuple[str, ...] = ()
+    name: str = field(init=False, default="")
+
+    def __set_name__(self, resource: type, name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    @property
+    def method(self) -> str:
+        """The method, such as ``GET``."""
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path with its references in braces."""
+        return self.route.partition(" ")[2]
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The kinds of objects that the path names, in order."""
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the request has a body."""
+        return self.request is not Nothing or self.sends != JSON
+
+    def list_problems(self) -> set[str]:
+        """Return the problems of this call; those of every call are left out."""
+        found = set(self.problems)
+        if self.scope != "public":
+            found |= _WITH_KEY
+        if self.scope in ("device", "reader"):
+            found |= _BY_DEVICE
+        if self.references:
+            found |= _WITH_PATH
+            if self.references[0] not in _OUTSIDE_STUDIES:
+                found.add("study-withdrawn")
+        if isinstance(self, Pages) and not self.is_whole:
+            found.add("request-invalid")
+        return found | _WITH_BODY if self.has_body else found
+
+
+class Bare(Call[[], T]):
+    """A call without a body."""
+
+    def __init__(self, scope: Scope, route: str, answer: type[T], text: str, **more: Any) -> None:
+        super().__init__(scope, route, Nothing, answer, text, **more)
+
+
+class Pages(Bare[T]):
+    """A call that lists objects, page by page."""
+
+
+class Events(Bare[T]):
+    """A call whose answer is a stream of server-sent events, of which the last holds the object."""

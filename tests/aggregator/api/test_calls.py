@@ -1,0 +1,83 @@
+"""Routes and declared calls are the same, whatever each states of the other."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sfumato.shared.wire import calls
+from sfumato.shared.wire.calls.call import Bare, Call, Nothing, Pages
+from tests.aggregator.api.test_access import CALLS, list_calls
+from tests.aggregator.fleet import Desk
+
+pytestmark = pytest.mark.anyio
+
+GRANTED = {"enrol": "operator", "monitor": "operator", "reader": "analyst"}
+"""Scopes that are tested as another: an operator may do all, an analyst what a reader may."""
+
+
+def list_declared() -> Iterator[Call[Any, Any]]:
+    """Yield every call that is declared in the catalogue."""
+    for module in pkgutil.iter_modules(calls.__path__, f"{calls.__name__}."):
+        for resource in vars(importlib.import_module(module.name)).values():
+            if isinstance(resource, type):
+                yield from (each for each in vars(resource).values() if isinstance(each, Call))
+
+
+DECLARED = {call.name: call for call in list_declared()}
+
+
+async def test_every_route_serves_a_call_and_every_call_is_served(desk: Desk) -> None:
+    served = {
+        (operation["operationId"], method.upper(), path)
+        for path, methods in (await desk.http.get("/openapi.json")).json()["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert served == {(call.name, call.method, call.path) for call in list_declared()}
+    assert len(served) == len(DECLARED) > 70
+
+
+def test_the_scopes_of_calls_are_those_that_are_tested() -> None:
+    found = {
+        scope: {
+            (call.method, call.path)
+            for call in list_declared()
+            if GRANTED.get(call.scope, call.scope)
+            in ((scope,) if scope != "none" else ("public", "device"))
+        }
+        for scope in CALLS
+    }
+    assert found == {scope: set(list_calls(scope)) for scope in CALLS}
+
+
+async def test_queries_bodies_and_types_of_answers_are_those_of_the_description(
+    desk: Desk,
+) -> None:
+    document = (await desk.http.get("/openapi.json")).json()
+    described = {
+        each["operationId"]: each for path in document["paths"].values() for each in path.values()
+    }
+    for name, call in DECLARED.items():
+        operation = described[name]
+        query = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+        pages = {"page", "limit"} if isinstance(call, Pages) and not call.is_whole else set()
+        assert query == {*call.query, *pages}, name
+        body = operation.get("requestBody", {"content": {}})["content"]
+        assert list(body) == ([call.sends] if call.has_body else []), name
+        assert call.media in operation["responses"][str(call.status)]["content"], name
+        if isinstance(call.request, type) and call.request is not Nothing:
+            schema = body["application/json"]["schema"]["$ref"]
+            assert schema.rpartition("/")[2] == call.request.__name__
+
+
+def test_a_call_states_its_problems_by_scope_path_and_body() -> None:
+    def find(scope: Any, route: str) -> set[str]:
+        return Bare(scope, route, str, "").list_problems()
+
+    assert find("public", "GET /v1/identity") == set()
+    assert find("analyst", "GET /v1/keys") == {"access-denied", "forbidden"}
+    with_path = {"access-denied", "forbidden", "not-found", "request-invalid"}
+    assert find("operator", "DELETE /v1/keys/{key}") == with_path
+    assert find("operator", "GET /v1/alarms/{alarm}") == with_path | {"study-withdrawn"}
