@@ -16,6 +16,7 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.snapshots import Snapshots
 from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import (
     MomentsBody,
     SelectionBody,
@@ -66,6 +67,11 @@ async def get_histogram(
 @serves(router, Snapshots.get_moments)
 async def get_moments(snapshot: SnapshotId, services: ServicesDep) -> MomentsAnswerBody:
     return await services.statistics.describe_components(bytes.fromhex(snapshot))
+
+
+@serves(router, Snapshots.get_clusters)
+async def get_clusters(snapshot: SnapshotId, services: ServicesDep) -> MeasuredClustersBody:
+    return await services.statistics.describe_clusters(bytes.fromhex(snapshot))
 
 
 @serves(router, Snapshots.get_calibration)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sfumato.analyst.cli.calibrating import app as calibrating
+from sfumato.analyst.cli.looks import app as looks
 from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
 from sfumato.analyst.cli.sources import draw
 from sfumato.analyst.planning.advice import (
@@ -66,6 +67,7 @@ DevicesAlike = Annotated[
 
 app = typer.Typer(help="Recommend, make and explain plans.", **SETTINGS)
 app.add_typer(calibrating)
+app.add_typer(looks)
 
 
 def _count(name: str, text: str) -> Any:

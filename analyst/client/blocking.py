@@ -180,6 +180,7 @@ class Client:
     snapshot_sums = _calling(AsyncClient.snapshot_sums)
     histogram = _calling(AsyncClient.histogram)
     moments = _calling(AsyncClient.moments)
+    clusters = _calling(AsyncClient.clusters)
     calibration = _calling(AsyncClient.calibration)
 
     decode = _decoding(AsyncClient.decode)

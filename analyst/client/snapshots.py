@@ -8,6 +8,7 @@ from typing import Any
 from sfumato.analyst.client.studies import AsyncStudies
 from sfumato.analyst.periods import When, make_selection
 from sfumato.analyst.requests import path_of_snapshot
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import SnapshotBody, SnapshotSumsBody
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
@@ -104,6 +105,17 @@ class AsyncSnapshots(AsyncStudies):
         """
         path = f"{path_of_snapshot(snapshot_id)}/moments"
         return await self._read(MomentsAnswerBody, "GET", path)
+
+    async def clusters(self, snapshot_id: str) -> MeasuredClustersBody:
+        """Read what a snapshot of a second look measures around the centres it was shown.
+
+        Raises
+        ------
+        WrongStatisticError
+            The study is no look.
+        """
+        path = f"{path_of_snapshot(snapshot_id)}/clusters"
+        return await self._read(MeasuredClustersBody, "GET", path)
 
     async def calibration(
         self, snapshot_id: str, *, n_clusters: int, most_clusters: int | None = None

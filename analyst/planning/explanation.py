@@ -31,6 +31,7 @@ from sfumato.learning.planning.remedies import Doubt
 from sfumato.shared.core.features import PHASES
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import (
+    ClustersPart,
     Dimension,
     FourierPart,
     GridPart,
@@ -391,8 +392,10 @@ def describe_statistic(plan: SketchPlan) -> Iterator[tuple[str, str]]:
         yield "histogram", _describe_histogram(plan, part)
     elif isinstance(part, GridPart):
         yield "grid", _describe_grid(part)
-    else:
+    elif isinstance(part, MomentsPart):
         yield "moments", _describe_moments(part)
+    else:
+        yield "clusters", _describe_centres(part)
     if plan.blocks.n_blocks > 1:
         yield "selection", f"at least {plan.blocks.n_blocks:,} sketches, to carry every dimension"
 
@@ -417,6 +420,8 @@ def _statistic_to_json(plan: SketchPlan) -> dict[str, Any]:
         document["cells"] = list(part.cells)
     elif isinstance(part, MomentsPart):
         document["norm_steps"] = part.norm_steps
+    elif isinstance(part, ClustersPart):
+        document |= {"n_clusters": len(part.centres), "summed": list(part.summed)}
     return document
 
 
@@ -460,6 +465,15 @@ def _describe_histogram(plan: SketchPlan, part: HistogramPart) -> str:
 def _describe_grid(part: GridPart) -> str:
     cells = " x ".join(f"{n:,}" for n in part.cells)
     return f"counts of joint cells, {cells}, for clusters in few dimensions"
+
+
+def _describe_centres(part: ClustersPart) -> str:
+    of = f" of the result {part.result.hex()[:16]}" if part.result else ""
+    sums = f", and the sums of {', '.join(part.summed)}" if part.summed else ""
+    return (
+        f"{len(part.centres)} centres{of} in {', '.join(part.assigned)}: around each the number "
+        f"and the spread of its records{sums}"
+    )
 
 
 def _describe_moments(part: MomentsPart) -> str:

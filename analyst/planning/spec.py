@@ -72,7 +72,7 @@ def list_fields(
         The batches of a secure sum.
     """
     decided = list_decided(outline, best, n_windows=n_windows)
-    fields = {name: _format_value(value) for name, value in decided.items()}
+    fields = {name: format_value(value) for name, value in decided.items()}
     if best.is_summed and fleet is not None:
         release = {"release": fields.pop("release"), "parts": str(fleet.parts)}
         least = fleet.choose_least_reports(outline)
@@ -110,7 +110,7 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
         *(
-            f"{name} = {_format_value(value)}"
+            f"{name} = {format_value(value)}"
             for name, value in list_sizes(advice.outline, best).items()
         ),
         "",
@@ -140,13 +140,17 @@ def _describe_carried(best: Candidate) -> str:
 
 def format_law(law: RadiusLaw) -> str:
     """Write a law as a TOML table in a line."""
-    return _format_value(list_law(law))
+    return format_value(list_law(law))
 
 
-def _format_value(value: Any) -> str:
-    """Write a value of a field: text, a number, or a table in a line."""
+def format_value(value: Any) -> str:
+    """Write a value of a field: text, a number, or a list or table in a line."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(format_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_format_value(v)}" for name, v in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {format_value(v)}" for name, v in value.items()) + "}"
     return quote(value) if isinstance(value, str) else repr(value)
 
 

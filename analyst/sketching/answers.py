@@ -14,6 +14,7 @@ from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.promises import describe_exact
 from sfumato.analyst.sketching.sketch_file import SketchFile
 from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.learning.answers.clusters import describe_clusters
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.learning.answers.questions import Inquiry
@@ -23,6 +24,7 @@ from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import add_influence
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import PromiseBody, describe_promise
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
@@ -120,6 +122,19 @@ class LocalSketches:
             The plan has no moments.
         """
         found = describe_moments(self.plan, self.totals, snapshot_id=self.identity)
+        return replace(found, privacy=self._correct(found.privacy))
+
+    def clusters(self) -> MeasuredClustersBody:
+        """Return what a second look measures, as ``Client.clusters`` does.
+
+        Raises
+        ------
+        WrongStatisticError
+            The plan is not that of a look.
+        """
+        found = describe_clusters(
+            self.plan, self.totals, snapshot_id=self.identity, is_exact=not self.is_private
+        )
         return replace(found, privacy=self._correct(found.privacy))
 
     def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:

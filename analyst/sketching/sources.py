@@ -17,6 +17,7 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.errors import NotFoundError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import SelectionBody, SnapshotSumsBody
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 from sfumato.shared.wire.references import is_identity
@@ -47,6 +48,9 @@ class Source(Protocol):
 
     def moments(self) -> MomentsAnswerBody:
         """Return the answer of moments."""
+
+    def clusters(self) -> MeasuredClustersBody:
+        """Return what a second look measures."""
 
     def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
         """Return what a pilot says about a main study."""
@@ -97,6 +101,10 @@ class Snapshot:
     def moments(self) -> MomentsAnswerBody:
         """Return the answer of moments; raises as ``Client.moments``."""
         return self.client.moments(self.snapshot_id)
+
+    def clusters(self) -> MeasuredClustersBody:
+        """Return what a second look measures; raises as ``Client.clusters``."""
+        return self.client.clusters(self.snapshot_id)
 
     def calibrate(self, *, n_clusters: tuple[int, int]) -> CalibrationBody:
         """Return what a pilot says about a main study; raises as ``Client.calibration``."""

@@ -8,9 +8,11 @@ from sfumato.aggregator.records import SnapshotRecord
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.results.snapshots import SnapshotService
 from sfumato.aggregator.services.service import Parts, Service
+from sfumato.learning.answers.clusters import describe_clusters
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.answers.moments import describe_moments
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 
@@ -37,6 +39,13 @@ class StatisticService(Service):
         plan, snapshot = await self._load(snapshot_id)
         return await asyncio.to_thread(
             describe_moments, plan, snapshot.totals, snapshot_id=snapshot_id.hex()
+        )
+
+    async def describe_clusters(self, snapshot_id: bytes) -> MeasuredClustersBody:
+        """Return what a second look measures; raises as the function."""
+        plan, snapshot = await self._load(snapshot_id)
+        return await asyncio.to_thread(
+            describe_clusters, plan, snapshot.totals, snapshot_id=snapshot_id.hex()
         )
 
     async def describe_calibration(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sfumato.shared.wire.calls.call import Bare, Call
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import SnapshotBody, SnapshotRequest, SnapshotSumsBody
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
@@ -61,6 +62,14 @@ class Snapshots:
         "GET /v1/snapshots/{snapshot}/moments",
         MomentsAnswerBody,
         "Show mean, correlations and principal directions of a snapshot of moments.",
+        problems=("decoding-invalid", "wrong-statistic"),
+    )
+
+    get_clusters = Bare(
+        "analyst",
+        "GET /v1/snapshots/{snapshot}/clusters",
+        MeasuredClustersBody,
+        "Show what a snapshot of a second look measures around the centres it was shown.",
         problems=("decoding-invalid", "wrong-statistic"),
     )
 

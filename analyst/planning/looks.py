@@ -1,0 +1,290 @@
+"""The plan of a second look at the clusters of a result, and how accurate it will be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.analyst.planning.files import show_exact
+from sfumato.analyst.planning.spec import format_dimension, format_value, format_window
+from sfumato.analyst.results import DecodeResult
+from sfumato.learning.looks.design import Aim, FirstLook, design_look
+from sfumato.learning.looks.noise import LookNoise
+from sfumato.learning.looks.prediction import LookPrediction, predict_look
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import (
+    ClustersPart,
+    Dimension,
+    PlanSpec,
+    RecordSpace,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+    plan_to_json,
+)
+from sfumato.shared.privacy import MECHANISMS
+
+Floats = NDArray[np.float64]
+_TWICE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookOutline:
+    """The facts of a look that its result does not decide.
+
+    Parameters
+    ----------
+    aim
+        ``measure``, ``refine`` or ``profile``.
+    epsilon, delta
+        Budget of one record in the look.
+    n_records, n_sketches
+        Expected records of all sketches together, and the sketches.
+    shares_records
+        Whether the look reads the records that the result is of.
+    columns
+        Of a profile: further columns, which the first look did not read.
+    clusters_per_sketch
+        r, a divisor of k; None for all.
+    """
+
+    aim: Aim
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    n_records: int
+    n_sketches: int
+    shares_records: bool = False
+    columns: tuple[Dimension, ...] = ()
+    clusters_per_sketch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LookPlan:
+    """The plan of a look, and what it will give.
+
+    Parameters
+    ----------
+    first, outline
+        The result that devices are shown, and the given facts.
+    plan
+        The plan.
+    prediction
+        The errors of its answers.
+    """
+
+    first: DecodeResult
+    outline: LookOutline
+    plan: SketchPlan
+    prediction: LookPrediction
+
+    @property
+    def part(self) -> ClustersPart:
+        """The clusters that the plan asks for."""
+        assert isinstance(self.plan.statistic, ClustersPart)
+        return self.plan.statistic
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether refined centres are expected to be better than the first; None if unknown."""
+        band = self.first.body.band
+        if self.prediction.excess is None or band is None or band.high is None:
+            return None
+        return self.prediction.excess < band.high - 1.0
+
+    def describe(self) -> Iterator[str]:
+        """Yield what the look will give, a sentence each."""
+        expected = self.prediction
+        yield (
+            f"{len(self.part.centres)} clusters, {self.plan.n_features} sums a sketch, "
+            f"{self.plan.payload_bytes} bytes."
+        )
+        yield (
+            f"Shares of clusters to +- {_TWICE * float(expected.shares.max()):.2%} of all records; "
+            f"a cluster of less than {expected.least_share:.2%} cannot be told from an empty one."
+        )
+        if expected.spread is not None:
+            yield f"The mean squared distance to +- {_TWICE * expected.spread:.1%} of itself."
+        if expected.gain is not None:
+            yield f"What one more k-means step would gain to +- {_TWICE * expected.gain:.2%}."
+        if expected.excess is not None:
+            yield f"Refined centres: their noise adds {expected.excess:.2%} to the error."
+        if self.pays is False:
+            band = self.first.body.band
+            high = None if band is None else band.high
+            assert high is not None
+            yield (
+                f"It does not pay to refine: the first result is expected within {high - 1.0:.2%} "
+                "of the best, and this noise is more. Measure alone, or with a larger epsilon."
+            )
+        yield self._describe_cost()
+
+    def _describe_cost(self) -> str:
+        first, look = self.first.plan.release, self.plan.release
+        spent, more = show_exact(first.epsilon), show_exact(look.epsilon)
+        total = show_exact(first.epsilon + look.epsilon)
+        if self.outline.shares_records:
+            return f"Both looks read the same records: one record costs epsilon {total}."
+        largest = show_exact(max(first.epsilon, look.epsilon))
+        return (
+            f"A record that only one of the looks reads costs epsilon {largest}; one that both "
+            f"read, {spent} + {more} = {total}. The owner's ledger counts the sum for all."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan and what it will give as JSON values."""
+        expected = self.prediction
+        return {
+            "plan": plan_to_json(self.plan),
+            "shares_error": expected.shares.tolist(),
+            "spread_error": expected.spread,
+            "gain_error": expected.gain,
+            "excess": expected.excess,
+            "least_share": expected.least_share,
+            "pays": self.pays,
+            "statements": list(self.describe()),
+        }
+
+    def format_spec(self) -> str:
+        """Write the specification as TOML, with what it will give."""
+        plan, release = self.plan, self.plan.release
+        fields: dict[str, Any] = {
+            "statistic": "clusters",
+            "epsilon": str(release.epsilon),
+            "delta": str(release.delta),
+            "release": release.kind,
+            "unit": release.unit,
+            "neighbouring": release.neighbouring,
+            "least_records": plan.least_records,
+            "most_records": plan.most_records,
+            "max_records_per_person": plan.max_records_per_person,
+            "most_sketches": plan.most_sketches,
+            "most_sketches_per_device": plan.most_sketches_per_device,
+            "most_streams_per_device": plan.most_streams_per_device,
+            "late_rule": plan.late_rule,
+            "labels": [asdict(each) for each in plan.labels],
+        }
+        batch = plan.sum_release
+        if batch is not None:
+            names = ("least_reports", "most_reports", "parts", "grace_s", "late_s")
+            fields |= {name: getattr(batch, name) for name in names}
+        lines = ["# Made by `sfumato plan look`: the centres are of a released result."]
+        lines += [f"# {sentence}" for sentence in self.describe()]
+        stated = {name: value for name, value in fields.items() if value is not None}
+        lines += ["", *(f"{name} = {format_value(value)}" for name, value in stated.items())]
+        lines += ["", "[window]", *format_window(plan.window), "", "[clusters]"]
+        part = asdict(self.part) | {"result": self.part.result.hex()}
+        for name in ("kind", "norm"):
+            del part[name]
+        lines += [f"{name} = {format_value(value)}" for name, value in part.items()]
+        for dimension in plan.dimensions:
+            lines += ["", "[[dimensions]]", *format_dimension(dimension)]
+        return "\n".join(lines) + "\n"
+
+
+def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
+    """Plan a look at the clusters of a result.
+
+    Raises
+    ------
+    ConfigError
+        The result has no spreads, or the aim does not suit the columns.
+    PlanError, PrivacyError
+        A field breaks its rule.
+    """
+    if first.spreads is None:
+        raise ConfigError(
+            f"has no spreads of its clusters: its decoder is {first.decoder}",
+            field="result",
+            fix="decode with `mixture`",
+        )
+    plan = first.plan
+    own = tuple(replace(each, scale=None) for each in plan.dimensions)
+    added = outline.columns if outline.aim == "profile" else ()
+    space = RecordSpace(dimensions=(*own, *added))
+    encoder = plan.space.encoder
+    centres = encoder.encode_answers(first.centroids)
+    scale = plan.space.scale if plan.kind == "fourier" else plan.space.quantiser.half_width
+    spreads = first.spreads  # on the axes, unlike centroids
+    mechanism = MECHANISMS["discrete-gaussian" if outline.delta else "discrete-laplace"]
+    part = design_look(
+        space,
+        FirstLook(
+            centres=centres,
+            spreads=spreads,
+            scale=scale,
+            result=hashlib.sha256(first.to_file().encode()).digest(),
+        ),
+        assigned=[each.name for each in own],
+        aim=outline.aim,
+        norm="l2" if mechanism.norm == "l2-squared" else "l1",
+        neighbouring=plan.release.neighbouring,
+        clusters_per_sketch=outline.clusters_per_sketch,
+    )
+    made = create_plan(_specify(plan, space.dimensions, part, outline))
+    whole = part.build_whole(space)
+    noise = LookNoise(
+        deviation=np.array(np.sqrt(outline.n_sketches * made.released_variance)),
+        n_draws=outline.n_sketches * made.n_noises,
+        is_gaussian=bool(outline.delta),
+    )
+    unit = STEPS / space.quantiser.half_width[: spreads.shape[1]]
+    weights = np.maximum(first.weights, 0.0)
+    return LookPlan(
+        first=first,
+        outline=outline,
+        plan=made,
+        prediction=predict_look(
+            whole,
+            noise,
+            shares=weights / max(weights.sum(), np.finfo(float).tiny),
+            spreads=spreads * unit,
+            n=float(outline.n_records),
+        ),
+    )
+
+
+def _specify(
+    plan: SketchPlan,
+    dimensions: Sequence[Dimension],
+    part: ClustersPart,
+    outline: LookOutline,
+) -> PlanSpec:
+    """Return the choices of a look: those of the first plan but for its statistic."""
+    batch = plan.sum_release
+    names = ("least_reports", "most_reports", "parts", "grace_s", "late_s")
+    of_sum = {} if batch is None else {name: getattr(batch, name) for name in names}
+    return PlanSpec(
+        dimensions=tuple(dimensions),
+        statistic="clusters",
+        clusters=part,
+        epsilon=outline.epsilon,
+        delta=outline.delta,
+        release="local.v1" if batch is None else "sum.v1",
+        unit=plan.release.unit,
+        neighbouring=plan.release.neighbouring,
+        window=_choose_window(plan, outline),
+        least_records=plan.least_records,
+        most_records=plan.most_records,
+        max_records_per_person=plan.max_records_per_person,
+        most_sketches=plan.most_sketches,
+        most_sketches_per_device=plan.most_sketches_per_device,
+        most_streams_per_device=plan.most_streams_per_device,
+        labels=plan.labels,
+        late_rule=plan.late_rule,
+        **of_sum,
+    )
+
+
+def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
+    """Return the first plan's rule; for other records it begins where that has ended."""
+    rule = plan.window
+    if rule.kind == "count" or outline.shares_records or rule.end is None:
+        return rule
+    return replace(rule, origin=rule.end, end=None)

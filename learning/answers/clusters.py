@@ -1,0 +1,213 @@
+"""Answers of a second look: what was measured around published centres, doubts first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.looks.measurement import LARGEST_BEYOND, Measurement, Number
+from sfumato.learning.looks.study import measure_study, require_look
+from sfumato.shared.core import ClustersStatistic
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.looks import (
+    MeasuredClusterBody,
+    MeasuredClustersBody,
+    NumberBody,
+    Word,
+)
+from sfumato.shared.wire.objects.results import DimensionBody, VerdictBody, describe_promise
+
+Floats = NDArray[np.float64]
+WORDS: tuple[Word, ...] = ("sound", "rough", "doubtful", "do not use")
+"""From the best to the worst."""
+_TWICE = 2.0
+_LARGEST_GAINS = (0.05, 0.15, 0.4)
+"""A gain that is clearly above these makes an answer rough, doubtful, and not to be used."""
+
+
+def describe_clusters(
+    plan: SketchPlan, totals: Totals, *, snapshot_id: str, is_exact: bool = False
+) -> MeasuredClustersBody:
+    """Return what the sketches of a second look measure.
+
+    Parameters
+    ----------
+    plan, totals
+        The plan, and the exact sums over the sketches.
+    snapshot_id
+        64 hexadecimal digits that name these sums.
+    is_exact
+        Whether the sums have no noise.
+
+    Raises
+    ------
+    WrongStatisticError
+        The plan is not that of a look.
+    DecodingError
+        No sketch carries some of the clusters.
+    """
+    part = require_look(plan)
+    found = measure_study(plan, totals, is_exact=is_exact)
+    whole = part.build_whole(plan.space)
+    doubts = list(_find_doubts(found))
+    return MeasuredClustersBody(
+        snapshot_id=snapshot_id,
+        n_sketches=totals.n_sketches,
+        n_records=NumberBody(
+            value=found.n_records, error=float(np.sqrt((found.counts_error**2).sum()))
+        ),
+        result=part.result.hex(),
+        verdict=_judge(found, doubts),
+        doubts=doubts,
+        assigned=_name(plan, whole.assigned),
+        summed=_name(plan, whole.summed),
+        clusters=list(_describe_each(plan, whole, found)),
+        gain=_to_body(found.gain),
+        statement=describe_gain(found.gain),
+        explained=_explain(whole, found),
+        beyond=_to_body(found.beyond),
+        candidates=_compare(found),
+        privacy=describe_promise(plan),
+    )
+
+
+def describe_gain(gain: Number | NumberBody | None) -> str:
+    """Describe in words what one more step would gain."""
+    if gain is None:
+        return "what one more k-means step would gain was not asked for"
+    return (
+        "one more k-means step on these records would lower the error by "
+        f"{max(0.0, gain.value):.2%} +- {_TWICE * gain.error:.2%}; other optima are not excluded"
+    )
+
+
+def find_worse(first: str, second: str) -> str:
+    """Return the worse of two verdicts."""
+    words: list[str] = [*WORDS]
+    return max(first, second, key=words.index)
+
+
+def _judge(found: Measurement, doubts: list[str]) -> VerdictBody:
+    """Judge centres by what was measured; what a look cannot see, evidence must."""
+    worst = 0
+    if found.gain is not None:
+        low, high = (found.gain.value + sign * _TWICE * found.gain.error for sign in (-1, 1))
+        worst = sum(low > bound for bound in _LARGEST_GAINS)
+        worst = max(worst, int(high > _LARGEST_GAINS[1]))
+    if found.beyond is not None:
+        worst = max(worst, int(found.beyond.value > LARGEST_BEYOND))
+    if found.is_phantom.any() or found.is_wide.any():
+        worst = max(worst, 2)
+    if found.is_phantom.all():
+        worst = 3
+    sentence = doubts[0] if doubts else "every centre has records, and lies in their middle"
+    return VerdictBody(word=WORDS[worst], sentence=sentence)
+
+
+def _find_doubts(found: Measurement) -> Iterator[str]:
+    """Yield what a person should know first, the gravest first."""
+    if found.is_phantom.all():
+        yield "the numbers of records of all clusters are hidden by noise"
+        return
+    for words, which in (
+        ("no record may be near {}: noise alone gives such a number", found.is_phantom),
+        (
+            "the records of {} are spread far wider than those of the others: it may hold several "
+            "clusters",
+            found.is_wide,
+        ),
+    ):
+        if which.any():
+            numbers = ", ".join(str(i + 1) for i in np.flatnonzero(which))
+            yield words.format(f"cluster{'s' if which.sum() > 1 else ''} {numbers}")
+    if found.gain is not None and found.gain.value - _TWICE * found.gain.error > _LARGEST_GAINS[0]:
+        yield (
+            f"the centres do not lie in the middle of their records: {describe_gain(found.gain)}"
+        )
+    if found.beyond is not None:
+        if found.beyond.value > LARGEST_BEYOND:
+            yield (
+                f"{found.beyond.value:.1%} of the records lie beyond the cap or were clipped: "
+                "spreads, means and gain speak for the rest alone"
+            )
+        elif _TWICE * found.beyond.error > LARGEST_BEYOND:
+            yield (
+                "noise hides how many records lie beyond the cap or were clipped, "
+                f"+- {_TWICE * found.beyond.error:.0%}"
+            )
+
+
+def _describe_each(
+    plan: SketchPlan, whole: ClustersStatistic, found: Measurement
+) -> Iterator[MeasuredClusterBody]:
+    centres = _to_units(plan, whole.assigned, whole.centres.astype(np.float64))
+    refined = _to_units(plan, whole.assigned, found.moved)
+    usable = np.where(found.is_phantom[:, None], whole.origins, found.means)
+    means = _to_units(plan, whole.summed, usable)
+    errors = _to_units(plan, whole.summed, usable, found.means_error)
+    usual = None if found.squares is None else float((found.shares * found.squares).sum())
+    for j, is_phantom in enumerate(found.is_phantom.tolist()):
+        spread = None
+        if found.squares is not None and found.squares_error is not None and usual:
+            spread = NumberBody(
+                value=float(found.squares[j]) / usual, error=float(found.squares_error[j]) / usual
+            )
+        yield MeasuredClusterBody(
+            centre=centres[j].tolist(),
+            n_records=NumberBody(value=float(found.counts[j]), error=float(found.counts_error[j])),
+            share=NumberBody(value=float(found.shares[j]), error=float(found.shares_error[j])),
+            mean=None if is_phantom else means[j].tolist(),
+            mean_error=None if is_phantom else errors[j].tolist(),
+            spread=spread,
+            refined=refined[j].tolist(),
+            is_phantom=is_phantom,
+            is_wide=bool(found.is_wide[j]),
+        )
+
+
+def _to_units(
+    plan: SketchPlan, axes: tuple[int, ...], steps: Floats, widths: Floats | None = None
+) -> Floats:
+    """Return points on some axes, or widths about them, in data units: shape ``(k, len(axes))``."""
+    quantiser, encoder, at = plan.space.quantiser, plan.space.encoder, list(axes)
+    whole = np.tile(quantiser.centre, (len(steps), 1))
+    whole[:, at] += steps * quantiser.half_width[at] / STEPS
+    if widths is None:
+        return encoder.decode(whole)[:, at]
+    half = np.zeros_like(whole)
+    half[:, at] = widths * quantiser.half_width[at] / STEPS
+    return encoder.decode_widths(whole, half)[:, at]
+
+
+def _name(plan: SketchPlan, axes: tuple[int, ...]) -> list[DimensionBody]:
+    return [DimensionBody(name=plan.axes[i].name, unit=plan.axes[i].unit) for i in axes]
+
+
+def _explain(whole: ClustersStatistic, found: Measurement) -> float | None:
+    """Return the share of the squared distances between records that clusters explain."""
+    if found.squares is None:
+        return None
+    within = float((found.shares * found.squares).sum())
+    away = whole.centres - found.shares @ whole.centres
+    between = float(found.shares @ (away**2 @ whole.weights.astype(np.float64)))
+    return between / (between + within) if between + within > 0.0 else None
+
+
+def _compare(found: Measurement) -> list[NumberBody]:
+    if found.distortions is None or found.distortions_error is None:
+        return []
+    first = float(found.distortions[0])
+    if first <= 0.0:
+        return []
+    return [
+        NumberBody(value=float(value) / first, error=float(error) / first)
+        for value, error in zip(found.distortions, found.distortions_error, strict=True)
+    ]
+
+
+def _to_body(number: Number | None) -> NumberBody | None:
+    return None if number is None else NumberBody(value=number.value, error=number.error)
