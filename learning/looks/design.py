@@ -113,13 +113,12 @@ def design_look(
             origins[:, place] = centres[:, at.index(axis)]
             widths[:, place] = spreads[:, at.index(axis)]
     optional = any(owners[i].name not in assigned and owners[i].missing is None for i in summed)
-    whole = clusters_per_sketch in (None, k)
     units = choose_units(
         norm=norm,
         neighbouring=neighbouring,
         n_summed=len(summed),
         is_optional=optional,
-        has_totals=bool(first.candidates) and whole,
+        has_totals=bool(first.candidates),
     )
     weights, cap = _choose_weights(first.scale * unit, spreads, units)
     return ClustersPart(
@@ -131,9 +130,7 @@ def design_look(
         origins=_to_rows(origins) if summed else (),
         radii=_to_rows(np.clip(widths * _reach(len(summed), norm), 1, 2 * STEPS)) if summed else (),
         units=units,
-        candidates=tuple(_to_rows(_to_steps(each, centre, unit)) for each in first.candidates)
-        if whole
-        else (),
+        candidates=tuple(_to_rows(_to_steps(each, centre, unit)) for each in first.candidates),
         clusters_per_sketch=k if clusters_per_sketch is None else clusters_per_sketch,
         result=first.result,
     )
@@ -150,10 +147,10 @@ def choose_units(
     a = _LENGTH
     if n_summed == 0:
         return Units(
-            residual=0, count=a, square=a, beyond=a // 4, total=a // 2 if has_totals else 0
+            residual=0, count=a, square=a, beyond=a // 2, total=a // 2 if has_totals else 0
         )
     if norm == "l1":
-        count, square, beyond = a // 8, a // 8, a // 32
+        count, square, beyond = a // 8, a // 8, a // 16
     elif neighbouring == "replace-one":
         count, square, beyond = 7 * a // 10, a // 2, a // 4
     else:

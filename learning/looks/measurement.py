@@ -153,10 +153,10 @@ class _Blocks:
         parts = {name: rows[:, place] for name, place in statistic.parts.items()}
         self.count = parts["count"][:, 0]
         self.square = parts["square"].sum(axis=1)
-        self.beyond = parts["beyond"].sum(axis=1)
         self.residuals = parts["residuals"]
         self.presences = parts["presences"]
-        self.totals = whole[stop:]
+        self.beyond = whole[stop : stop + int(statistic.units.beyond > 0)]
+        self.totals = whole[stop + len(self.beyond) :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ def _measure_gain(
     away = statistic.origins[:, at] + steps.means[:, at] - centres
     mean, v = away * root, steps.noise[:, at] * root**2
     energy, z = (mean**2).sum(axis=1), v.sum(axis=1)
-    kept = np.where(energy > z, 1.0 - z / np.maximum(energy, np.finfo(float).tiny), 0.0)
+    kept = 1.0 - np.minimum(z / np.maximum(np.maximum(energy, z), np.finfo(float).tiny), 1.0)
     moved = centres + np.where(is_phantom, 0.0, kept)[:, None] * away
     if squares is None or squares_error is None:
         return None, moved
@@ -242,8 +242,8 @@ def _measure_beyond(
     if not unit:
         return None
     return Number(
-        value=float(blocks.beyond.sum()) / unit / total,
-        error=float(np.sqrt((deviation.beyond**2).sum())) / unit / total,
+        value=float(blocks.beyond[0]) / unit / total,
+        error=float(deviation.beyond[0]) / unit / total,
     )
 
 

@@ -62,12 +62,20 @@ def measure_study(plan: SketchPlan, totals: Totals, *, is_exact: bool = False) -
         )
     factors = count.n_records / numbers if len(numbers) > 1 else np.ones(1)
     deviations = np.sqrt(sketches * plan.released_variance)
-    scale, deviation = np.ones(whole.n_coordinates), np.ones(whole.n_coordinates)
-    for places, factor, each in zip(plan.places, factors, deviations, strict=True):
-        scale[places], deviation[places] = factor, factor * each
+    sums, deviation = np.zeros(whole.n_coordinates), np.zeros(whole.n_coordinates)
+    stop = whole.n_clusters * whole.block_size
+    blocks = [each[:stop].reshape(whole.n_clusters, -1) for each in (sums, deviation)]
+    for i, places in enumerate(plan.places):
+        found = totals.sums[places]
+        clusters = plan.blocks.members[i] if len(numbers) > 1 else np.arange(whole.n_clusters)
+        size = len(clusters) * whole.block_size
+        blocks[0][clusters] = factors[i] * found[:size].reshape(len(clusters), -1)
+        blocks[1][clusters] = factors[i] * deviations[i]
+        sums[stop:] += found[size:]
+    deviation[stop:] = np.sqrt((deviations**2).sum())
     noise = LookNoise(
         deviation=np.full(whole.n_coordinates, np.finfo(float).tiny) if is_exact else deviation,
         n_draws=max(1, int(sketches.min())) * plan.n_noises,
         is_gaussian=plan.release.mechanism == _GAUSSIAN,
     )
-    return measure(totals.sums[: whole.n_coordinates] * scale, whole, noise)
+    return measure(sums, whole, noise)

@@ -45,7 +45,8 @@ class Units:
     square
         A_s: a squared distance at the cap. 0 leaves squares out.
     beyond
-        A_b: a record at the cap, or with a residual that was clipped. 0 leaves the counts out.
+        A_b: a record at the cap, or with a residual that was clipped, over all clusters. 0 leaves
+        the count out.
     presence
         A_p: a value of a summed axis that can be missing. 0 where none can.
     total
@@ -73,13 +74,13 @@ class ClustersStatistic:
 
     - ``A_n``, the count,
     - ``(A_s min(D, Q)) div Q``,
-    - ``A_b`` if D >= Q, or if a residual was cut or shortened,
     - the residuals s,
     - ``A_p`` for each summed axis that can be missing and is not.
 
-    After all blocks come, for these centres and then for each candidate,
-    ``(A_t min(D, Q)) div Q`` with the least distance to them. A record that lacks an assigned
-    coordinate adds zero throughout; one that lacks a summed one adds zero to its sum.
+    After all blocks that a sketch carries it adds to the totals, whichever cluster it belongs to:
+    ``A_b`` if D >= Q, or if a residual was cut or shortened; and for these centres, and then for
+    each candidate, ``(A_t min(D, Q)) div Q`` with the least distance to them. A record that lacks
+    an assigned coordinate adds zero throughout; one that lacks a summed one, zero to its sum.
 
     Parameters
     ----------
@@ -170,13 +171,12 @@ class ClustersStatistic:
     def parts(self) -> dict[str, slice]:
         """The place of each part inside the block of a cluster; parts that are left out are empty.
 
-        ``count``, ``square``, ``beyond``, ``residuals``, ``presences``.
+        ``count``, ``square``, ``residuals``, ``presences``.
         """
         units = self.units
         sizes = {
             "count": 1,
             "square": int(units.square > 0),
-            "beyond": int(units.beyond > 0),
             "residuals": len(self.summed),
             "presences": len(self.optional) if units.presence else 0,
         }
@@ -194,7 +194,11 @@ class ClustersStatistic:
 
     @property
     def n_totals(self) -> int:
-        """Totals after the blocks: of these centres, and of each candidate."""
+        """Totals after the blocks: the records beyond, and the distances to each set of centres."""
+        return int(self.units.beyond > 0) + self._n_sets
+
+    @property
+    def _n_sets(self) -> int:
         return 1 + len(self.candidates) if self.units.total else 0
 
     @property
@@ -232,11 +236,10 @@ class ClustersStatistic:
     def measure_l1(self, neighbouring: str) -> int:
         """Bound the L1 distance of the sums of neighbours; see section 13 of ``proofs.md``."""
         units = self.units
-        block = units.count + units.square + units.beyond
-        block += (units.residual if self.norm == "l1" else units.residual * len(self.summed)) + (
-            units.presence * len(self.optional)
-        )
-        return count_records_moved(neighbouring) * block + self.n_totals * units.total
+        residual = units.residual if self.norm == "l1" else units.residual * len(self.summed)
+        block = units.count + units.square + residual + units.presence * len(self.optional)
+        totals = units.beyond + self._n_sets * units.total
+        return count_records_moved(neighbouring) * block + totals
 
     def measure_l2_squared(self, neighbouring: str) -> int:
         """Bound the squared L2 distance of the sums; see section 13 of ``proofs.md``.
@@ -245,9 +248,9 @@ class ClustersStatistic:
         and what is never negative changes once.
         """
         units = self.units
-        one_sided = units.square**2 + units.beyond**2 + units.presence**2 * len(self.optional)
+        one_sided = units.square**2 + units.presence**2 * len(self.optional)
         apart = units.count**2 + one_sided + units.residual**2
-        totals = self.n_totals * units.total**2
+        totals = units.beyond**2 + self._n_sets * units.total**2
         if count_records_moved(neighbouring) == 1:
             return apart + totals
         return max(2 * apart, 4 * units.residual**2 + one_sided) + totals
@@ -322,19 +325,20 @@ class ClustersStatistic:
             away = np.where(seen, steps[:, self.summed] - self.origins[nearest], 0)
             rows[:, parts["residuals"]], is_clipped = self.clip(away, self.radii[nearest])
             is_beyond |= is_clipped
-        if units.beyond:
-            rows[:, parts["beyond"]] = (units.beyond * is_beyond)[:, None]
         if units.presence:
             rows[:, parts["presences"]] = units.presence * present[:, self.optional]
         blocks = np.zeros((k, self.block_size), dtype=np.int64)
         np.add.at(blocks, nearest, rows)
         stop = len(self.members) * self.block_size
         sums[:stop] += blocks[list(self.members)].ravel()
+        totals = sums[stop:]
+        if units.beyond:
+            totals[0] += units.beyond * np.count_nonzero(is_beyond)
         if units.total:
-            sums[stop] += (units.total * capped // self.cap).sum()
-            for place, centres in enumerate(self.candidates, start=stop + 1):
-                _, distance = self.find_nearest(assigned, centres)
-                sums[place] += (units.total * np.minimum(distance, self.cap) // self.cap).sum()
+            found = [capped]
+            for centres in self.candidates:
+                found.append(np.minimum(self.find_nearest(assigned, centres)[1], self.cap))
+            totals[-len(found) :] += [(units.total * each // self.cap).sum() for each in found]
 
     def add_records(
         self,

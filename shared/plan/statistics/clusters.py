@@ -96,12 +96,6 @@ class ClustersPart:
             "use the number of centres, so that a sketch carries all",
         )
         require(
-            r == k or not self.units.total,
-            "statistic.units.total",
-            "must be 0 where a sketch carries only some clusters",
-            "carry all, or leave totals and candidates out",
-        )
-        require(
             bool(self.units.total) or not self.candidates,
             "statistic.candidates",
             "must be left out where units.total is 0: nothing of them is summed",
@@ -137,13 +131,15 @@ class ClustersPart:
         return self.blocks
 
     def find_places(self, space: RecordSpace) -> NDArray[np.int64]:
-        """Return the sums of each block's clusters; of a single block the totals too."""
-        whole = self.build_whole(space)
-        if self.blocks.n_blocks == 1:
-            return np.arange(whole.n_coordinates, dtype=np.int64)[None]
-        inside = np.arange(whole.block_size, dtype=np.int64)
-        places = self.blocks.members[:, :, None] * whole.block_size + inside
-        return places.reshape(self.blocks.n_blocks, -1)
+        """Return the sums that a sketch of each block has, one block after the other.
+
+        All have totals of their own, because every sketch carries them.
+        """
+        n_blocks, size = (
+            self.blocks.n_blocks,
+            self.build(space, stream_id=b"", block=0).n_coordinates,
+        )
+        return np.arange(n_blocks * size, dtype=np.int64).reshape(n_blocks, size)
 
     def measure_shape(self, space: RecordSpace) -> MeasuredShape:
         """Return the shape of the sums that a sketch carries."""

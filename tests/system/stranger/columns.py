@@ -168,6 +168,7 @@ def clusters_of(steps: Sequence[int | None], rule: Mapping[str, Any]) -> list[in
         return unit * min(distance, int(rule["cap"])) // int(rule["cap"])
 
     distance, own = nearest(rule["centres"])
+    is_beyond = False
     for j in range(k):
         is_own = j == own and not missing
         residuals, was_cut = [0] * e, distance >= rule["cap"]
@@ -188,13 +189,14 @@ def clusters_of(steps: Sequence[int | None], rule: Mapping[str, Any]) -> list[in
                 (1 if each > 0 else -1) * (abs(each) * units["residual"] // norm)
                 for each in residuals
             ]
+        is_beyond |= was_cut and not missing
         block = [units["count"]]
         block += [share(units["square"], distance)] * (units["square"] > 0)
-        block += [units["beyond"] * was_cut] * (units["beyond"] > 0)
         block += residuals
         if units["presence"]:
             block += [units["presence"] * (steps[i] is not None) for i in rule["optional"]]
         sums += [each * is_own for each in block]
+    sums += [units["beyond"] * is_beyond] * (units["beyond"] > 0)
     if units["total"]:
         sets = [rule["centres"], *rule["candidates"]]
         sums += [share(units["total"], nearest(each)[0]) * (not missing) for each in sets]

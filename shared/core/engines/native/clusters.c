@@ -73,9 +73,6 @@ static void add_row(struct cluster_tile *tile, size_t row, const struct cluster_
     const size_t nearest = tile->nearest[row];
     const int64_t distance = tile->nearest_distances[row];
     const int64_t capped = distance < rule->cap ? distance : rule->cap;
-    if (rule->total) sums[rule->totals] += rule->total * capped / rule->cap;
-    if (rule->blocks[nearest] < 0) return;
-    int64_t *block = sums + rule->blocks[nearest];
     int is_beyond = distance >= rule->cap;
     for (size_t i = 0; i < rule->e; i++) {
         const size_t place = (size_t)rule->summed[i] * TILE + row;
@@ -83,9 +80,13 @@ static void add_row(struct cluster_tile *tile, size_t row, const struct cluster_
             tile->is_present[place] ? tile->steps[place] - rule->origins[nearest * rule->e + i] : 0;
     }
     is_beyond |= clip(tile->residuals, rule->radii + nearest * rule->e, rule);
+    int64_t *total = sums + rule->totals;
+    if (rule->beyond) *total++ += is_beyond ? rule->beyond : 0;
+    if (rule->total) *total += rule->total * capped / rule->cap;
+    if (rule->blocks[nearest] < 0) return;
+    int64_t *block = sums + rule->blocks[nearest];
     *block++ += rule->count;
     if (rule->square) *block++ += rule->square * capped / rule->cap;
-    if (rule->beyond) *block++ += is_beyond ? rule->beyond : 0;
     for (size_t i = 0; i < rule->e; i++) *block++ += tile->residuals[i];
     for (size_t i = 0; rule->presence && i < rule->n_optional; i++)
         *block++ += tile->is_present[(size_t)rule->optional[i] * TILE + row] ? rule->presence : 0;
@@ -100,11 +101,11 @@ static int is_usable(const struct cluster_tile *tile, size_t row, const struct c
 static void add_candidate(struct cluster_tile *tile, size_t n, const struct cluster_rule *rule,
                           size_t candidate, int64_t *sums) {
     find_nearest(tile, n, rule, rule->candidates + candidate * rule->k * rule->d);
+    int64_t *total = sums + rule->totals + (rule->beyond != 0) + 1 + candidate;
     for (size_t row = 0; row < n; row++) {
         const int64_t distance = tile->nearest_distances[row];
         const int64_t capped = distance < rule->cap ? distance : rule->cap;
-        if (is_usable(tile, row, rule))
-            sums[rule->totals + 1 + candidate] += rule->total * capped / rule->cap;
+        if (is_usable(tile, row, rule)) *total += rule->total * capped / rule->cap;
     }
 }
 

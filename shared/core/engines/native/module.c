@@ -421,8 +421,9 @@ static Py_ssize_t read_cluster_rule(const int64_t *numbers, Py_ssize_t n, Py_ssi
         if (rule->assigned[i] < 0 || rule->assigned[i] >= d) return -1;
     for (size_t i = 0; i < k * e; i++)
         if (rule->radii[i] < 1) return -1;
-    const Py_ssize_t n_totals = rule->total ? 1 + (Py_ssize_t)rule->n_candidates : 0;
-    const Py_ssize_t block = 1 + (rule->square != 0) + (rule->beyond != 0) + (Py_ssize_t)e +
+    const Py_ssize_t n_totals =
+        (rule->beyond != 0) + (rule->total ? 1 + (Py_ssize_t)rule->n_candidates : 0);
+    const Py_ssize_t block = 1 + (rule->square != 0) + (Py_ssize_t)e +
                              (rule->presence ? (Py_ssize_t)rule->n_optional : 0);
     rule->totals = (size_t)(size - n_totals);
     for (size_t j = 0; j < k; j++)

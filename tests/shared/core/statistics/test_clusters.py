@@ -118,17 +118,18 @@ def test_records_add_what_the_definition_says(
 
 
 @given(any_statistics(), st.data())
-def test_a_sketch_of_some_clusters_carries_their_blocks_of_the_whole(
+def test_a_sketch_of_some_clusters_carries_their_blocks_and_all_totals(
     statistic: ClustersStatistic, data: st.DataObject
 ) -> None:
     records = data.draw(list_records(statistic.quantiser.n_dimensions))
-    whole = replace(statistic, units=replace(statistic.units, total=0))
-    clusters = range(whole.n_clusters)
+    clusters = range(statistic.n_clusters)
     carried = tuple(sorted(data.draw(st.sets(st.sampled_from(clusters), min_size=1))))
-    sums = np.array(add(whole, records)[0]).reshape(whole.n_clusters, -1)
+    sums = np.array(add(statistic, records)[0])
+    blocks = sums[: statistic.n_clusters * statistic.block_size].reshape(statistic.n_clusters, -1)
+    totals = sums[blocks.size :].tolist()
     for engine in [*list_engines()[:1], "numpy"]:
-        part = add(replace(whole, carried=carried), records, engine)[0]
-        assert part == sums[list(carried)].ravel().tolist()
+        part = add(replace(statistic, carried=carried), records, engine)[0]
+        assert part == [*blocks[list(carried)].ravel().tolist(), *totals]
 
 
 @given(any_statistics(), st.integers(0, 1000))
