@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
-from sfumato.analyst.estimators.compressive import CompressiveEstimator, ExactTransforms, exact_only
+from sfumato.analyst.estimators.compressive import ExactTransforms, exact_only
 from sfumato.analyst.estimators.evaluating import EvaluatedEstimator, Evaluation, Placed
+from sfumato.analyst.estimators.look import Look, LookedEstimator
 from sfumato.analyst.estimators.reading import Exact
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
@@ -34,7 +35,7 @@ class CompressiveKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
-    CompressiveEstimator,
+    LookedEstimator,
     EvaluatedEstimator,
 ):
     """k-means from one small sum of random features of the records.
@@ -121,6 +122,8 @@ class CompressiveKMeans(
         Plan of the sketch; number of records; columns; and the promise in words.
     release_, releases_, events_, guarantee_
         With epsilon: what was released last and in all, what was spent, and what each guarantees.
+    look_
+        The second look that refined centroids and shares, if one did.
     axes_, metric_, search_box_
         Names of the axes; lengths that count as one along them; and where clusters were searched.
     pilot_, pilot_doubts_
@@ -151,12 +154,13 @@ class CompressiveKMeans(
     inertia_: float
 
     _COUNT = "n_clusters"
-    _DECODED = CompressiveEstimator._DECODED | {"cluster_centers_", "spreads_"}
+    _DECODED = LookedEstimator._DECODED | {"cluster_centers_", "spreads_"}
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            **CompressiveEstimator._ABSENT,
+            **LookedEstimator._ABSENT,
             "labels_": "there is none after partial_fit or fit_sketch; call predict",
             "inertia_": "there is none after partial_fit or fit_sketch; call score",
+            "look_": "no second look refined the centroids; call look(X, refine=True)",
         }
     )
     _PRIVATE_ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -325,12 +329,16 @@ class CompressiveKMeans(
         AttributeError
             No bars may be shown; it says why.
         """
-        return self._require_bars(self.result_.centroid_errors, "centers_std_")
+        look: Look | None = vars(self).get("look_")
+        found = self.result_.centroid_errors if look is None else look.centers_std
+        return self._require_bars(found, "centers_std_")
 
     @property
     def weights_std_(self) -> Floats:
         """Standard errors of the shares, as :attr:`centers_std_`: shape ``(k,)``."""
-        return self._require_bars(self.result_.weight_errors, "weights_std_")
+        look: Look | None = vars(self).get("look_")
+        found = self.result_.weight_errors if look is None else look.weights_std
+        return self._require_bars(found, "weights_std_")
 
     def _require_bars(self, errors: Floats | None, name: str) -> Floats:
         if errors is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -219,7 +218,7 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             centres=centres,
             spreads=spreads,
             scale=scale,
-            result=hashlib.sha256(first.to_file().encode()).digest(),
+            result=first.identity,
         ),
         assigned=[each.name for each in own],
         aim=outline.aim,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -288,6 +289,13 @@ class DecodeResult:
     def digest(self) -> str:
         """SHA-256 of the sums that were decoded."""
         return self.sums_digest if self.snapshot is None else self.snapshot.digest
+
+    @property
+    def identity(self) -> bytes:
+        """SHA-256 of plan, sums, centroids and shares: what the plan of a second look names."""
+        shown = [self.body.centroids, self.body.weights]
+        document = [compute_plan_digest(self.plan).hex(), self.digest, shown]
+        return hashlib.sha256(json.dumps(document).encode()).digest()
 
     @property
     def selection(self) -> str:

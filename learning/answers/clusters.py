@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 WORDS: tuple[Word, ...] = ("sound", "rough", "doubtful", "do not use")
 """From the best to the worst."""
 _TWICE = 2.0
+_MOST_PHANTOMS = 0.2
+"""A larger share of the clusters without records, and the result is not to be used."""
 _LARGEST_GAINS = (0.05, 0.15, 0.4)
 """A gain that is clearly above these makes an answer rough, doubtful, and not to be used."""
 
@@ -102,7 +104,7 @@ def _judge(found: Measurement, doubts: list[str]) -> VerdictBody:
         worst = max(worst, int(found.beyond.value > LARGEST_BEYOND))
     if found.is_phantom.any() or found.is_wide.any():
         worst = max(worst, 2)
-    if found.is_phantom.all():
+    if found.is_phantom.mean() > _MOST_PHANTOMS:
         worst = 3
     sentence = doubts[0] if doubts else "every centre has records, and lies in their middle"
     return VerdictBody(word=WORDS[worst], sentence=sentence)

@@ -1,0 +1,170 @@
+"""A second look at records: what lies around released centroids, measured at a cost of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.analyst.estimators.compressive import CompressiveEstimator
+from sfumato.analyst.estimators.contract import describe_level
+from sfumato.analyst.estimators.held import make_release
+from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.reading import Exact, list_names, read_number
+from sfumato.analyst.planning.looks import LookOutline, plan_look
+from sfumato.analyst.sketching.release import draw_sums
+from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.learning.answers.clusters import describe_clusters, find_worse
+from sfumato.learning.looks.study import measure_study
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
+from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Look:
+    """What a second look measured; printed, doubts come first.
+
+    Parameters
+    ----------
+    verdict
+        The worse of the look's and the fit's: a look does not see other optima.
+    body
+        Numbers, shares, means and spreads of the clusters, each with its error; the gain of one
+        more step of k-means; verdict and doubts.
+    centers
+        Shape ``(k, d')``, data units: the centroids after one step of k-means on the records, each
+        shortened by its noise.
+    centers_std, weights_std
+        Shapes ``(k, d')`` and ``(k,)``: standard deviations of the noise of means and shares.
+    plan
+        The plan of the look.
+    guarantee
+        What it cost by itself.
+    """
+
+    verdict: str
+    body: MeasuredClustersBody
+    centers: Floats
+    centers_std: Floats
+    weights_std: Floats
+    plan: SketchPlan
+    guarantee: PrivacyGuarantee
+
+    def __str__(self) -> str:
+        doubts = [f"Doubt: {doubt}." for doubt in self.body.doubts]
+        level = f"{describe_level(self.guarantee)} under {self.guarantee.neighbouring}"
+        return "\n".join([*doubts, f"{self.verdict}: {self.body.statement}; {level}"])
+
+
+class LookedEstimator(CompressiveEstimator):
+    """A compressive estimator whose centroids can be shown to records again."""
+
+    cluster_centers_: Floats
+    weights_: Floats
+    look_: Look
+
+    def look(
+        self,
+        X: ArrayLike,  # noqa: N803 - scikit-learn's name
+        *,
+        epsilon: Exact,
+        delta: Exact = "0",
+        refine: bool = False,
+    ) -> Look:
+        """Release what records add up to around the centroids, with exact noise: one more release.
+
+        ``events_``, ``guarantee_`` and the owner's ledger count it, under ``relation``. A look
+        measures what a decode can only predict. It does not see other optima: the verdict on the
+        fit counts as well.
+
+        Parameters
+        ----------
+        X
+            Shape ``(n, d)``, data units: the records of the fit, whose epsilon adds up, or others.
+        epsilon, delta
+            What this release may cost.
+        refine
+            Whether ``cluster_centers_`` and ``weights_`` become those that were measured.
+
+        Raises
+        ------
+        ConfigError, PrivacyError, TableError
+            A parameter, or the shape of ``X``, is refused; nothing was spent.
+        BudgetExceededError
+            The ledger does not allow it; nothing was released.
+        """
+        with holding(self):
+            return self._look(X, epsilon, delta, refine=refine)
+
+    def _look(
+        self,
+        X: ArrayLike,  # noqa: N803
+        epsilon: Exact,
+        delta: Exact,
+        *,
+        refine: bool,
+    ) -> Look:
+        self._require_fitted()
+        if self._held.is_exact:
+            raise ConfigError(
+                "has no guarantee to add to: the fit was exact",
+                field="look",
+                fix="call score, which is exact as well",
+            )
+        rows = self._read_columns(X)
+        self._require_readable(rows, list_names(None, rows.shape[1]), X)
+        planned = plan_look(
+            self.result_,
+            LookOutline(
+                aim="refine",
+                epsilon=self._read_epsilon(epsilon),
+                delta=read_number(delta, "delta"),
+                n_records=max(1, len(rows)),
+                n_sketches=1,
+                shares_records=True,
+            ),
+        )
+        plan, before = planned.plan, tuple(self._list_spent())
+        self._require_room(len(rows), plan.most_records)
+        # A second look of one plan is of the same records, and costs on its own.
+        design = {"look": len(before), "plan": compute_plan_digest(plan)}
+        event = replace(make_event(plan, stream=before[-1].stream), sequence=len(before))
+        with self._take_turn(design) as turn:
+            summed = self._sum(rows, plan)
+            sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
+        self.guarantee_ = self._state_spent(self._list_spent())
+        n_records = 0 if plan.releases_count else summed.n_records
+        totals = sum_parts([(sums, n_records)])
+        identity = make_release(plan, sums, n_records or None).digest.hex()
+        measured = measure_study(plan, totals)
+        quantiser = plan.space.quantiser
+        points = quantiser.centre + measured.moved * quantiser.half_width / STEPS
+        body = describe_clusters(plan, totals, snapshot_id=identity)
+        found = Look(
+            verdict=find_worse(body.verdict.word, self.result_.verdict or body.verdict.word),
+            body=body,
+            centers=plan.space.encoder.decode(points),
+            centers_std=plan.space.encoder.decode_widths(
+                points, measured.means_error * quantiser.half_width / STEPS
+            ),
+            weights_std=measured.shares_error,
+            plan=plan,
+            guarantee=plan.mechanism.guarantee,
+        )
+        if refine:
+            shares = np.maximum(measured.shares, 0.0)
+            self.cluster_centers_ = found.centers
+            self.weights_ = shares / shares.sum()
+            self.solution_ = replace(self.solution_, centroids=points, weights=self.weights_)
+            self.look_ = found
+        return found
+
+    def _forget_results(self) -> None:
+        super()._forget_results()
+        self.__dict__.pop("look_", None)
