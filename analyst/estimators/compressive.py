@@ -584,9 +584,13 @@ class CompressiveEstimator(ReleasingEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """Passes over the records that the centroids took: always one."""
+        """Passes over the records that the centroids took.
+
+        One, and after an exact ``fit`` the steps of k-means that followed it.
+        """
         self._require_fitted()
-        return 1
+        steps: int = vars(self).get("n_steps_", 0)
+        return 1 + steps
 
     @property
     def n_records_seen_(self) -> int:

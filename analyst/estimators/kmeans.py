@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.cluster import KMeans
 
 from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
 from sfumato.analyst.estimators.compressive import ExactTransforms, exact_only
@@ -85,7 +87,8 @@ class CompressiveKMeans(
     public_seed
         Of the frequencies: a number or text, published. None: fresh with epsilon, fixed without.
     compute_labels
-        Without epsilon: whether ``fit`` reads the records again for ``labels_`` and ``inertia_``.
+        Without epsilon: whether ``fit`` reads the records again, to move the centroids to the
+        optimum of k-means near them, and for ``labels_`` and ``inertia_``.
     n_jobs
         Threads that sum; -1 for all. Changes no result.
     random_state
@@ -315,7 +318,32 @@ class CompressiveKMeans(
         if self.compute_labels:
             # In the precision of score: single precision loses what lies far from zero.
             points = self._place(rows).astype(np.float64, copy=False)
+            self._settle(points)
             self.labels_, self.inertia_ = self._assign(points)
+
+    def _settle(self, points: Floats) -> None:
+        """Move the centroids to the optimum of k-means near them.
+
+        The density that explains the sketch has an optimum of its own, beside the records'; without
+        epsilon the records are there to tell.
+        """
+        metric, k = self.metric_, len(self.solution_.centroids)
+        scaled = points[np.isfinite(points).all(axis=1)] / metric
+        if len(scaled) < k:
+            return
+        found = KMeans(k, init=self.solution_.centroids / metric, n_init=1).fit(scaled)
+        shares = np.bincount(found.labels_, minlength=k) / len(scaled)
+        centroids = found.cluster_centers_ * metric
+        self.cluster_centers_ = self.plan_.space.encoder.decode(centroids)
+        self.weights_ = shares
+        self.n_steps_ = int(found.n_iter_)
+        self.solution_ = replace(self.solution_, centroids=centroids, weights=shares)
+        body = replace(
+            self.result_.body,
+            centroids=self.cluster_centers_.tolist(),
+            weights=shares.tolist(),
+        )
+        self.result_ = replace(self.result_, body=body)
 
     @property
     def centers_std_(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import sum_parts
 from sfumato.learning.answers.clusters import describe_clusters, find_worse
 from sfumato.learning.looks.study import measure_study
+from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
@@ -132,9 +134,13 @@ class LookedEstimator(CompressiveEstimator):
         )
         plan, before = planned.plan, tuple(self._list_spent())
         self._require_room(len(rows), plan.most_records)
-        # A second look of one plan is of the same records, and costs on its own.
+        # A second look under one plan is of the same records, and costs on its own: its event has
+        # a digest of its own, for another sequence number would stand for other records.
         design = {"look": len(before), "plan": compute_plan_digest(plan)}
-        event = replace(make_event(plan, stream=before[-1].stream), sequence=len(before))
+        event = replace(
+            make_event(plan, stream=before[-1].stream),
+            plan_digest=hashlib.sha256(encode_deterministic(design)).digest(),
+        )
         with self._take_turn(design) as turn:
             summed = self._sum(rows, plan)
             sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
@@ -155,7 +161,7 @@ class LookedEstimator(CompressiveEstimator):
             ),
             weights_std=measured.shares_error,
             plan=plan,
-            guarantee=plan.mechanism.guarantee,
+            guarantee=replace(plan.mechanism.guarantee, epsilon=plan.release.epsilon),
         )
         if refine:
             shares = np.maximum(measured.shares, 0.0)

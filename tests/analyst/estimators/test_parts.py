@@ -44,7 +44,7 @@ from tests.analyst.estimators.records import (
 def test_a_sum_of_parts_is_the_sum_of_all_and_is_decoded_at_the_first_look() -> None:
     records = make_records()
     public: dict[str, Any] = {"bounds": (-12, 12), "scale": 1.0}
-    whole = make_exact(**public).fit(records)
+    whole = make_exact(**public, compute_labels=False).fit(records)
     parts = make_exact(**public)
     for part in np.array_split(records, 7):
         parts.partial_fit(part)
@@ -240,7 +240,8 @@ def test_sketch_files_are_decoded_together_and_foreign_ones_refused(tmp_path: Pa
     other = make_private().fit(records[:1000])
     with pytest.raises(PlanMismatchError, match="plan_digest"):
         make_exact().fit_sketch(other.release(), plan=made[0].plan_)
-    exact = make_exact(bounds=(-12, 12), scale=1.0, max_records=4000).fit(records[:3000])
+    one_pass: dict[str, Any] = {"bounds": (-12, 12), "scale": 1.0, "compute_labels": False}
+    exact = make_exact(**one_pass, max_records=4000).fit(records[:3000])
     again = make_exact().fit_sketch(exact.release(), plan=exact.plan_)
     assert np.array_equal(again.cluster_centers_, exact.cluster_centers_)
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -256,7 +257,7 @@ def test_bare_sums_are_decoded_as_a_sketch_file_is() -> None:
     again = make_private().fit_sketch((sketch.sums, sketch.n_records), plan=found.plan_)
     assert np.array_equal(again.cluster_centers_, found.cluster_centers_)
     assert not again.events_
-    exact = make_exact().fit(make_records())
+    exact = make_exact(compute_labels=False).fit(make_records())
     sums = exact.release().sums
     again = make_exact().fit_sketch((sums, 6000), plan=exact.plan_, exact=True)
     assert np.array_equal(again.cluster_centers_, exact.cluster_centers_)
