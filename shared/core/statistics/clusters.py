@@ -234,7 +234,7 @@ class ClustersStatistic:
         )
 
     def measure_l1(self, neighbouring: str) -> int:
-        """Bound the L1 distance of the sums of neighbours; see section 13 of ``proofs.md``."""
+        """Bound the L1 distance of the sums of neighbours; see section 23 of ``proofs.md``."""
         units = self.units
         residual = units.residual if self.norm == "l1" else units.residual * len(self.summed)
         block = units.count + units.square + residual + units.presence * len(self.optional)
@@ -242,7 +242,7 @@ class ClustersStatistic:
         return count_records_moved(neighbouring) * block + totals
 
     def measure_l2_squared(self, neighbouring: str) -> int:
-        """Bound the squared L2 distance of the sums; see section 13 of ``proofs.md``.
+        """Bound the squared L2 distance of the sums; see section 23 of ``proofs.md``.
 
         Between two blocks everything changes twice; inside one the count does not change at all,
         and what is never negative changes once.

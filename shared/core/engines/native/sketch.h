@@ -111,7 +111,7 @@ struct moment_rule {
 int64_t sketch_add_moments(const struct records *records, const double *centre,
                            const double *scale, const struct moment_rule *rule, int64_t *sums);
 
-/* What a record adds to its cluster: section 13 of the definition. k clusters, d assigned and e
+/* What a record adds to its cluster: section 14 of the definition. k clusters, d assigned and e
  * summed columns, of which some can be missing; further sets of k centres are candidates. */
 struct cluster_rule {
     size_t k, d, e, n_optional, n_candidates;
