@@ -50,7 +50,7 @@ export interface Tools extends Pick<Platform, "sha256" | "verify" | "sign"> {
 }
 
 /** Statistics and noise that this device does not compute. */
-export const FOREIGN = /grid|moments|a secret number of records/;
+export const FOREIGN = /grid|moments|clusters?|a secret number of records/;
 
 /** Decode hexadecimal that is there for certain. */
 function hex(text: string): Bytes {

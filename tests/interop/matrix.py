@@ -259,7 +259,7 @@ _ROWS: tuple[Row, ...] = (
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
-        name="moments, grids, Gaussian noise",
+        name="moments, grids, clusters, Gaussian noise",
         cells=_shown(_PILOTS + "test_moments_of_a_study_are_shown", "python")
         | _refused(_IN_JAVASCRIPT, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),

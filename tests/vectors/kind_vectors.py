@@ -6,14 +6,16 @@ Doubles that JSON cannot hold exactly, or at all, are hexadecimal text; null is 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from sfumato.shared.core import (
+    ClustersStatistic,
     DimensionEncoding,
     FourierStatistic,
+    FrequencyBlocks,
     GridStatistic,
     HistogramStatistic,
     MomentsStatistic,
@@ -27,9 +29,11 @@ from sfumato.shared.core import (
 from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.core.logarithm import compress
 from sfumato.shared.core.seeds import WordStream
+from sfumato.shared.core.statistics.clusters import Norm, Units
 
 SEED = hashlib.sha256(b"sfumato test vectors, version 1").digest()
 N_RECORDS = 100
+NORMS: tuple[Norm, ...] = ("l1", "l2")
 MAGNITUDES = [
     *(0.0, 5e-324, 2.2250738585072014e-308, 1e-300, 1e-16, 1e-9, 4.1e-7, 1e-6, 2e-6, 3e-6),
     *(7e-6, 1.5e-5, 0.001, 0.1, 0.5, 0.9999999999999999, 1.0, 1.4142135623730951, 2.0, 3.0),
@@ -151,6 +155,51 @@ def make_records() -> list[list[float | None]]:
     return records
 
 
+CLUSTERS: dict[str, Any] = {
+    "assigned": ["0", "3"],
+    "summed": ["0", "1", "3"],
+    "centres": [
+        [-9000, 32767, -32767, -32767],
+        [9000, -32767, 32767, -32767],
+        [0, -32767, -32767, 1],
+        [20000, 0, 0, -20000],
+    ],
+    "weights": [7, 1, 1, 2],
+    "cap": 4_000_000_000,
+    "origins": [[-9000, 5, 0, 0, 0], [9000, -700, 0, 0, 0], [0] * 5, [1, 2, 3, 4, 5]],
+    "radii": [[30000] * 5, [12000, 8000, 65534, 65534, 65534], [1] * 5, [49999] * 5],
+    "units": {
+        "residual": 16384,
+        "count": 2048,
+        "square": 2047,
+        "beyond": 512,
+        "presence": 511,
+        "total": 1024,
+    },
+    "candidates": [[[0] * 4, [9000, -1, -1, -1], [-9000] * 4, [32767] * 4]],
+    "clusters_per_sketch": 4,
+}
+"""Dimensions 0 and 3 assign; dimension 1, which can be missing, is summed besides."""
+
+
+def _make_clusters(norm: Norm, box: Quantiser, encoder: RecordEncoder) -> ClustersStatistic:
+    arrays: dict[str, Any] = {
+        name: np.array(CLUSTERS[name], dtype=np.int64)
+        for name in ("centres", "weights", "origins", "radii", "candidates")
+    }
+    return ClustersStatistic(
+        quantiser=box,
+        encoder=encoder,
+        assigned=(0, 3, 4, 5),
+        summed=(0, 1, 3, 4, 5),
+        optional=(1,),
+        cap=CLUSTERS["cap"],
+        units=Units(**CLUSTERS["units"]),
+        norm=norm,
+        **arrays,
+    )
+
+
 def _make_statistics() -> dict[str, Statistic]:
     encoder = RecordEncoder(dimensions=ENCODINGS)
     box = Quantiser.from_bounds(*encoder.encode_bounds(LOWER, UPPER))
@@ -165,6 +214,8 @@ def _make_statistics() -> dict[str, Statistic]:
         scale=encoder.encode_scale([8.0, 2.0, 10.0, None]),
     )
     bins = (4, 6, 3, 0)
+    by_norm = {norm: _make_clusters(norm, box, encoder) for norm in NORMS}
+    two = FrequencyBlocks(seed=bytes(32), n_frequencies=4, frequencies_per_sketch=2).members[0]
     return {
         "fourier": FourierStatistic(quantiser=box, frequencies=frequencies, encoder=encoder),
         "histogram": HistogramStatistic(quantiser=scales, bins_log2=bins, encoder=encoder),
@@ -178,6 +229,8 @@ def _make_statistics() -> dict[str, Statistic]:
         "moments, diagonal weight 7": MomentsStatistic(
             quantiser=box, norm_steps=2501, diagonal_weight=7, encoder=encoder
         ),
+        **{f"clusters, {norm}": each for norm, each in by_norm.items()},
+        "clusters, two in a sketch, l1": replace(by_norm["l1"], carried=tuple(two.tolist())),
     }
 
 
@@ -208,6 +261,7 @@ def make_kind_vectors(engine: SketchEngine | None = None) -> dict[str, Any]:
         "upper": UPPER,
         "histogram_bins_log2": [4, 6, 3, 0],
         "grid_cells": [3, 2, 5],
+        "clusters": CLUSTERS,
         "norm_steps": {"5": 2500, "7": 2501},
         "frequencies": {"seed": SEED.hex(), "n_frequencies": 6, "radius_law": asdict(RadiusLaw())},
         "scale": [8.0, 2.0, 10.0, None],

@@ -63,6 +63,20 @@ MIXED: list[Record] = [
 """A number, one on a logarithmic scale, and text; some of it no level, and some missing."""
 
 
+CLUSTERS: dict[str, Any] = {
+    "assigned": ["temperature", "sky"],
+    "summed": ["temperature", "visibility"],
+    "centres": [[-9000, 32767, -32767, -32767], [9000, -32767, -32767, 30000]],
+    "weights": [5, 1, 1, 1],
+    "cap": 4_000_000_000,
+    "origins": [[-9000, 0], [9000, -20000]],
+    "radii": [[15000, 40000], [20000, 40000]],
+    "units": {"residual": 4096, "count": 512, "square": 512, "beyond": 64, "presence": 128},
+    "clusters_per_sketch": 2,
+    "result": "5f" * 32,
+}
+
+
 def _make_other(statistic: str, **changes: Any) -> SketchPlan:
     """Return a plan of numbers and a category, with another statistic."""
     first, second = (
@@ -70,16 +84,22 @@ def _make_other(statistic: str, **changes: Any) -> SketchPlan:
         for dimension in _SPEC["dimensions"]
     )
     log = {"kind": "log", "resolution": 0.5}
-    sky = {"name": "sky", "unit": "1", "levels": ["clear", "rain", "grau é"], "missing": "rain"}
-    mixed = [
+    sky = {
+        "name": "sky",
+        "unit": "1",
+        "levels": ["clear", "rain", "grau é"],
+        "missing": "rain",
+    }
+    mixed: list[dict[str, Any]] = [
         first,
         {"name": "visibility", "unit": "m", "lower": 0.0, "upper": 20000.0, "transform": log},
         sky,
     ]
-    chosen: dict[str, Any] = {
+    chosen: Any = {
         "histogram": {"bins_log2": [2, 3, 0], "dimensions": mixed},
         "grid": {"cells": [3, 2, 2, 2], "dimensions": [first, sky]},
         "moments": {"norm_steps": 2500, "dimensions": mixed},
+        "clusters": {"clusters": CLUSTERS, "dimensions": mixed},
         "fourier": {
             "n_frequencies": 6,
             "seed": "columns of every kind",
@@ -100,6 +120,8 @@ SECRET_HISTOGRAM = _make_other("histogram", **_SECRET, **_GAUSSIAN)
 ONE_DIMENSION = _make_other("numbers", dimensions_per_sketch=1)
 GRID = _make_other("grid", **_GAUSSIAN)
 MOMENTS = _make_other("moments")
+LOOK = _make_other("clusters", **_GAUSSIAN)
+SECRET_LOOK = _make_other("clusters", clusters=CLUSTERS | {"clusters_per_sketch": 1}, **_SECRET)
 SECRET_MOMENTS = _make_other("moments", **_SECRET, **_GAUSSIAN)
 BIN_REPORTS = _make_other("numbers", release="phase.v1", least_records=None, most_records=None)
 ONE_RECORD = _make_other("histogram", unit="device", most_records=1, least_records=None)

@@ -43,6 +43,7 @@ from tests.vectors.wire_plans import (
     BY_COUNT,
     GRID,
     HISTOGRAM,
+    LOOK,
     MASKED,
     MIXED,
     MIXED_FEATURES,
@@ -55,6 +56,7 @@ from tests.vectors.wire_plans import (
     RECORDS,
     SECRET_COUNT,
     SECRET_HISTOGRAM,
+    SECRET_LOOK,
     SECRET_MOMENTS,
     SPLIT,
     Record,
@@ -205,6 +207,7 @@ def make_message_vectors() -> dict[str, Any]:
             _make_limits("a secret number of records of a histogram", SECRET_HISTOGRAM, None),
             _make_limits("few records of moments", MOMENTS, 5),
             _make_limits("a secret number of records of moments", SECRET_MOMENTS, None),
+            _make_limits("few records of clusters", LOOK, 5),
         ],
     }
 
@@ -219,6 +222,8 @@ def _make_other_messages() -> list[dict[str, Any]]:
         ("a grid", GRID, [[temperature, sky] for temperature, _, sky in MIXED]),
         ("moments", MOMENTS, MIXED),
         ("moments, a secret number of records", SECRET_MOMENTS, MIXED),
+        ("clusters", LOOK, MIXED),
+        ("one cluster, a secret number of records", SECRET_LOOK, MIXED),
         ("the first record of a device", ONE_RECORD, MIXED),
         ("reports of bins", BIN_REPORTS, RECORDS[3:]),
     ]

@@ -1,4 +1,4 @@
-"""Columns and the other statistics, written again from ``docs/explanation/sketch.md``, 10 to 13."""
+"""Columns and the other statistics, written again from ``docs/explanation/sketch.md``, 10 to 14."""
 
 from __future__ import annotations
 
@@ -146,9 +146,25 @@ def largest_moment(d: int, radius: int, w: int) -> int:
     return max(radius**2, 7 * (radius // 4) * most, w * most**2, product)
 
 
-def clusters_of(steps: Sequence[int | None], rule: Mapping[str, Any]) -> list[int]:
-    """14. Return what a record adds to the blocks of all clusters, and to the totals."""
-    units, k, e = rule["units"], len(rule["centres"]), len(rule["summed"])
+def bound_clusters(rule: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
+    """Return the sensitivities of two records and of one, by norm: the wire's section 4."""
+    units, n_sets = rule["units"], 1 + len(rule["candidates"])
+    parts = [(units["count"], 1), (units["square"], 1), (units["residual"], 1)]
+    parts.append((units["presence"], len(rule["optional"])))
+    totals = [(units["beyond"], 1), (units["total"], n_sets)]
+    b, t = (sum(unit * n for unit, n in each) for each in (parts, totals))
+    if rule["norm"] == "l2":
+        b += units["residual"] * (len(rule["summed"]) - 1)
+    b2, t2 = (sum(unit**2 * n for unit, n in each) for each in (parts, totals))
+    same = b2 - units["count"] ** 2 + 3 * units["residual"] ** 2
+    return {"l1": (2 * b + t, b + t), "l2-squared": (max(2 * b2, same) + t2, b2 + t2)}
+
+
+def clusters_of(
+    steps: Sequence[int | None], rule: Mapping[str, Any], members: Sequence[int]
+) -> list[int]:
+    """14. Return what a record adds to the blocks of some clusters, and to the totals."""
+    units, e = rule["units"], len(rule["summed"])
     sums: list[int] = []
     assigned = [steps[i] for i in rule["assigned"]]
     missing = any(each is None for each in assigned)
@@ -168,34 +184,31 @@ def clusters_of(steps: Sequence[int | None], rule: Mapping[str, Any]) -> list[in
         return unit * min(distance, int(rule["cap"])) // int(rule["cap"])
 
     distance, own = nearest(rule["centres"])
-    is_beyond = False
-    for j in range(k):
-        is_own = j == own and not missing
-        residuals, was_cut = [0] * e, distance >= rule["cap"]
-        for i, place in enumerate(rule["summed"]):
-            value = steps[place]
-            if value is None:
-                continue
-            away = value - rule["origins"][own][i]
-            size = abs(away) * units["residual"] // rule["radii"][own][i]
-            was_cut |= size > units["residual"]
-            residuals[i] = (1 if away > 0 else -1) * min(size, units["residual"])
-        norm = sum(map(abs, residuals))
-        if rule["norm"] == "l2":
-            norm = root(sum(each**2 for each in residuals))
-        if norm > units["residual"]:
-            was_cut = True
-            residuals = [
-                (1 if each > 0 else -1) * (abs(each) * units["residual"] // norm)
-                for each in residuals
-            ]
-        is_beyond |= was_cut and not missing
-        block = [units["count"]]
-        block += [share(units["square"], distance)] * (units["square"] > 0)
-        block += residuals
-        if units["presence"]:
-            block += [units["presence"] * (steps[i] is not None) for i in rule["optional"]]
-        sums += [each * is_own for each in block]
+    residuals, is_beyond = [0] * e, distance >= rule["cap"]
+    for i, place in enumerate(rule["summed"]):
+        value = steps[place]
+        if value is None or missing:
+            continue
+        away = value - rule["origins"][own][i]
+        size = abs(away) * units["residual"] // rule["radii"][own][i]
+        is_beyond |= size > units["residual"]
+        residuals[i] = (1 if away > 0 else -1) * min(size, units["residual"])
+    norm = sum(map(abs, residuals))
+    if rule["norm"] == "l2":
+        norm = root(sum(each**2 for each in residuals))
+    if norm > units["residual"]:
+        is_beyond = True
+        residuals = [
+            (1 if each > 0 else -1) * (abs(each) * units["residual"] // norm) for each in residuals
+        ]
+    block = [units["count"]]
+    block += [share(units["square"], distance)] * (units["square"] > 0)
+    block += residuals
+    if units["presence"]:
+        block += [units["presence"] * (steps[i] is not None) for i in rule["optional"]]
+    for j in members:
+        sums += [each * (j == own and not missing) for each in block]
+    is_beyond &= not missing
     sums += [units["beyond"] * is_beyond] * (units["beyond"] > 0)
     if units["total"]:
         sets = [rule["centres"], *rule["candidates"]]

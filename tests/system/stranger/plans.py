@@ -111,7 +111,7 @@ class Plan:
 
     def check_statistic(self) -> None:
         statistic, n_axes = self.statistic, len(self.axes[0])
-        require(self.kind in ("fourier", "histogram", "grid", "moments"), "statistic")
+        require(self.kind in ("fourier", "histogram", "grid", "moments", "clusters"), "statistic")
         if self.kind == "fourier":
             require(statistic["amplitude"] == 16380, "amplitude")
             digest = sketch.digest_of(*self.frequencies)
@@ -121,6 +121,10 @@ class Plan:
             require(is_whole or len(set(self.bins)) == 1, "dimensions_per_sketch")
         elif self.kind == "grid":
             require(len(statistic["cells"]) == n_axes and min(statistic["cells"]) > 0, "cells")
+        elif self.kind == "clusters":
+            is_l1 = self["release"]["mechanism"] == "discrete-laplace"
+            require(statistic["norm"] == ("l1" if is_l1 else "l2"), "norm")
+            require(2**32 * sum(statistic["weights"]) < 2**63, "weights")
         else:
             most = columns.root(2047**2 * n_axes)
             require(1 <= statistic["norm_steps"] <= most, "norm_steps")
@@ -182,7 +186,25 @@ class Plan:
                 len(self.axes[0]), radius, self.statistic["diagonal_weight"]
             )
             return of_moments[norm][n_records], radius**2
+        if self.kind == "clusters":
+            bounds = columns.bound_clusters(self.cluster_rule)
+            return bounds[norm][n_records], self.statistic["units"]["count"]
         return (2 - n_records) * self.carried, 1
+
+    @property
+    def cluster_rule(self) -> Mapping[str, Any]:
+        """The numbers of clusters, with those of axes in the place of names."""
+        owners = [d for d in self["dimensions"] for _ in d.get("levels", (0,))]
+        named = {
+            part: [i for i, d in enumerate(owners) if d["name"] in self.statistic[part]]
+            for part in ("assigned", "summed")
+        }
+        optional = [
+            i
+            for i in named["summed"]
+            if i not in named["assigned"] and owners[i].get("missing") is None
+        ]
+        return {**self.statistic, **named, "optional": optional}
 
     @property
     def largest(self) -> int:
@@ -191,6 +213,8 @@ class Plan:
             names = ("norm_steps", "diagonal_weight")
             radius, weight = (self.statistic[name] for name in names)
             return columns.largest_moment(len(self.axes[0]), radius, weight)
+        if self.kind == "clusters":
+            return int(max(self.statistic["units"].values()))
         return int(self.statistic.get("amplitude", 1))
 
     @property
@@ -293,6 +317,9 @@ class Plan:
         if self.kind == "fourier":
             m, r = self.statistic["n_frequencies"], self.statistic["frequencies_per_sketch"]
             return sketch.Blocks(self.statistic["seed"], m, r) if r < m else None
+        if self.kind == "clusters":
+            k, r = len(self.statistic["centres"]), self.statistic["clusters_per_sketch"]
+            return sketch.Blocks(bytes(32), k, r) if r < k else None
         d = len(self["dimensions"])
         is_split = self.kind == "histogram" and self.carried < d
         return sketch.Blocks(bytes(32), d, self.carried) if is_split else None
@@ -337,6 +364,18 @@ class Plan:
             first_record=first_record,
         )
 
+    def share_of_clusters(self, record: Record, block: int | None) -> list[int]:
+        coordinates = columns.place(record, self["dimensions"])
+        found = [
+            sketch.quantise([x], [low], [high])
+            for x, low, high in zip(coordinates, *self.box, strict=True)
+        ]
+        members: Sequence[int] = range(len(self.statistic["centres"]))
+        if self.blocks is not None and block is not None:
+            members = self.blocks.members[block]
+        steps = [None if each is None else each[0] for each in found]
+        return columns.clusters_of(steps, self.cluster_rule, members)
+
     def share_of(self, record: Record, block: int | None) -> list[int]:
         """Return what a record adds to another statistic than features."""
         if self.kind == "histogram":
@@ -346,6 +385,8 @@ class Plan:
                 for bin_, rule in found
                 for number in range(columns.bins_of(*rule))
             ]
+        if self.kind == "clusters":
+            return self.share_of_clusters(record, block)
         steps = sketch.quantise(columns.place(record, self["dimensions"]), *self.box)
         if self.kind == "grid":
             cells = self.statistic["cells"]

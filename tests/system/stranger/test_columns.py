@@ -59,7 +59,10 @@ def make_plan_of_kinds(vector: Any) -> tuple[plans.Plan, list[int]]:
     """Return a plan of a statistic of the vectors, and the dimensions of its records."""
     name, carried = vector["statistic"], [0, 1, 2, 3]
     rows = zip(KINDS["encodings"], KINDS["lower"], KINDS["upper"], KINDS["scale"], strict=True)
-    dimensions = [to_dimension(*row[:3]) | {"scale": row[3] or 1.0} for row in rows]
+    dimensions = [
+        to_dimension(*row[:3]) | {"name": str(i), "scale": row[3] or 1.0}
+        for i, row in enumerate(rows)
+    ]
     statistic: dict[str, Any] = {"kind": name.split()[0].rstrip(",")}
     if statistic["kind"] == "fourier":
         m = KINDS["frequencies"]["n_frequencies"]
@@ -72,6 +75,10 @@ def make_plan_of_kinds(vector: Any) -> tuple[plans.Plan, list[int]]:
         statistic |= {"bins_log2": bins, "dimensions_per_sketch": len(carried)}
     elif statistic["kind"] == "grid":
         carried, statistic["cells"] = [0, 1, 2], KINDS["grid_cells"]
+    elif statistic["kind"] == "clusters":
+        statistic |= KINDS["clusters"] | {"norm": name[-2:]}
+        if "two" in name:
+            statistic |= {"clusters_per_sketch": 2}
     else:
         weight = name[-1]
         statistic |= {"norm_steps": KINDS["norm_steps"][weight], "diagonal_weight": int(weight)}
@@ -92,7 +99,8 @@ def test_its_sums_and_sensitivities_of_every_statistic_are_those_of_the_vectors(
         ]
         for record in KINDS["records"]
     ]
-    assert plan.add_up(records, b"", "", 0) == vector["sums"]
+    block = 0 if plan.blocks else None
+    assert plan.add_up(records, b"", "", 0, block) == vector["sums"]
     for norm, name in (("l1", "l1"), ("l2-squared", "l2_squared")):
         for relation, value in (vector[name] or {}).items():
             fields = dict(plan.fields) | {"release": {"neighbouring": relation}}

@@ -107,7 +107,8 @@ def test_records_add_what_the_definition_says(
         [max(-STEPS, min(STEPS, int(x))) if math.isfinite(x) else None for x in record]
         for record in records
     ]
-    expected = [clusters_of(each, describe(statistic)) for each in steps]
+    clusters = range(statistic.n_clusters)
+    expected = [clusters_of(each, describe(statistic), clusters) for each in steps]
     total = [sum(column) for column in zip(*expected, strict=True)]
     lost = sum(any(each[i] is None for i in statistic.assigned) for each in steps)
     for engine in [*list_engines()[:1], "numpy"]:
