@@ -1,6 +1,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sfumato.shared.plan import (
     create_plan,
 )
 from tests.device_agent.serving import TOKEN, Server, running
+from tests.shared.plan.looks import LOOK
 
 HOUR = 3600
 BASE = 1_700_000_000 // HOUR * HOUR
@@ -63,6 +65,11 @@ _OTHERS: dict[str, dict[str, Any]] = {
     "histogram": {"statistic": "histogram", "dimensions": NUMBERS, "bins_log2": 4},
     "grid": {"statistic": "grid", "dimensions": NUMBERS, "cells": (5, 4)},
     "moments": {"statistic": "moments", "dimensions": NUMBERS, "norm_steps": 2500},
+    "clusters": {
+        "statistic": "clusters",
+        "dimensions": NUMBERS,
+        "clusters": replace(LOOK, clusters_per_sketch=1),
+    },
     "columns": {"statistic": "grid", "dimensions": COLUMNS, "cells": (5, 2, 2, 2)},
 }
 

@@ -158,6 +158,7 @@ KINDS = {
     "histogram": with_plan(make_statistic("histogram", dimensions_per_sketch=1)),
     "grid": with_plan(make_statistic("grid")),
     "moments": with_plan(make_statistic("moments")),
+    "clusters": with_plan(make_statistic("clusters")),
     "columns": MixedColumns,
     "one record": with_plan(OF_ONE_RECORD, PersonalAgents),
 }

@@ -39,6 +39,7 @@ PLANS = {
     "fourier": make_plan(**LOUD),
     "histogram": make_other_plan("histogram", dimensions_per_sketch=1, **LOUD),
     "moments": make_other_plan("moments", **LOUD),
+    "clusters": make_other_plan("clusters", **LOUD),
 }
 
 
@@ -50,6 +51,7 @@ PLANS = {
         "histogram",
         pytest.param("fourier", marks=pytest.mark.soak),
         pytest.param("moments", marks=pytest.mark.soak),
+        pytest.param("clusters", marks=pytest.mark.soak),
     ],
 )
 def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(

@@ -52,7 +52,9 @@ LOUD: dict[str, Any] = {"epsilon": Fraction(10**9), "mechanism": "discrete-lapla
 LEVELS = {"a": 0.0, "é": 1.0, '"1, or 2"': 2.0, " a ": 0.0}
 
 
-@pytest.mark.parametrize("statistic", ["fourier", "histogram", "grid", "moments", "columns"])
+@pytest.mark.parametrize(
+    "statistic", ["fourier", "histogram", "grid", "moments", "clusters", "columns"]
+)
 def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
     statistic: str, make_agent: Callable[[Server], Agent]
 ) -> None:

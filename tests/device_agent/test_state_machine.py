@@ -50,7 +50,7 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
         # Their sums, apart from faults, are tested elsewhere in the short run.
         *(
             pytest.param(kind, marks=pytest.mark.soak)
-            for kind in ("reports", "histogram", "grid", "moments", "one record")
+            for kind in ("reports", "histogram", "grid", "moments", "clusters", "one record")
         ),
     ],
 )

@@ -11,8 +11,10 @@ import cbor2
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.core.statistics.clusters import Units
 from sfumato.shared.errors import ConfigError, PlanError, PrivacyError, WireError
 from sfumato.shared.plan import (
+    ClustersPart,
     Dimension,
     LogTransform,
     decode_plan,
@@ -48,6 +50,19 @@ _OTHERS: Mapping[str, Any] = {
     "histogram": {"bins_log2": (3, 0)},
     "grid": {"cells": (40, 2, 2)},
     "moments": {},
+    "clusters": {
+        "clusters": ClustersPart(
+            assigned=("site",),
+            summed=("load", "site"),
+            centres=((-32767, 32767), (32767, -32767)),
+            weights=(1, 2),
+            cap=10**9,
+            origins=((0, 1, 2), (-9000, 0, 0)),
+            radii=((1, 20000, 65534), (9, 8, 7)),
+            units=Units(residual=9, count=8, square=7, beyond=6, presence=5, total=4),
+            clusters_per_sketch=2,
+        )
+    },
 }
 _PLANS = (
     make_plan(),

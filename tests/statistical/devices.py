@@ -15,7 +15,15 @@ import numpy as np
 
 from sfumato.shared.core import SketchAccumulator, feature_table
 from sfumato.shared.core.quantise import STEPS
-from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
+from sfumato.shared.core.statistics.clusters import Units
+from sfumato.shared.plan import (
+    ClustersPart,
+    Dimension,
+    PlanSpec,
+    SketchPlan,
+    WindowRule,
+    create_plan,
+)
 from sfumato.shared.privacy import RandomSource
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import PayloadForm
@@ -40,6 +48,19 @@ class Noise(Protocol):
     def add_noise(self, sums: Integers, source: RandomSource) -> Integers: ...
 
 
+CLUSTERS = ClustersPart(
+    assigned=("x",),
+    summed=("x",),
+    centres=((-16_000,), (16_000,)),
+    weights=(1,),
+    cap=3000**2,
+    origins=((-16_000,), (16_000,)),
+    radii=((3000,), (3000,)),
+    units=Units(residual=12, count=1, square=1),
+    clusters_per_sketch=2,
+)
+
+
 def make_plan(
     statistic: str,
     mechanism: str | None = None,
@@ -53,11 +74,13 @@ def make_plan(
     """
     is_secret, is_fourier = neighbouring == "add-remove-one", statistic == "fourier"
     n_records = 2 if is_fourier and not is_secret else 1
-    names = "xy" if is_fourier or mechanism == "discrete-gaussian" else "x"
+    is_pair = is_fourier or (statistic == "moments" and mechanism == "discrete-gaussian")
+    names = "xy" if is_pair else "x"
     own: dict[str, dict[str, Any]] = {
         "fourier": {"n_frequencies": 1, "seed": bytes(32).hex()},
         "histogram": {"bins_log2": 1},
         "moments": {"norm_steps": RADIUS},
+        "clusters": {"clusters": CLUSTERS},
     }
     fields = own[statistic] | {
         "dimensions": tuple(
@@ -87,6 +110,9 @@ def make_neighbours(plan: SketchPlan) -> Neighbours:
         return make_worst_neighbours(phases, count_scale=plan.count_scale)
     if plan.kind == "histogram":
         near, far = np.array([[-1.0]]), np.array([[np.nan]])
+    elif plan.kind == "clusters":
+        # At the cap and the clip of either centre: both blocks change by all of their units.
+        near, far = np.array([[-19_000.0]]), np.array([[19_000.0]])
     else:
         near, far = _find_furthest(plan)
     if plan.releases_count:

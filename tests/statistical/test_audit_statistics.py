@@ -50,6 +50,8 @@ CASES = [
     ("histogram", "discrete-laplace", "add-remove-one"),
     ("moments", "discrete-laplace", "add-remove-one"),
     ("moments", "discrete-gaussian", "replace-one"),
+    ("clusters", "discrete-laplace", "replace-one"),
+    ("clusters", "discrete-gaussian", "add-remove-one"),
 ]
 POLYGONS = [
     ("fourier", "discrete-knorm", "replace-one"),

@@ -16,6 +16,7 @@ from sfumato.shared.plan import Dimension, Label, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import encode_payload
 from tests.aggregator.batches.conftest import Pair, draw_records, open_pair
+from tests.shared.plan.looks import LOOK
 
 pytestmark = pytest.mark.anyio
 _AXES = tuple(Dimension(name=name, unit="1", lower=0.0, upper=1.0) for name in "xy")
@@ -25,6 +26,7 @@ STATISTICS: dict[str, dict[str, Any]] = {
     "histogram": {"statistic": "histogram", **_OTHER},
     "grid": {"statistic": "grid", "cells": (8, 8), **_OTHER},
     "moments": {"statistic": "moments", **_OTHER},
+    "clusters": {"statistic": "clusters", "clusters": LOOK, **_OTHER},
 }
 
 

@@ -18,6 +18,7 @@ from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import encode_payload
+from tests.shared.plan.looks import LOOK
 from tests.shared.sharing.samples import make_plan as make_sum_plan
 
 N_PARTS = 8
@@ -28,6 +29,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "histogram": {"statistic": "histogram", **_OTHER},
     "grid": {"statistic": "grid", "cells": (6, 6), **_OTHER},
     "moments": {"statistic": "moments", **_OTHER},
+    "clusters": {"statistic": "clusters", "clusters": LOOK, **_OTHER},
 }
 
 
