@@ -103,7 +103,7 @@ def _create_schedule(
         last_s=None if last is None else read_period(last, "--last"),
         labels=_read_labels(labels),
         seed=seed,
-        settings={"choose": True} if choose else None,
+        settings={"choose": True} if choose else {},
         publish=publish,
         slots_per_window=slots_per_window,
         false_alarms_per_year=false_alarms,
