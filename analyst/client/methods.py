@@ -173,7 +173,7 @@ def _make(call: Call[Any, Any]) -> Method[Any, Any, Any]:
         body = None if call.request is Nothing else asdict(cast(Any, call.request)(**arguments))
         return client._call(call, *references, body=body)
 
-    text = cleandoc(call.text)
+    text = call.text
     if parameters:
         lines = [text, "", "Parameters", "----------"]
         for parameter, meaning in zip(parameters, meanings, strict=True):

@@ -74,10 +74,28 @@ async def test_queries_bodies_and_types_of_answers_are_those_of_the_description(
 
 def test_a_call_states_its_problems_by_scope_path_and_body() -> None:
     def find(scope: Any, route: str) -> set[str]:
-        return Bare(scope, route, str, "").list_problems()
+        return Bare(scope, route, str).list_problems()
 
     assert find("public", "GET /v1/identity") == set()
     assert find("analyst", "GET /v1/keys") == {"access-denied", "forbidden"}
     with_path = {"access-denied", "forbidden", "not-found", "request-invalid"}
     assert find("operator", "DELETE /v1/keys/{key}") == with_path
     assert find("operator", "GET /v1/alarms/{alarm}") == with_path | {"study-withdrawn"}
+
+
+def test_a_call_without_a_text_in_its_resource_cannot_be_declared() -> None:
+    for call in DECLARED.values():
+        assert call.text[0].isupper()
+        assert call.text.partition("\n")[0].endswith(".")
+    with pytest.raises((RuntimeError, KeyError)):  # the first before Python 3.12
+
+        class Resource:
+            """A resource.
+
+            Attributes
+            ----------
+            list_things
+                List the things.
+            """
+
+            get_thing = Bare("public", "GET /v1/thing", str)
