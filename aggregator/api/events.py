@@ -84,14 +84,14 @@ async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
 
 async def find_decode(decode: DecodeId, services: ServicesDep, _key: Analyst) -> DecodeRecord:
     """Find the decode before the answer begins, while a problem document is still possible."""
-    return await services.decodes.get(bytes.fromhex(decode))
+    return await services.decodes.get(decode)
 
 
 async def find_analysis(
     analysis: AnalysisId, services: ServicesDep, key: Analyst
 ) -> AnalysisRecord:
     """Find the analysis before the answer begins, while a problem document is still possible."""
-    found = await services.analyses.get(bytes.fromhex(analysis))
+    found = await services.analyses.get(analysis)
     analyses.require_allowed(found.kind, key)
     return found
 
