@@ -77,7 +77,7 @@ def _describe(call: Call[Any, Any]) -> Responses:
     if call.is_conditional:
         responses[304] = {"description": "not modified since the ETag"}
     item = "/items/0" if isinstance(call, Pages) else ""
-    links = describe_links(*call.leads_to, item=item) if call.leads_to else {}
+    links = describe_links(*call.leads_to.split(), item=item) if call.leads_to else {}
     if links:
         responses[call.status] = links
     if call.may_exist:

@@ -53,6 +53,6 @@ class Alarms:
         "POST /v1/alarms/{alarm}/test",
         DeliveryBody,
         status=202,
-        problems=("store-conflict",),
+        problems="store-conflict",
     )
     list_deliveries = Pages("operator", "GET /v1/alarms/{alarm}/deliveries", DeliveryBody)

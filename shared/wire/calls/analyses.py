@@ -57,11 +57,11 @@ class Analyses:
         status=202,
         may_exist=True,
         location="/v1/analyses/{analysis_id}",
-        leads_to=("analysis",),
-        problems=("decoding-invalid", "wrong-statistic"),
+        leads_to="analysis",
+        problems="decoding-invalid wrong-statistic",
     )
     list_analyses = Pages(
-        "analyst", "GET /v1/studies/{study}/analyses", AnalysisEntryBody, leads_to=("analysis",)
+        "analyst", "GET /v1/studies/{study}/analyses", AnalysisEntryBody, leads_to="analysis"
     )
     accept_change = Call(
         "analyst",
@@ -84,5 +84,5 @@ class Analyses:
         "GET /v1/analyses/{analysis}/events",
         AnalysisBody,
         media="text/event-stream",
-        query=("seconds",),
+        query="seconds",
     )

@@ -46,26 +46,26 @@ class Batches:
         "operator",
         "POST /v1/studies/{study}/batches/{batch}/open",
         BatchDetailsBody,
-        problems=("batch-too-small",),
+        problems="batch-too-small",
     )
     admit_batch = Call(
         "operator",
         "POST /v1/studies/{study}/batches/{batch}/admit",
         BatchRequest,
         BatchDetailsBody,
-        problems=("store-conflict",),
+        problems="store-conflict",
     )
     set_batch_aside = Call(
         "operator",
         "POST /v1/studies/{study}/batches/{batch}/set-aside",
         BatchRequest,
         BatchDetailsBody,
-        problems=("store-conflict",),
+        problems="store-conflict",
     )
     give_batch_up = Call(
         "operator",
         "POST /v1/studies/{study}/batches/{batch}/give-up",
         BatchRequest,
         BatchDetailsBody,
-        problems=("store-conflict",),
+        problems="store-conflict",
     )

@@ -47,7 +47,7 @@ class Call(Generic[P, T]):
     answer
         Class of the answer's body.
     query
-        Names of the parameters after the path.
+        Names of the parameters after the path, with spaces between them, as in all such lists.
     status
         Status of success.
     may_exist
@@ -71,16 +71,16 @@ class Call(Generic[P, T]):
     request: Callable[P, object] | UnionType
     answer: type[T]
     _: KW_ONLY
-    query: tuple[str, ...] = ()
+    query: str = ""
     status: int = 200
     may_exist: bool = False
     location: str = ""
     is_whole: bool = False
     is_conditional: bool = False
-    leads_to: tuple[str, ...] = ()
+    leads_to: str = ""
     sends: str = JSON
     media: str = JSON
-    problems: tuple[str, ...] = ()
+    problems: str = ""
     name: str = field(init=False, default="")
     text: str = field(init=False, default="")
 
@@ -110,7 +110,7 @@ class Call(Generic[P, T]):
 
     def list_problems(self) -> set[str]:
         """Return the problems of this call; those of every call are left out."""
-        found = set(self.problems)
+        found = set(self.problems.split())
         if self.scope != "public":
             found |= _WITH_KEY
         if self.scope in ("device", "reader"):

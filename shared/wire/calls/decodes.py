@@ -52,18 +52,14 @@ class Decodes:
         status=202,
         may_exist=True,
         location="/v1/decodes/{decode_id}",
-        leads_to=("decode", "snapshot"),
-        problems=("decoding-invalid", "store-conflict"),
+        leads_to="decode snapshot",
+        problems="decoding-invalid store-conflict",
     )
     list_decodes = Pages(
-        "analyst", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to=("decode",)
+        "analyst", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to="decode"
     )
     get_decode = Bare(
-        "analyst",
-        "GET /v1/decodes/{decode}",
-        DecodeBody,
-        is_conditional=True,
-        leads_to=("snapshot",),
+        "analyst", "GET /v1/decodes/{decode}", DecodeBody, is_conditional=True, leads_to="snapshot"
     )
     cancel_decode = Bare("analyst", "DELETE /v1/decodes/{decode}", DecodeBody)
     ask_questions = Call(
@@ -71,19 +67,19 @@ class Decodes:
         "POST /v1/decodes/{decode}/questions",
         QuestionsRequest,
         AnswersBody,
-        problems=("decoding-invalid",),
+        problems="decoding-invalid",
     )
     draw_synthetic_records = Call(
         "analyst",
         "POST /v1/decodes/{decode}/records",
         SynthesisRequest,
         SyntheticBody,
-        problems=("decoding-invalid", "wrong-statistic"),
+        problems="decoding-invalid wrong-statistic",
     )
     stream_events = Events(
         "analyst",
         "GET /v1/decodes/{decode}/events",
         DecodeBody,
         media="text/event-stream",
-        query=("seconds",),
+        query="seconds",
     )

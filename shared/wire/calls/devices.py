@@ -67,15 +67,9 @@ class Devices:
         EnrolmentBody,
         status=201,
         may_exist=True,
-        leads_to=("device",),
-        problems=(
-            "access-denied",
-            "not-found",
-            "signature-invalid",
-            "store-conflict",
-            "study-closed",
-            "study-withdrawn",
-        ),
+        leads_to="device",
+        problems="access-denied not-found signature-invalid store-conflict study-closed "
+        "study-withdrawn",
     )
     get_own_device = Bare("device", "GET /v1/devices/me", DeviceStatusBody)
     put_heartbeat = Call("device", "PUT /v1/devices/me/heartbeat", HeartbeatRequest, MomentBody)
@@ -86,7 +80,7 @@ class Devices:
         RotationBody,
         status=201,
         may_exist=True,
-        problems=("signature-invalid", "store-conflict"),
+        problems="signature-invalid store-conflict",
     )
     exclude_device = Call(
         "operator", "POST /v1/devices/{device}/exclude", ExclusionRequest, ExclusionBody
@@ -97,5 +91,5 @@ class Devices:
     get_device = Bare("analyst", "GET /v1/devices/{device}", DeviceDetailsBody)
     list_all_devices = Pages("analyst", "GET /v1/devices", DeviceBody)
     list_devices = Pages(
-        "analyst", "GET /v1/studies/{study}/devices", DeviceBody, leads_to=("device",)
+        "analyst", "GET /v1/studies/{study}/devices", DeviceBody, leads_to="device"
     )

@@ -28,7 +28,7 @@ class Keys:
         NewKeyBody,
         status=201,
         location="/v1/keys/{key_id}",
-        leads_to=("key",),
+        leads_to="key",
     )
     list_keys = Pages("operator", "GET /v1/keys", KeyBody, is_whole=True)
     revoke_key = Bare("operator", "DELETE /v1/keys/{key}", KeyBody)

@@ -36,7 +36,7 @@ class Publications:
         PublicationBody,
         status=201,
         location="/v1/studies/{study_id}/published",
-        problems=("decoding-invalid", "store-conflict"),
+        problems="decoding-invalid store-conflict",
     )
     get_published = Bare(
         "reader", "GET /v1/studies/{study}/published", bytes, media=RESULT_MEDIA_TYPE
@@ -48,5 +48,5 @@ class Publications:
         "POST /v1/identity/rotate",
         RotationOrder,
         IdentityBody,
-        problems=("precondition-failed",),
+        problems="precondition-failed",
     )

@@ -33,7 +33,7 @@ class Schedules:
         ScheduleBody,
         status=201,
         location="/v1/schedules/{schedule_id}",
-        problems=("decoding-invalid", "wrong-statistic"),
+        problems="decoding-invalid wrong-statistic",
     )
     list_schedules = Pages("analyst", "GET /v1/studies/{study}/schedules", ScheduleBody)
     get_schedule = Bare("analyst", "GET /v1/schedules/{schedule}", ScheduleBody)

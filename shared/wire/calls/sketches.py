@@ -28,18 +28,8 @@ class Sketches:
         sends=SKETCH_MEDIA_TYPE,
         status=201,
         may_exist=True,
-        problems=(
-            "access-denied",
-            "duplicate-upload",
-            "implausible-sketch",
-            "malformed-message",
-            "plan-mismatch",
-            "signature-invalid",
-            "store-conflict",
-            "study-closed",
-            "too-early",
-            "unsupported-version",
-            "window-expired",
-        ),
+        problems="access-denied duplicate-upload implausible-sketch malformed-message "
+        "plan-mismatch signature-invalid store-conflict study-closed too-early "
+        "unsupported-version window-expired",
     )
     list_sketches = Pages("analyst", "GET /v1/studies/{study}/sketches", SketchBody)

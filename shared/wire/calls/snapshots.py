@@ -47,33 +47,33 @@ class Snapshots:
         status=201,
         may_exist=True,
         location="/v1/snapshots/{snapshot_id}",
-        leads_to=("snapshot",),
-        problems=("store-conflict",),
+        leads_to="snapshot",
+        problems="store-conflict",
     )
     get_snapshot = Bare(
         "analyst",
         "GET /v1/snapshots/{snapshot}",
         SnapshotSumsBody,
         is_conditional=True,
-        leads_to=("study",),
+        leads_to="study",
     )
     get_histogram = Bare(
         "analyst",
         "GET /v1/snapshots/{snapshot}/histogram",
         HistogramBody,
-        query=("bars",),
-        problems=("decoding-invalid", "wrong-statistic"),
+        query="bars",
+        problems="decoding-invalid wrong-statistic",
     )
     get_moments = Bare(
         "analyst",
         "GET /v1/snapshots/{snapshot}/moments",
         MomentsAnswerBody,
-        problems=("decoding-invalid", "wrong-statistic"),
+        problems="decoding-invalid wrong-statistic",
     )
     get_calibration = Bare(
         "analyst",
         "GET /v1/snapshots/{snapshot}/calibration",
         CalibrationBody,
-        query=("clusters", "most_clusters"),
-        problems=("decoding-invalid", "wrong-statistic"),
+        query="clusters most_clusters",
+        problems="decoding-invalid wrong-statistic",
     )

@@ -81,19 +81,12 @@ class Studies:
         status=201,
         may_exist=True,
         location="/v1/studies/{study_id}",
-        leads_to=("study",),
-        problems=(
-            "helper-unreachable",
-            "plan-invalid",
-            "plan-mismatch",
-            "privacy-invalid",
-            "store-conflict",
-            "study-withdrawn",
-            "unsupported-version",
-        ),
+        leads_to="study",
+        problems="helper-unreachable plan-invalid plan-mismatch privacy-invalid store-conflict "
+        "study-withdrawn unsupported-version",
     )
     list_studies = Pages(
-        "analyst", "GET /v1/studies", StudyBody, query=("beginning",), leads_to=("study",)
+        "analyst", "GET /v1/studies", StudyBody, query="beginning", leads_to="study"
     )
     get_study = Bare("reader", "GET /v1/studies/{study}", StudyBody, is_conditional=True)
     change_study = Call(
@@ -101,17 +94,15 @@ class Studies:
         "PATCH /v1/studies/{study}",
         ChangeRequest,
         StudyBody,
-        problems=("precondition-failed", "precondition-required"),
+        problems="precondition-failed precondition-required",
     )
-    withdraw_study = Bare(
-        "operator", "DELETE /v1/studies/{study}", WithdrawnBody, query=("confirm",)
-    )
+    withdraw_study = Bare("operator", "DELETE /v1/studies/{study}", WithdrawnBody, query="confirm")
     list_refusals = Bare("analyst", "GET /v1/studies/{study}/refusals", RefusalsBody)
     get_privacy = Bare(
-        "public", "GET /v1/studies/{study}/privacy", PrivacyBody, problems=("access-denied",)
+        "public", "GET /v1/studies/{study}/privacy", PrivacyBody, problems="access-denied"
     )
     get_utility = Bare(
-        "analyst", "GET /v1/studies/{study}/utility", UtilityBody, query=("n_clusters",)
+        "analyst", "GET /v1/studies/{study}/utility", UtilityBody, query="n_clusters"
     )
     get_plan = Bare("public", "GET /v1/studies/{study}/plan", PlanBody, is_conditional=True)
     get_frequencies = Bare(
@@ -122,6 +113,6 @@ class Studies:
         "analyst",
         "GET /v1/references",
         ReferenceBody,
-        query=("kind", "reference"),
-        problems=("not-found", "request-invalid"),
+        query="kind reference",
+        problems="not-found request-invalid",
     )

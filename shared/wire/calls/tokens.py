@@ -30,9 +30,7 @@ class Tokens:
         TokenRequest,
         NewTokenBody,
         status=201,
-        leads_to=("token",),
+        leads_to="token",
     )
-    list_tokens = Pages(
-        "operator", "GET /v1/studies/{study}/tokens", TokenBody, leads_to=("token",)
-    )
+    list_tokens = Pages("operator", "GET /v1/studies/{study}/tokens", TokenBody, leads_to="token")
     revoke_token = Bare("operator", "DELETE /v1/tokens/{token}", TokenBody)
