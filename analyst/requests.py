@@ -19,7 +19,6 @@ from sfumato.shared.wire import (
     read_problem,
     read_retry_after,
 )
-from sfumato.shared.wire.references import require_identity
 
 T = TypeVar("T")
 ANSWERS = AnswerReader("url")
@@ -107,26 +106,6 @@ def read_pause(answer: httpx.Response) -> float | None:
         return None
     pause = read_retry_after(answer.headers.get("Retry-After", ""), now=time.time())
     return (_DEFAULT_PAUSE_S if pause is None else pause) * (1.0 + _JITTER * random.random())
-
-
-def path_of_device(device_id: str) -> str:
-    """Return the path of a device."""
-    return f"/v1/devices/{require_identity(device_id, 'device')}"
-
-
-def path_of_snapshot(snapshot_id: str) -> str:
-    """Return the path of a snapshot."""
-    return f"/v1/snapshots/{require_identity(snapshot_id, 'snapshot_id')}"
-
-
-def path_of_decode(decode_id: str) -> str:
-    """Return the path of a decode."""
-    return f"/v1/decodes/{require_identity(decode_id, 'decode')}"
-
-
-def path_of_analysis(analysis_id: str) -> str:
-    """Return the path of an analysis."""
-    return f"/v1/analyses/{require_identity(analysis_id, 'analysis')}"
 
 
 def list_bounds(search_box: SearchBox | None) -> dict[str, list[float]] | None:

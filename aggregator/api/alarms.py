@@ -28,16 +28,14 @@ async def create_alarm(
     study: StudyId, body: AlarmRequest, services: ServicesDep, operator: Operator
 ) -> NewAlarmBody:
     record = await services.alarms.create(
-        bytes.fromhex(study), url=body.url, secret=body.secret, actor=operator.key_id
+        study, url=body.url, secret=body.secret, actor=operator.key_id
     )
     return make_body(NewAlarmBody, record, secret=show_secret(record.secret))
 
 
 @serves(router, Alarms.list_alarms)
 async def list_alarms(study: StudyId, services: ServicesDep, page: Page) -> Paged[AlarmBody]:
-    found = await services.alarms.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.alarms.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(
         found,
         show=partial(make_body, AlarmBody),
@@ -47,7 +45,7 @@ async def list_alarms(study: StudyId, services: ServicesDep, page: Page) -> Page
 
 @serves(router, Alarms.get_alarm)
 async def get_alarm(alarm: AlarmId, services: ServicesDep) -> AlarmBody:
-    return make_body(AlarmBody, await services.alarms.get(bytes.fromhex(alarm)))
+    return make_body(AlarmBody, await services.alarms.get(alarm))
 
 
 @serves(router, Alarms.enable_alarm)
@@ -55,26 +53,24 @@ async def enable_alarm(
     alarm: AlarmId, body: AlarmChange, services: ServicesDep, operator: Operator
 ) -> AlarmBody:
     del body  # there is one state to ask for
-    enabled = await services.alarms.enable(bytes.fromhex(alarm), actor=operator.key_id)
+    enabled = await services.alarms.enable(alarm, actor=operator.key_id)
     return make_body(AlarmBody, enabled)
 
 
 @serves(router, Alarms.remove_alarm)
 async def remove_alarm(alarm: AlarmId, services: ServicesDep, operator: Operator) -> AlarmBody:
-    removed = await services.alarms.remove(bytes.fromhex(alarm), actor=operator.key_id)
+    removed = await services.alarms.remove(alarm, actor=operator.key_id)
     return make_body(AlarmBody, removed)
 
 
 @serves(router, Alarms.test_alarm)
 async def test_alarm(alarm: AlarmId, services: ServicesDep) -> DeliveryBody:
-    return make_body(DeliveryBody, await services.alarms.test(bytes.fromhex(alarm)))
+    return make_body(DeliveryBody, await services.alarms.test(alarm))
 
 
 @serves(router, Alarms.list_deliveries)
 async def list_deliveries(alarm: AlarmId, services: ServicesDep, page: Page) -> Paged[DeliveryBody]:
-    found = await services.alarms.list_deliveries(
-        bytes.fromhex(alarm), after=page.after, limit=page.n_wanted
-    )
+    found = await services.alarms.list_deliveries(alarm, after=page.after, limit=page.n_wanted)
     return page.make(
         found,
         show=partial(make_body, DeliveryBody),

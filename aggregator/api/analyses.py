@@ -43,7 +43,7 @@ async def create_analysis(
     response: Response,
 ) -> tuple[AnalysisBody, bool]:
     require_allowed(body.kind, key)
-    record, queued = await services.analyses.create(bytes.fromhex(study), body)
+    record, queued = await services.analyses.create(study, body)
     advise(response, record)
     return to_body(record, n_workers=await count_workers(services, record)), queued
 
@@ -52,9 +52,7 @@ async def create_analysis(
 async def list_analyses(
     study: StudyId, services: ServicesDep, page: Page, key: Analyst
 ) -> Paged[AnalysisEntryBody]:
-    found = await services.analyses.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.analyses.list_page(study, after=page.after, limit=page.n_wanted)
 
     def show(analysis: AnalysisRecord) -> AnalysisEntryBody:
         entry = _to_entry(analysis)
@@ -69,14 +67,14 @@ async def accept_change(
     study: StudyId, body: AcceptRequest, services: ServicesDep, key: Analyst
 ) -> tuple[AcceptedChangeBody, bool]:
     change, plan, is_new = await services.accepting.accept(
-        bytes.fromhex(study), body.first_slot, note=body.note, actor=key.key_id
+        study, body.first_slot, note=body.note, actor=key.key_id
     )
     return _describe_accepted(change, plan), is_new
 
 
 @serves(router, Analyses.list_accepted_changes)
 async def list_accepted_changes(study: StudyId, services: ServicesDep) -> Paged[AcceptedChangeBody]:
-    found, plan = await services.accepting.list_all(bytes.fromhex(study))
+    found, plan = await services.accepting.list_all(study)
     return Paged(items=[_describe_accepted(each, plan) for each in found], next_page=None)
 
 
@@ -87,15 +85,13 @@ async def reopen_change(
     services: ServicesDep,
     key: Analyst,
 ) -> AcceptedChangeBody:
-    found, plan = await services.accepting.reopen(
-        bytes.fromhex(study), first_slot, actor=key.key_id
-    )
+    found, plan = await services.accepting.reopen(study, first_slot, actor=key.key_id)
     return _describe_accepted(found, plan)
 
 
 @serves(router, Analyses.get_analysis)
 async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst) -> Response:
-    record = await services.analyses.get(bytes.fromhex(analysis))
+    record = await services.analyses.get(analysis)
     require_allowed(record.kind, key)
     n_workers = await count_workers(services, record)
     response = answer(to_body(record, n_workers=n_workers), **headers_of(record, n_workers))
@@ -107,7 +103,7 @@ async def get_analysis(analysis: AnalysisId, services: ServicesDep, key: Analyst
 async def cancel_analysis(
     analysis: AnalysisId, services: ServicesDep, key: Analyst
 ) -> AnalysisBody:
-    record = await services.analyses.get(bytes.fromhex(analysis))
+    record = await services.analyses.get(analysis)
     require_allowed(record.kind, key)
     return to_body(await services.analyses.cancel(record.analysis_id))
 

@@ -28,15 +28,13 @@ router = APIRouter(tags=["batches"])
 
 @serves(router, Batches.list_batches)
 async def list_batches(study: StudyId, services: ServicesDep, page: Page) -> Paged[BatchBody]:
-    found = await services.batches.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.batches.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(found, show=_to_body, key=lambda each: (each.created, each.batch_id))
 
 
 @serves(router, Batches.find_suspects)
 async def find_suspects(study: StudyId, services: ServicesDep) -> SuspectsBody:
-    found = await services.batches.find_suspects(bytes.fromhex(study))
+    found = await services.batches.find_suspects(study)
     return make_body(
         SuspectsBody, found, suspects=[make_body(SuspectBody, each) for each in found.suspects]
     )
@@ -44,7 +42,7 @@ async def find_suspects(study: StudyId, services: ServicesDep) -> SuspectsBody:
 
 @serves(router, Batches.get_batch)
 async def get_batch(study: StudyId, batch: BatchId, services: ServicesDep) -> BatchDetailsBody:
-    found = await services.batches.get(bytes.fromhex(study), bytes.fromhex(batch))
+    found = await services.batches.get(study, batch)
     return _to_details(found)
 
 
@@ -52,9 +50,7 @@ async def get_batch(study: StudyId, batch: BatchId, services: ServicesDep) -> Ba
 async def open_batch(
     study: StudyId, batch: BatchId, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    found = await services.batches.open(
-        bytes.fromhex(study), bytes.fromhex(batch), actor=operator.key_id
-    )
+    found = await services.batches.open(study, batch, actor=operator.key_id)
     return _to_details(found)
 
 
@@ -62,9 +58,7 @@ async def open_batch(
 async def admit_batch(
     study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    found = await services.batches.admit(
-        bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
-    )
+    found = await services.batches.admit(study, batch, reason=body.reason, actor=operator.key_id)
     return _to_details(found)
 
 
@@ -73,7 +67,7 @@ async def set_batch_aside(
     study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
     found = await services.batches.set_aside(
-        bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
+        study, batch, reason=body.reason, actor=operator.key_id
     )
     return _to_details(found)
 
@@ -82,9 +76,7 @@ async def set_batch_aside(
 async def give_batch_up(
     study: StudyId, batch: BatchId, body: BatchRequest, services: ServicesDep, operator: Operator
 ) -> BatchDetailsBody:
-    found = await services.batches.give_up(
-        bytes.fromhex(study), bytes.fromhex(batch), reason=body.reason, actor=operator.key_id
-    )
+    found = await services.batches.give_up(study, batch, reason=body.reason, actor=operator.key_id)
     return _to_details(found)
 
 

@@ -35,7 +35,7 @@ async def create_decode(
     study: StudyId, body: DecodeRequest, services: ServicesDep, response: Response
 ) -> tuple[DecodeBody, bool]:
     decode, queued = await services.decodes.create(
-        bytes.fromhex(study),
+        study,
         snapshot_id=bytes.fromhex(body.snapshot_id) if body.snapshot_id else None,
         selection=None if body.selection is None else to_selection(body.selection),
         weighting=None if body.selection is None else body.selection.weighting,
@@ -51,15 +51,13 @@ async def create_decode(
 
 @serves(router, Decodes.list_decodes)
 async def list_decodes(study: StudyId, services: ServicesDep, page: Page) -> Paged[DecodeBody]:
-    found = await services.decodes.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.decodes.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(found, show=_to_entry, key=lambda each: (each.created, each.decode_id))
 
 
 @serves(router, Decodes.get_decode)
 async def get_decode(decode: DecodeId, services: ServicesDep) -> Response:
-    record = await services.decodes.get(bytes.fromhex(decode))
+    record = await services.decodes.get(decode)
     n_workers = await count_workers(services, record)
     response = answer(to_body(record, n_workers=n_workers), **headers_of(record, n_workers))
     advise(response, record)
@@ -68,21 +66,21 @@ async def get_decode(decode: DecodeId, services: ServicesDep) -> Response:
 
 @serves(router, Decodes.cancel_decode)
 async def cancel_decode(decode: DecodeId, services: ServicesDep) -> DecodeBody:
-    return to_body(await services.decodes.cancel(bytes.fromhex(decode)))
+    return to_body(await services.decodes.cancel(decode))
 
 
 @serves(router, Decodes.ask_questions)
 async def ask_questions(
     decode: DecodeId, body: QuestionsRequest, services: ServicesDep
 ) -> AnswersBody:
-    return await services.decodes.ask(bytes.fromhex(decode), body)
+    return await services.decodes.ask(decode, body)
 
 
 @serves(router, Decodes.draw_synthetic_records)
 async def draw_synthetic_records(
     decode: DecodeId, body: SynthesisRequest, services: ServicesDep
 ) -> SyntheticBody:
-    return await services.decodes.synthesise(bytes.fromhex(decode), body)
+    return await services.decodes.synthesise(decode, body)
 
 
 def to_selection(body: SnapshotRequest) -> Selection:

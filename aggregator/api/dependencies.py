@@ -130,25 +130,25 @@ async def find_study_id(
     ],
     services: ServicesDep,
     credentials: Credentials,
-) -> str:
+) -> bytes:
     """Return the id of the study that a path names.
 
     A name is looked up for holders of a key alone: nobody else learns which there are.
     """
     if is_identity(study):
-        return study
+        return bytes.fromhex(study)
     await require_analyst(services, credentials)
-    return await services.references.find_study(study)
+    return bytes.fromhex(await services.references.find_study(study))
 
 
 def _refer(kind: Identified) -> Any:
     """Return the dependency that reads an id, or the beginning of one, from a path."""
 
-    async def find(reference: str, services: ServicesDep, credentials: Credentials) -> str:
+    async def find(reference: str, services: ServicesDep, credentials: Credentials) -> bytes:
         if is_identity(reference):
-            return reference
+            return bytes.fromhex(reference)
         await require_analyst(services, credentials)
-        return await services.references.find(kind, reference)
+        return bytes.fromhex(await services.references.find(kind, reference))
 
     # Stated here, because an annotation in the code cannot name the kind.
     of_path = Path(pattern=BEGINNING, description=_BEGINNING, alias=kind)
@@ -156,14 +156,14 @@ def _refer(kind: Identified) -> Any:
     return Depends(find)
 
 
-StudyId = Annotated[str, Depends(find_study_id)]
-DeviceId = Annotated[str, _refer("device")]
-BatchId = Annotated[str, _refer("batch")]
-SnapshotId = Annotated[str, _refer("snapshot")]
-DecodeId = Annotated[str, _refer("decode")]
-AnalysisId = Annotated[str, _refer("analysis")]
-ScheduleId = Annotated[str, _refer("schedule")]
-AlarmId = Annotated[str, _refer("alarm")]
+StudyId = Annotated[bytes, Depends(find_study_id)]
+DeviceId = Annotated[bytes, _refer("device")]
+BatchId = Annotated[bytes, _refer("batch")]
+SnapshotId = Annotated[bytes, _refer("snapshot")]
+DecodeId = Annotated[bytes, _refer("decode")]
+AnalysisId = Annotated[bytes, _refer("analysis")]
+ScheduleId = Annotated[bytes, _refer("schedule")]
+AlarmId = Annotated[bytes, _refer("alarm")]
 KeyIdentity = Annotated[str, Path(pattern=HEX_16, description="16 lower-case hexadecimal digits")]
 
 

@@ -105,7 +105,7 @@ async def exclude_device(
     device: DeviceId, body: ExclusionRequest, services: ServicesDep, operator: Operator
 ) -> ExclusionBody:
     excluded, counts = await services.roster.exclude(
-        bytes.fromhex(device), reason=body.reason, actor=operator.key_id
+        device, reason=body.reason, actor=operator.key_id
     )
     return make_body(ExclusionBody, excluded, **vars(counts))
 
@@ -115,7 +115,7 @@ async def revoke_device(
     device: DeviceId, body: RevocationRequest, services: ServicesDep, operator: Operator
 ) -> DeviceDetailsBody:
     found = await services.roster.revoke(
-        bytes.fromhex(device),
+        device,
         key_id=bytes.fromhex(body.key_id) if body.key_id else None,
         reason=body.reason,
         actor=operator.key_id,
@@ -125,7 +125,7 @@ async def revoke_device(
 
 @serves(router, Devices.get_device)
 async def get_device(device: DeviceId, services: ServicesDep) -> DeviceDetailsBody:
-    return _to_details(await services.roster.get(bytes.fromhex(device)))
+    return _to_details(await services.roster.get(device))
 
 
 @serves(router, Devices.list_all_devices)
@@ -135,7 +135,7 @@ async def list_all_devices(services: ServicesDep, page: Page) -> Paged[DeviceBod
 
 @serves(router, Devices.list_devices)
 async def list_devices(study: StudyId, services: ServicesDep, page: Page) -> Paged[DeviceBody]:
-    return await _list_page(services, bytes.fromhex(study), page)
+    return await _list_page(services, study, page)
 
 
 async def _list_page(

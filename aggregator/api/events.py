@@ -14,7 +14,6 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sfumato.aggregator.api import analyses, decodes
 from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
 from sfumato.aggregator.api.jobs import count_workers
-from sfumato.aggregator.api.responses import Responses
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
 from sfumato.aggregator.records import KeyRecord
@@ -84,14 +83,14 @@ async def hold_stream(request: Request, key: Analyst) -> AsyncIterator[None]:
 
 async def find_decode(decode: DecodeId, services: ServicesDep, _key: Analyst) -> DecodeRecord:
     """Find the decode before the answer begins, while a problem document is still possible."""
-    return await services.decodes.get(bytes.fromhex(decode))
+    return await services.decodes.get(decode)
 
 
 async def find_analysis(
     analysis: AnalysisId, services: ServicesDep, key: Analyst
 ) -> AnalysisRecord:
     """Find the analysis before the answer begins, while a problem document is still possible."""
-    found = await services.analyses.get(bytes.fromhex(analysis))
+    found = await services.analyses.get(analysis)
     analyses.require_allowed(found.kind, key)
     return found
 
@@ -100,16 +99,13 @@ Place = Annotated[None, Depends(hold_stream)]
 Longest = Annotated[
     int, Query(ge=0, le=_LONGEST_S, description="the stream ends after this time at the latest")
 ]
-_DESCRIBED: Responses = {200: {"content": {"text/event-stream": {"example": _EXAMPLE}}}}
+_STREAM: dict[str, Any] = {
+    "response_class": EventSourceResponse,
+    "responses": {200: {"content": {Decodes.stream_events.media: {"example": _EXAMPLE}}}},
+}
 
 
-@serves(
-    router,
-    Decodes.stream_events,
-    tags=["decodes"],
-    response_class=EventSourceResponse,
-    responses=_DESCRIBED,
-)
+@serves(router, Decodes.stream_events, tags=["decodes"], **_STREAM)
 async def stream_events(
     found: Annotated[DecodeRecord, Depends(find_decode)],
     _place: Place,
@@ -121,13 +117,7 @@ async def stream_events(
         yield event
 
 
-@serves(
-    router,
-    Analyses.stream_analysis_events,
-    tags=["analyses"],
-    response_class=EventSourceResponse,
-    responses=_DESCRIBED,
-)
+@serves(router, Analyses.stream_analysis_events, tags=["analyses"], **_STREAM)
 async def stream_analysis_events(
     found: Annotated[AnalysisRecord, Depends(find_analysis)],
     _place: Place,

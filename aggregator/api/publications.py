@@ -38,7 +38,7 @@ async def publish_result(
     study: StudyId, body: PublicationRequest, services: ServicesDep, key: Analyst
 ) -> PublicationBody:
     record = await services.publishing.publish(
-        bytes.fromhex(study),
+        study,
         bytes.fromhex(body.decode_id),
         name=body.name,
         allow_unusable=body.allow_unusable,
@@ -63,10 +63,9 @@ async def publish_result(
     },
 )
 async def get_published(study: StudyId, services: ServicesDep, reader: Reader) -> Response:
-    study_id = bytes.fromhex(study)
     if reader is not None:
-        require_enrolled(reader, study_id)
-    record = await services.publishing.get_latest(study_id)
+        require_enrolled(reader, study)
+    record = await services.publishing.get_latest(study)
     return Response(
         record.document, media_type=RESULT_MEDIA_TYPE, headers={"Cache-Control": "no-cache"}
     )
@@ -76,9 +75,7 @@ async def get_published(study: StudyId, services: ServicesDep, reader: Reader) -
 async def list_publications(
     study: StudyId, services: ServicesDep, page: Page
 ) -> Paged[PublicationBody]:
-    found = await services.publishing.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.publishing.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(
         found,
         show=partial(make_body, PublicationBody),

@@ -34,7 +34,7 @@ async def create_schedule(
 ) -> ScheduleBody:
     members = asdict(body)
     record = await services.schedules.create(
-        bytes.fromhex(study),
+        study,
         kind=body.kind,
         request={name: members[name] for name in _MEMBERS[body.kind]},
         every_s=body.every_s,
@@ -46,24 +46,20 @@ async def create_schedule(
 
 @serves(router, Schedules.list_schedules)
 async def list_schedules(study: StudyId, services: ServicesDep, page: Page) -> Paged[ScheduleBody]:
-    found = await services.schedules.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.schedules.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(found, show=_to_body, key=lambda record: (record.created, record.schedule_id))
 
 
 @serves(router, Schedules.get_schedule)
 async def get_schedule(schedule: ScheduleId, services: ServicesDep) -> ScheduleBody:
-    return _to_body(await services.schedules.get(bytes.fromhex(schedule)))
+    return _to_body(await services.schedules.get(schedule))
 
 
 @serves(router, Schedules.change_schedule)
 async def change_schedule(
     schedule: ScheduleId, body: ScheduleChange, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
-    changed = await services.schedules.change(
-        bytes.fromhex(schedule), state=body.state, actor=key.key_id
-    )
+    changed = await services.schedules.change(schedule, state=body.state, actor=key.key_id)
     return _to_body(changed)
 
 
@@ -71,7 +67,7 @@ async def change_schedule(
 async def remove_schedule(
     schedule: ScheduleId, services: ServicesDep, key: Analyst
 ) -> ScheduleBody:
-    return _to_body(await services.schedules.remove(bytes.fromhex(schedule), actor=key.key_id))
+    return _to_body(await services.schedules.remove(schedule, actor=key.key_id))
 
 
 def _to_body(record: ScheduleRecord) -> ScheduleBody:

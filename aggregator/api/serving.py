@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
-from inspect import Parameter, cleandoc
+from inspect import Parameter
 from typing import Any, ParamSpec, TypeVar, overload
 
 from fastapi import APIRouter, Depends, Response
@@ -59,7 +59,7 @@ def serves(router: APIRouter, call: Call[Any, Any], **options: Any) -> Any:
             methods=[call.method],
             name=call.name,
             status_code=call.status,
-            description=cleandoc(call.text),
+            description=call.text,
             dependencies=[
                 *([Depends(required)] if required else ()),
                 *(CONDITIONAL if call.is_conditional else ()),
@@ -77,7 +77,7 @@ def _describe(call: Call[Any, Any]) -> Responses:
     if call.is_conditional:
         responses[304] = {"description": "not modified since the ETag"}
     item = "/items/0" if isinstance(call, Pages) else ""
-    links = describe_links(*call.leads_to, item=item) if call.leads_to else {}
+    links = describe_links(*call.leads_to.split(), item=item) if call.leads_to else {}
     if links:
         responses[call.status] = links
     if call.may_exist:

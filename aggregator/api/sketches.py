@@ -43,9 +43,7 @@ async def put_sketch(
 
 @serves(router, Sketches.list_sketches)
 async def list_sketches(study: StudyId, services: ServicesDep, page: Page) -> Paged[SketchBody]:
-    found = await services.sketches.list_page(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.sketches.list_page(study, after=page.after, limit=page.n_wanted)
     return page.make(found, show=_to_body, key=lambda record: (record.received, record.sketch_id))
 
 

@@ -35,14 +35,14 @@ async def create_snapshot(
     study: StudyId, body: SnapshotRequest, services: ServicesDep
 ) -> tuple[SnapshotBody, bool]:
     snapshot, is_new = await services.snapshots.create(
-        bytes.fromhex(study), to_selection(body), weighting=body.weighting
+        study, to_selection(body), weighting=body.weighting
     )
     return await _to_body(services, snapshot), is_new
 
 
 @serves(router, Snapshots.get_snapshot)
 async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
-    record = await services.snapshots.get(bytes.fromhex(snapshot))
+    record = await services.snapshots.get(snapshot)
     totals = record.totals
     body = make_body(
         SnapshotSumsBody,
@@ -53,7 +53,7 @@ async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
         size_sums=join_limbs(totals.size_sums),
     )
     # Frozen, but for devices and batches in it that leave the sums later.
-    etag = f'"{snapshot}.{len(body.excluded_devices)}.{len(body.left_batches)}"'
+    etag = f'"{snapshot.hex()}.{len(body.excluded_devices)}.{len(body.left_batches)}"'
     return answer(body, ETag=etag, Cache_Control=IMMUTABLE)
 
 
@@ -61,12 +61,12 @@ async def get_snapshot(snapshot: SnapshotId, services: ServicesDep) -> Response:
 async def get_histogram(
     snapshot: SnapshotId, services: ServicesDep, bars: int = 64
 ) -> HistogramBody:
-    return await services.statistics.describe_histogram(bytes.fromhex(snapshot), most_bars=bars)
+    return await services.statistics.describe_histogram(snapshot, most_bars=bars)
 
 
 @serves(router, Snapshots.get_moments)
 async def get_moments(snapshot: SnapshotId, services: ServicesDep) -> MomentsAnswerBody:
-    return await services.statistics.describe_components(bytes.fromhex(snapshot))
+    return await services.statistics.describe_components(snapshot)
 
 
 @serves(router, Snapshots.get_clusters)
@@ -79,7 +79,7 @@ async def get_calibration(
     snapshot: SnapshotId, services: ServicesDep, clusters: int, most_clusters: int | None = None
 ) -> CalibrationBody:
     return await services.statistics.describe_calibration(
-        bytes.fromhex(snapshot), n_clusters=(clusters, most_clusters or clusters)
+        snapshot, n_clusters=(clusters, most_clusters or clusters)
     )
 
 

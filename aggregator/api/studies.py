@@ -70,12 +70,11 @@ async def list_studies(
 
 @serves(router, Studies.get_study, response_model=StudyBody | NoticeBody)
 async def get_study(study: StudyId, services: ServicesDep, reader: Reader) -> Response:
-    study_id = bytes.fromhex(study)
     if reader is not None:
-        require_enrolled(reader, study_id)
-        record = await services.studies.get_record(study_id)
+        require_enrolled(reader, study)
+        record = await services.studies.get_record(study)
         return _answer(make_body(NoticeBody, record), f'"{record.version}"')
-    return _answer_summary(await services.studies.get(study_id))
+    return _answer_summary(await services.studies.get(study))
 
 
 @serves(router, Studies.change_study)
@@ -89,7 +88,7 @@ async def change_study(
     ] = None,
 ) -> Any:
     summary = await services.studies.change(
-        bytes.fromhex(study),
+        study,
         state=body.state,
         accept_until=maybe_timestamp(body.accept_until),
         search_box=body.search_box,
@@ -106,16 +105,13 @@ async def withdraw_study(
     key: Operator,
     confirm: Annotated[str, Query(description="the study's name, to confirm", max_length=200)],
 ) -> WithdrawnBody:
-    withdrawn = await services.studies.withdraw(
-        bytes.fromhex(study), name=confirm, actor=key.key_id
-    )
-    return WithdrawnBody(study_id=study, name=withdrawn.name)
+    withdrawn = await services.studies.withdraw(study, name=confirm, actor=key.key_id)
+    return WithdrawnBody(study_id=study.hex(), name=withdrawn.name)
 
 
 @serves(router, Studies.list_refusals)
 async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
-    study_id = bytes.fromhex(study)
-    found, rules = await services.studies.list_refusals(study_id)
+    found, rules = await services.studies.list_refusals(study)
     return RefusalsBody(
         items=[make_body(RefusalBody, record) for record in found],
         plan_refusals=[
@@ -126,7 +122,7 @@ async def list_refusals(study: StudyId, services: ServicesDep) -> RefusalsBody:
 
 @serves(router, Studies.get_privacy)
 async def get_privacy(study: StudyId, services: ServicesDep) -> PrivacyBody:
-    _, plan = await services.studies.get_plan(bytes.fromhex(study))
+    _, plan = await services.studies.get_plan(study)
     return describe_privacy(plan)
 
 
@@ -139,10 +135,9 @@ async def get_utility(
         Query(ge=1, le=_MOST_CLUSTERS, description="predict the quality for this number"),
     ] = None,
 ) -> UtilityBody:
-    study_id = bytes.fromhex(study)
-    utility = await services.snapshots.compute_utility(study_id)
+    utility = await services.snapshots.compute_utility(study)
     band = None
-    _, plan = await services.studies.get_plan(study_id)
+    _, plan = await services.studies.get_plan(study)
     if n_clusters is not None and plan.kind == "fourier":
         predicted = predict_relative_sse(
             snr=utility.snr,

@@ -32,7 +32,7 @@ async def create_token(
     study: StudyId, body: TokenRequest, services: ServicesDep, key: Enroller
 ) -> NewTokenBody:
     secret, made = await services.enrolment.create_token(
-        bytes.fromhex(study), max_uses=body.max_uses, labels=body.labels, actor=key.key_id
+        study, max_uses=body.max_uses, labels=body.labels, actor=key.key_id
     )
     shown = {} if body.server is None else _to_code(body.server, made.study_id, secret)
     return make_body(NewTokenBody, _to_body(made, services), token=secret, **shown)
@@ -40,9 +40,7 @@ async def create_token(
 
 @serves(router, Tokens.list_tokens)
 async def list_tokens(study: StudyId, services: ServicesDep, page: Page) -> Paged[TokenBody]:
-    found = await services.enrolment.list_tokens(
-        bytes.fromhex(study), after=page.after, limit=page.n_wanted
-    )
+    found = await services.enrolment.list_tokens(study, after=page.after, limit=page.n_wanted)
     return page.make(
         found,
         show=lambda token: _to_body(token, services),

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from sfumato.analyst.cli.analyses import Against, SomeShift
-from sfumato.analyst.cli.options import Answer, Study, command, list_items, show_time
+from sfumato.analyst.cli.options import Answer, Study, command, identified, list_items, show_time
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.errors import ConfigError
@@ -25,18 +25,8 @@ _POLL_S = 0.5
 
 schedule = typer.Typer(help="Start decodes and timelines again and again.", **SETTINGS)
 alarm = typer.Typer(help="Send alarms of a study to webhooks.", **SETTINGS)
-ScheduleId = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCHEDULE", help="Its id, or 6 or more first digits (`sfumato schedule list`)."
-    ),
-]
-AlarmId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ALARM", help="Its id, or 6 or more first digits (`sfumato alarm list`)."
-    ),
-]
+ScheduleId = Annotated[str, identified("schedule")]
+AlarmId = Annotated[str, identified("alarm")]
 
 
 @command(
@@ -103,7 +93,7 @@ def _create_schedule(
         last_s=None if last is None else read_period(last, "--last"),
         labels=_read_labels(labels),
         seed=seed,
-        settings={"choose": True} if choose else None,
+        settings={"choose": True} if choose else {},
         publish=publish,
         slots_per_window=slots_per_window,
         false_alarms_per_year=false_alarms,

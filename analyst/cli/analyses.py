@@ -16,6 +16,7 @@ from sfumato.analyst.cli.options import (
     Study,
     command,
     create_console,
+    identified,
     list_items,
     show_time,
 )
@@ -80,13 +81,7 @@ Begin = Annotated[
         help="Begin of the first window after the change: a day, a month, or a time with its zone.",
     ),
 ]
-Identity = Annotated[
-    str,
-    typer.Argument(
-        metavar="ANALYSIS",
-        help="Its id, or 6 or more first digits of it (`sfumato analysis list`).",
-    ),
-]
+Identity = Annotated[str, identified("analysis")]
 
 
 @command(

@@ -7,18 +7,21 @@ from typing import Annotated
 
 import typer
 
-from sfumato.analyst.cli.options import Answer, Study, command, list_items, show_time, tabulate
+from sfumato.analyst.cli.options import (
+    Answer,
+    Study,
+    command,
+    identified,
+    list_items,
+    show_time,
+    tabulate,
+)
 from sfumato.analyst.client import Client
 from sfumato.shared.command import SETTINGS
 from sfumato.shared.wire.objects.batches import BatchBody, BatchDetailsBody
 
 app = typer.Typer(help="List batches of a secure sum, and decide about one.", **SETTINGS)
-Batch = Annotated[
-    str,
-    typer.Argument(
-        metavar="BATCH", help="Its id, or 6 or more first digits (`sfumato batch list`)."
-    ),
-]
+Batch = Annotated[str, identified("batch")]
 Reason = Annotated[str, typer.Option(help="Kept with the batch and in the audit log.")]
 
 

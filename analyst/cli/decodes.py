@@ -23,6 +23,7 @@ from sfumato.analyst.cli.options import (
     Study,
     command,
     create_console,
+    identified,
     list_items,
     show,
     show_time,
@@ -50,12 +51,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Stop waiting then; the decode goes on."),
 ]
-Identity = Annotated[
-    str,
-    typer.Argument(
-        metavar="DECODE", help="Its id, or 6 or more first digits of it (`sfumato decode list`)."
-    ),
-]
+Identity = Annotated[str, identified("decode")]
 
 
 @command(

@@ -27,6 +27,14 @@ Study = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="Name, id, or 6 or more first digits of the id."),
 ]
+
+
+def identified(kind: str) -> Any:
+    """Return the argument that names an object by its id or first digits."""
+    text = f"Its id, or 6 or more first digits of it (`sfumato {kind} list`)."
+    return typer.Argument(metavar=kind.upper(), help=text)
+
+
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Go on where the prediction says: do not run this.")
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from sfumato.analyst.client.decodes import AsyncDecodes
 from sfumato.analyst.client.jobs import AsyncJob
 from sfumato.analyst.periods import Choice, When, require_choice
-from sfumato.analyst.requests import AsyncStream, path_of_analysis
+from sfumato.analyst.requests import AsyncStream
 from sfumato.analyst.results.analyses import (
     AnalysisResult,
     Comparison,
@@ -19,12 +19,8 @@ from sfumato.analyst.results.analyses import (
     read_analysis,
 )
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.objects.analyses import (
-    AcceptedChangeBody,
-    AnalysisBody,
-    AnalysisEntryBody,
-    Reference,
-)
+from sfumato.shared.wire.calls.analyses import Analyses
+from sfumato.shared.wire.objects.analyses import AcceptedChangeBody, AnalysisBody, Reference
 from sfumato.shared.wire.objects.results import ProgressBody
 
 R = TypeVar("R", bound=AnalysisResult[Any])
@@ -150,21 +146,15 @@ class AsyncAnalyses(AsyncDecodes):
             Why, for the list and the audit log.
         """
         study_id, slot = await self._find_slot(study, start, first_slot)
-        path = f"/v1/studies/{study_id}/accepted-changes"
         body = {"first_slot": slot, "note": note}
-        return await self._read(AcceptedChangeBody, "POST", path, body)
-
-    def accepted_changes(self, study: str) -> AsyncIterator[AcceptedChangeBody]:
-        """Yield the accepted changes of a study, in order."""
-        return self._pages_of(AcceptedChangeBody, study, "accepted-changes")
+        return await self._call(Analyses.accept_change, study_id, body=body)
 
     async def reopen_change(
         self, study: str, start: When | None = None, *, first_slot: int | None = None
     ) -> AcceptedChangeBody:
         """Accept a change no longer; as :meth:`accept_change`."""
         study_id, slot = await self._find_slot(study, start, first_slot)
-        path = f"/v1/studies/{study_id}/accepted-changes/{slot}"
-        return await self._read(AcceptedChangeBody, "DELETE", path)
+        return await self._call(Analyses.reopen_change, study_id, str(slot))
 
     async def _find_slot(
         self, study: str, start: When | None, first_slot: int | None
@@ -254,28 +244,8 @@ class AsyncAnalyses(AsyncDecodes):
     ) -> AsyncAnalysis[R]:
         if request["n_clusters"] < 1:
             raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
-        path = f"/v1/studies/{study_id}/analyses"
-        answer = await self._read(AnalysisBody, "POST", path, request)
+        answer = await self._call(Analyses.create_analysis, study_id, body=request)
         return AsyncAnalysis(self, answer.analysis_id, kind)
-
-    def analyses(self, study: str) -> AsyncIterator[AnalysisEntryBody]:
-        """Yield the analyses of a study, the newest first, without their results."""
-        return self._pages_of(AnalysisEntryBody, study, "analyses")
-
-    async def find_analysis(self, reference: str) -> str:
-        """Return the id of an analysis, given all of it or its first 6 or more digits.
-
-        Raises
-        ------
-        NotFoundError, ConfigError
-            No analysis fits, or more than one; the error lists the candidates.
-        """
-        return await self._find(reference, "analysis")
-
-    async def analysis_state(self, analysis_id: str) -> AnalysisBody:
-        """Return the state, the progress, and the result or problem of an analysis."""
-        path = path_of_analysis(await self.find_analysis(analysis_id))
-        return await self._read(AnalysisBody, "GET", path)
 
     def analysis_events(
         self, analysis_id: str, *, seconds: int | None = None
@@ -292,12 +262,7 @@ class AsyncAnalyses(AsyncDecodes):
         TransportError
             The server does not send events, or stopped.
         """
-        return self._events(AnalysisBody, path_of_analysis(analysis_id), seconds)
-
-    async def cancel_analysis(self, analysis_id: str) -> AnalysisBody:
-        """Cancel an analysis; one that has ended stays as it is."""
-        path = path_of_analysis(await self.find_analysis(analysis_id))
-        return await self._read(AnalysisBody, "DELETE", path)
+        return self._events(Analyses.stream_analysis_events, analysis_id, seconds)
 
 
 class AsyncAnalysis(AsyncJob[AnalysisBody], Generic[R]):

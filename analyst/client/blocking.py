@@ -9,14 +9,16 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from sfumato.analyst.client.analyses import AsyncAnalysis
+from sfumato.analyst.client.catalogue import Catalogue
 from sfumato.analyst.client.client import AsyncClient
 from sfumato.analyst.client.decodes import AsyncDecode, AsyncServedResult
+from sfumato.analyst.client.methods import Blocks, run, run_all
 from sfumato.analyst.results.analyses import AnalysisResult
 
 P = ParamSpec("P")
@@ -24,28 +26,6 @@ T = TypeVar("T")
 R = TypeVar("R", bound=AnalysisResult[Any])
 
 _TWIN = re.compile(r"\bAsync(?=[A-Z])")
-
-
-def run(awaitable: Awaitable[T]) -> T:
-    """Run a coroutine that does not wait, and return what it returns."""
-    try:
-        next(awaitable.__await__())
-    except StopIteration as ended:
-        return cast(T, ended.value)
-    raise RuntimeError("a call of the client without coroutines has waited")
-
-
-def run_all(stream: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """Yield the items of a generator that does not wait."""
-    try:
-        while True:
-            try:
-                item = run(stream.__anext__())
-            except StopAsyncIteration:
-                return
-            yield item
-    finally:
-        run(stream.aclose())
 
 
 def _calling(
@@ -131,18 +111,13 @@ class _Calls(AsyncClient):
         return ServedResult
 
 
-class Client:
+class Client(Catalogue, Blocks):
     """Client of an aggregator."""
 
     __doc__ = AsyncClient.__doc__
 
     def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        timeout: float = 30.0,
-        patience_s: float = 60.0,
+        self, url: str, *, key: str | None = None, timeout: float = 30.0, patience_s: float = 60.0
     ) -> None:
         self._calls = _Calls(url, key=key, timeout=timeout, patience_s=patience_s)
         self.url = self._calls.url
@@ -163,90 +138,43 @@ class Client:
     advise = _calling(AsyncClient.advise)
     create_study = _calling(AsyncClient.create_study)
     studies = _listing(AsyncClient.studies)
-    study = _calling(AsyncClient.study)
     plan = _calling(AsyncClient.plan)
     set_state = _calling(AsyncClient.set_state)
     set_search_box = _calling(AsyncClient.set_search_box)
     withdraw_study = _calling(AsyncClient.withdraw_study)
     create_token = _calling(AsyncClient.create_token)
-    tokens = _listing(AsyncClient.tokens)
-    revoke_token = _calling(AsyncClient.revoke_token)
-    sketches = _listing(AsyncClient.sketches)
     upload = _calling(AsyncClient.upload)
-    refusals = _calling(AsyncClient.refusals)
 
     snapshot = _calling(AsyncClient.snapshot)
     frozen = _calling(AsyncClient.frozen)
-    snapshot_sums = _calling(AsyncClient.snapshot_sums)
     histogram = _calling(AsyncClient.histogram)
-    moments = _calling(AsyncClient.moments)
-    clusters = _calling(AsyncClient.clusters)
     calibration = _calling(AsyncClient.calibration)
 
     decode = _decoding(AsyncClient.decode)
-    decodes = _listing(AsyncClient.decodes)
-    find_decode = _calling(AsyncClient.find_decode)
-    decode_state = _calling(AsyncClient.decode_state)
     decode_events = _listing(AsyncClient.decode_events)
-    cancel = _calling(AsyncClient.cancel)
     ask = _calling(AsyncClient.ask)
     synthesise = _calling(AsyncClient.synthesise)
 
     compare = _analysing(AsyncClient.compare)
     timeline = _analysing(AsyncClient.timeline)
     accept_change = _calling(AsyncClient.accept_change)
-    accepted_changes = _listing(AsyncClient.accepted_changes)
     reopen_change = _calling(AsyncClient.reopen_change)
     groups = _analysing(AsyncClient.groups)
     device_health = _analysing(AsyncClient.device_health)
-    analyses = _listing(AsyncClient.analyses)
-    find_analysis = _calling(AsyncClient.find_analysis)
-    analysis_state = _calling(AsyncClient.analysis_state)
     analysis_events = _listing(AsyncClient.analysis_events)
-    cancel_analysis = _calling(AsyncClient.cancel_analysis)
 
     devices = _listing(AsyncClient.devices)
-    find_device = _calling(AsyncClient.find_device)
-    device = _calling(AsyncClient.device)
-    exclude_device = _calling(AsyncClient.exclude_device)
-    revoke_device = _calling(AsyncClient.revoke_device)
     create_key = _calling(AsyncClient.create_key)
-    keys = _listing(AsyncClient.keys)
     revoke_key = _calling(AsyncClient.revoke_key)
-    audit = _listing(AsyncClient.audit)
 
     publish = _calling(AsyncClient.publish)
-    publications = _listing(AsyncClient.publications)
     published = _calling(AsyncClient.published)
-    identity = _calling(AsyncClient.identity)
-    rotate_identity = _calling(AsyncClient.rotate_identity)
 
-    create_schedule = _calling(AsyncClient.create_schedule)
-    schedules = _listing(AsyncClient.schedules)
-    schedule = _calling(AsyncClient.schedule)
     pause_schedule = _calling(AsyncClient.pause_schedule)
     resume_schedule = _calling(AsyncClient.resume_schedule)
-    remove_schedule = _calling(AsyncClient.remove_schedule)
-    create_alarm = _calling(AsyncClient.create_alarm)
-    alarms = _listing(AsyncClient.alarms)
-    alarm = _calling(AsyncClient.alarm)
-    test_alarm = _calling(AsyncClient.test_alarm)
     enable_alarm = _calling(AsyncClient.enable_alarm)
-    remove_alarm = _calling(AsyncClient.remove_alarm)
-    deliveries = _listing(AsyncClient.deliveries)
-    find_schedule = _calling(AsyncClient.find_schedule)
-    find_alarm = _calling(AsyncClient.find_alarm)
 
-    batches = _listing(AsyncClient.batches)
-    batch = _calling(AsyncClient.batch)
-    open_batch = _calling(AsyncClient.open_batch)
-    admit_batch = _calling(AsyncClient.admit_batch)
-    set_batch_aside = _calling(AsyncClient.set_batch_aside)
-    give_batch_up = _calling(AsyncClient.give_batch_up)
-    suspects = _calling(AsyncClient.suspects)
     find_batch = _calling(AsyncClient.find_batch)
-
-    find_study = _calling(AsyncClient.find_study)
 
     is_ready = _calling(AsyncClient.is_ready)
     read_result = _serving(AsyncClient.read_result)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from sfumato.analyst.client.alarms import AsyncAlarms
 from sfumato.analyst.client.analyses import AsyncAnalyses
-from sfumato.analyst.client.batches import AsyncBatches
 from sfumato.analyst.client.operation import AsyncOperation
 from sfumato.analyst.client.publications import AsyncPublications
 
 
-class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms, AsyncBatches):
+class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and
@@ -54,6 +52,16 @@ class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications, AsyncAlarms,
     async def aclose(self) -> None:
         """Close the connections."""
         await self._server.aclose()
+
+    async def find_batch(self, study: str, reference: str) -> str:
+        """Return the id of a batch, given all of it or its first 6 or more digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            No batch of the study fits, or more than one; the error lists the candidates.
+        """
+        return (await self.batch(study, reference)).batch_id
 
     async def is_ready(self) -> bool:
         """Return whether the server and its database answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
@@ -11,13 +11,14 @@ from sfumato.analyst.client.jobs import AsyncJob
 from sfumato.analyst.client.snapshots import AsyncSnapshots
 from sfumato.analyst.periods import When
 from sfumato.analyst.questions import Box, make_questions
-from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds, path_of_decode
+from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds
 from sfumato.analyst.results import DecodeResult, require_success, require_usable
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.wire.calls.decodes import Decodes
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 from sfumato.shared.wire.objects.results import DecodeBody, ProgressBody
-from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
+from sfumato.shared.wire.objects.synthesis import SynthesisRequest
 from sfumato.shared.wire.references import require_identity
 
 
@@ -88,28 +89,8 @@ class AsyncDecodes(AsyncSnapshots):
             "seed": seed,
             "search_box": list_bounds(search_box),
         }
-        path = f"/v1/studies/{study_id}/decodes"
-        answer = await self._read(DecodeBody, "POST", path, request)
+        answer = await self._call(Decodes.create_decode, study_id, body=request)
         return AsyncDecode(self, answer.decode_id)
-
-    def decodes(self, study: str) -> AsyncIterator[DecodeBody]:
-        """Yield the decodes of a study, the newest first, without the large parts of results."""
-        return self._pages_of(DecodeBody, study, "decodes")
-
-    async def find_decode(self, reference: str) -> str:
-        """Return the id of a decode, given all of it or its first 6 or more digits.
-
-        Raises
-        ------
-        NotFoundError, ConfigError
-            No decode fits, or more than one; the error lists the candidates.
-        """
-        return await self._find(reference, "decode")
-
-    async def decode_state(self, decode_id: str) -> DecodeBody:
-        """Return the state, the progress, and the result or problem of a decode."""
-        path = path_of_decode(await self.find_decode(decode_id))
-        return await self._read(DecodeBody, "GET", path)
 
     def decode_events(
         self, decode_id: str, *, seconds: int | None = None
@@ -126,7 +107,7 @@ class AsyncDecodes(AsyncSnapshots):
         TransportError
             The server does not send events, or stopped.
         """
-        return self._events(DecodeBody, path_of_decode(decode_id), seconds)
+        return self._events(Decodes.stream_events, decode_id, seconds)
 
     async def read_result(self, decode: DecodeBody) -> AsyncServedResult:
         """Return the result of a decode that has ended, with its plan and its snapshot.
@@ -143,11 +124,6 @@ class AsyncDecodes(AsyncSnapshots):
             body, plan, snapshot=snapshot, decode_id=decode.decode_id, seed=decode.seed, client=self
         )
 
-    async def cancel(self, decode_id: str) -> DecodeBody:
-        """Cancel a decode; one that has ended stays as it is."""
-        path = path_of_decode(await self.find_decode(decode_id))
-        return await self._read(DecodeBody, "DELETE", path)
-
     async def ask(self, decode_id: str, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions on the records behind a decode; costs no privacy.
 
@@ -162,8 +138,7 @@ class AsyncDecodes(AsyncSnapshots):
         DecodingError
             The decode has not succeeded or keeps no density, or a question is refused.
         """
-        path = f"{path_of_decode(await self.find_decode(decode_id))}/questions"
-        return await self._read(AnswersBody, "POST", path, asdict(questions))
+        return await self._call(Decodes.ask_questions, decode_id, body=asdict(questions))
 
     async def synthesise(
         self,
@@ -196,7 +171,7 @@ class AsyncDecodes(AsyncSnapshots):
             has none of its columns.
         """
         sizes = split_parts(n_records)
-        path = f"{path_of_decode(await self.find_decode(decode_id))}/records"
+        decode_id = await self.find_decode(decode_id)
         snapshot = None if histogram is None else (await self.snapshot(histogram)).snapshot_id
         parts = []
         for part, size in enumerate(sizes):
@@ -207,7 +182,9 @@ class AsyncDecodes(AsyncSnapshots):
                 part=part,
                 allow_unusable=allow_unusable,
             )
-            parts.append(await self._read(SyntheticBody, "POST", path, asdict(asked)))
+            parts.append(
+                await self._call(Decodes.draw_synthetic_records, decode_id, body=asdict(asked))
+            )
         return SyntheticRecords(parts)
 
 
@@ -251,11 +228,7 @@ class AsyncServedResult(DecodeResult):
                 fix="call `synthesise` of a client, with `decode_id`",
             )
         return await self.client.synthesise(
-            self.decode_id,
-            n_records,
-            histogram=histogram,
-            seed=seed,
-            allow_unusable=allow_unusable,
+            self.decode_id, n_records, histogram=histogram, seed=seed, allow_unusable=allow_unusable
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -351,11 +324,7 @@ class AsyncDecode(AsyncJob[DecodeBody]):
         """
         require_success(await self.end(progress=progress, timeout=timeout, note=note))
         return await self._client.synthesise(
-            self.decode_id,
-            n_records,
-            histogram=histogram,
-            seed=seed,
-            allow_unusable=allow_unusable,
+            self.decode_id, n_records, histogram=histogram, seed=seed, allow_unusable=allow_unusable
         )
 
     async def wait(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from sfumato.analyst.client.decodes import AsyncDecodes
 from sfumato.analyst.requests import ANSWERS
 from sfumato.shared.wire import SignedResult, decode_published
-from sfumato.shared.wire.objects.publications import IdentityBody, PublicationBody
+from sfumato.shared.wire.calls.publications import Publications
+from sfumato.shared.wire.objects.publications import PublicationBody
 
 
 class AsyncPublications(AsyncDecodes):
@@ -33,13 +32,8 @@ class AsyncPublications(AsyncDecodes):
             The verdict is "do not use", and that is not allowed.
         """
         decode = await self.decode_state(decode_id)
-        path = f"/v1/studies/{decode.study_id}/published"
         body = {"decode_id": decode.decode_id, "name": name, "allow_unusable": allow_unusable}
-        return await self._read(PublicationBody, "POST", path, body)
-
-    def publications(self, study: str) -> AsyncIterator[PublicationBody]:
-        """Yield the published results of a study, oldest first."""
-        return self._pages_of(PublicationBody, study, "publications")
+        return await self._call(Publications.publish_result, decode.study_id, body=body)
 
     async def published(self, study: str) -> SignedResult:
         """Return the latest published result of a study, verified with the server's key.
@@ -51,8 +45,7 @@ class AsyncPublications(AsyncDecodes):
         SignatureError
             The server's key has not signed it.
         """
-        path = await self._path_of(study)
-        answer = await self._server.send("GET", f"{path}/published")
+        answer = await self._send(Publications.get_published, study)
         signed = decode_published(answer.content)
         keys = (await self.identity()).keys
         known = {key.key_id: key.public_key for key in keys}
@@ -60,18 +53,3 @@ class AsyncPublications(AsyncDecodes):
             raise ANSWERS.refuse("key")
         signed.verify(bytes.fromhex(known[signed.key_id.hex()]))
         return signed
-
-    async def identity(self) -> IdentityBody:
-        """Return the keys that sign published results; the last one signs now."""
-        return await self._read(IdentityBody, "GET", "/v1/identity")
-
-    async def rotate_identity(self, *, endorse: bool = True) -> IdentityBody:
-        """Replace the key that signs published results.
-
-        Parameters
-        ----------
-        endorse
-            Let the old key name its successor, so that devices follow; False where the old key may
-            be in other hands.
-        """
-        return await self._read(IdentityBody, "POST", "/v1/identity/rotate", {"endorse": endorse})

@@ -7,10 +7,10 @@ from typing import Any
 
 from sfumato.analyst.client.studies import AsyncStudies
 from sfumato.analyst.periods import When, make_selection
-from sfumato.analyst.requests import path_of_snapshot
-from sfumato.shared.wire.objects.looks import MeasuredClustersBody
-from sfumato.shared.wire.objects.results import SnapshotBody, SnapshotSumsBody
-from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
+from sfumato.analyst.requests import ANSWERS
+from sfumato.shared.wire.calls.snapshots import Snapshots
+from sfumato.shared.wire.objects.results import SnapshotBody
+from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody
 
 
 class AsyncSnapshots(AsyncStudies):
@@ -52,7 +52,7 @@ class AsyncSnapshots(AsyncStudies):
             labels=labels,
         )
         request = {**selection, "weighting": weighting}
-        return await self._read(SnapshotBody, "POST", f"/v1/studies/{study_id}/snapshots", request)
+        return await self._call(Snapshots.create_snapshot, study_id, body=request)
 
     async def _select(
         self,
@@ -73,11 +73,8 @@ class AsyncSnapshots(AsyncStudies):
 
     async def frozen(self, snapshot_id: str) -> SnapshotBody:
         """Read a snapshot that exists, without its sums."""
-        return await self._read(SnapshotBody, "GET", path_of_snapshot(snapshot_id))
-
-    async def snapshot_sums(self, snapshot_id: str) -> SnapshotSumsBody:
-        """Read a snapshot with its exact sums, which every answer is computed from."""
-        return await self._read(SnapshotSumsBody, "GET", path_of_snapshot(snapshot_id))
+        answer = await self._send(Snapshots.get_snapshot, snapshot_id)
+        return ANSWERS.read(SnapshotBody, ANSWERS.read_document(answer.content))
 
     async def histogram(self, snapshot_id: str, *, bars: int = 64) -> HistogramBody:
         """Read the marginals of a snapshot of a histogram study.
@@ -92,30 +89,8 @@ class AsyncSnapshots(AsyncStudies):
         WrongStatisticError
             The study has no histogram.
         """
-        path = f"{path_of_snapshot(snapshot_id)}/histogram"
-        return await self._read(HistogramBody, "GET", path, params={"bars": str(bars)})
-
-    async def moments(self, snapshot_id: str) -> MomentsAnswerBody:
-        """Read mean, correlations and principal directions of a snapshot of a moments study.
-
-        Raises
-        ------
-        WrongStatisticError
-            The study has no moments.
-        """
-        path = f"{path_of_snapshot(snapshot_id)}/moments"
-        return await self._read(MomentsAnswerBody, "GET", path)
-
-    async def clusters(self, snapshot_id: str) -> MeasuredClustersBody:
-        """Read what a snapshot of a second look measures around the centres it was shown.
-
-        Raises
-        ------
-        WrongStatisticError
-            The study is no look.
-        """
-        path = f"{path_of_snapshot(snapshot_id)}/clusters"
-        return await self._read(MeasuredClustersBody, "GET", path)
+        query = {"bars": str(bars)}
+        return await self._call(Snapshots.get_histogram, snapshot_id, params=query)
 
     async def calibration(
         self, snapshot_id: str, *, n_clusters: int, most_clusters: int | None = None
@@ -133,5 +108,4 @@ class AsyncSnapshots(AsyncStudies):
             The study has no histogram.
         """
         query = {"clusters": str(n_clusters), "most_clusters": str(most_clusters or n_clusters)}
-        path = f"{path_of_snapshot(snapshot_id)}/calibration"
-        return await self._read(CalibrationBody, "GET", path, params=query)
+        return await self._call(Snapshots.get_calibration, snapshot_id, params=query)

@@ -12,19 +12,11 @@ import httpx
 from sfumato.analyst.client.calls import AsyncCalls
 from sfumato.analyst.requests import SearchBox, list_bounds
 from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
-from sfumato.shared.wire import SKETCH_MEDIA_TYPE
+from sfumato.shared.wire.calls.sketches import Sketches
+from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.calls.tokens import Tokens
 from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, PlannedDimension
-from sfumato.shared.wire.objects.devices import PlanBody
-from sfumato.shared.wire.objects.studies import (
-    CreatedBody,
-    NewTokenBody,
-    RefusalsBody,
-    SketchBody,
-    StudyBody,
-    TokenBody,
-    WithdrawnBody,
-)
-from sfumato.shared.wire.references import require_identity
+from sfumato.shared.wire.objects.studies import CreatedBody, StudyBody, WithdrawnBody
 
 
 class AsyncStudies(AsyncCalls):
@@ -73,7 +65,7 @@ class AsyncStudies(AsyncCalls):
             window_s=window_s,
             epsilon=epsilon,
         )
-        return await self._read(AdviceBody, "POST", "/v1/advice", asdict(asked))
+        return await self._call(Studies.advise_study, body=asdict(asked))
 
     async def create_study(
         self,
@@ -105,22 +97,16 @@ class AsyncStudies(AsyncCalls):
             "allow_same_plan": allow_same_plan,
             "search_box": list_bounds(search_box),
         }
-        return await self._read(CreatedBody, "POST", "/v1/studies", body)
+        return await self._call(Studies.create_study, body=body)
 
     def studies(self, beginning: str = "") -> AsyncIterator[StudyBody]:
         """Yield every study whose name begins with a text, the oldest first."""
         params = {"beginning": beginning} if beginning else None
-        return self._pages(StudyBody, "/v1/studies", params)
-
-    async def study(self, study: str) -> StudyBody:
-        """Return the name, state and counts of a study."""
-        return await self._read(StudyBody, "GET", await self._path_of(study))
+        return self._list(Studies.list_studies, params=params)
 
     async def plan(self, study: str) -> SketchPlan:
         """Return the plan of a study, and verify it."""
-        path = await self._path_of(study)
-        answer = await self._read(PlanBody, "GET", f"{path}/plan")
-        return plan_from_json(answer.plan)
+        return plan_from_json((await self._call(Studies.get_plan, study)).plan)
 
     async def set_state(
         self, study: str, state: str, *, accept_until: datetime | None = None
@@ -161,47 +147,24 @@ class AsyncStudies(AsyncCalls):
         return await self._change_study(study, {"search_box": list_bounds(search_box)})
 
     async def _change_study(self, study: str, body: Mapping[str, Any]) -> StudyBody:
-        path = await self._path_of(study)
-        answer = await self._server.send("GET", path)
+        study_id = await self.find_study(study)
+        answer = await self._send(Studies.get_study, study_id)
         headers = {"If-Match": answer.headers.get("ETag", "*")}
-        return await self._read(StudyBody, "PATCH", path, body, headers=headers)
+        return await self._call(Studies.change_study, study_id, body=body, headers=headers)
 
     async def withdraw_study(self, study: str, *, name: str) -> WithdrawnBody:
         """Delete a study and all its data for good; ``name`` must be its name, to confirm."""
-        path = await self._path_of(study)
-        return await self._read(WithdrawnBody, "DELETE", path, params={"confirm": name})
+        return await self._call(Studies.withdraw_study, study, params={"confirm": name})
 
     async def create_token(self, study: str, *, max_uses: int = 1) -> str:
         """Create an enrolment token and return it; it cannot be read again."""
-        path = await self._path_of(study)
-        answer = await self._read(NewTokenBody, "POST", f"{path}/tokens", {"max_uses": max_uses})
-        return answer.token
-
-    def tokens(self, study: str) -> AsyncIterator[TokenBody]:
-        """Yield the enrolment tokens of a study, without their secrets."""
-        return self._pages_of(TokenBody, study, "tokens")
-
-    async def revoke_token(self, token_id: str) -> TokenBody:
-        """Revoke an enrolment token, at once and for good."""
-        found = await self._find(token_id, "token")
-        return await self._read(TokenBody, "DELETE", f"/v1/tokens/{found}")
-
-    def sketches(self, study: str) -> AsyncIterator[SketchBody]:
-        """Yield the sketches of a study."""
-        return self._pages_of(SketchBody, study, "sketches")
+        made = await self._call(Tokens.create_token, study, body={"max_uses": max_uses})
+        return made.token
 
     async def upload(self, study: str, sketch_id: str, message: bytes) -> bool:
         """Upload a device's signed sketch; return whether it was new."""
-        path = await self._path_of(study)
-        answer = await self._server.send(
-            "PUT",
-            f"{path}/sketches/{require_identity(sketch_id, 'sketch_id')}",
-            headers={"Content-Type": SKETCH_MEDIA_TYPE},
-            content=message,
+        headers = {"Content-Type": Sketches.put_sketch.sends}
+        answer = await self._send(
+            Sketches.put_sketch, study, sketch_id, headers=headers, content=message
         )
         return answer.status_code == httpx.codes.CREATED
-
-    async def refusals(self, study: str) -> RefusalsBody:
-        """Count refused sketches by problem, and refusals of the plan by the rules of owners."""
-        path = await self._path_of(study)
-        return await self._read(RefusalsBody, "GET", f"{path}/refusals")

@@ -5,8 +5,8 @@ import httpx
 import pytest
 
 from sfumato.analyst.client import AsyncClient, Client
-from sfumato.analyst.client.blocking import run
 from sfumato.analyst.client.connection import Connection
+from sfumato.analyst.client.methods import run
 from sfumato.shared.command import main
 from sfumato.shared.errors import ConfigError, OverloadedError, TransportError
 from sfumato.shared.http_client import PROXY_FIX

@@ -13,93 +13,76 @@ from sfumato.shared.wire.objects.analyses import (
 
 
 class Analyses:
-    """Analyses: comparisons, timelines, groups and the health of devices, as resources."""
+    """Analyses: comparisons, timelines, groups and the health of devices, as resources.
+
+    Attributes
+    ----------
+    create_analysis
+        Freeze the selections of an analysis and queue it; 200 if the same analysis exists.
+
+        A failed or cancelled analysis runs again. The kinds: `comparison` of two selections,
+        `timeline` of windows, `groups` by the values of a label, and `devices`, each with the rest,
+        which needs an operator's key. Answers rest on released sketches alone: they cost no
+        privacy.
+    list_analyses
+        List the analyses of a study, the newest first, without their results.
+
+        An analyst's key does not show the words of the health of devices.
+    accept_change
+        Accept a change: timelines compare later windows with what came with it.
+
+        It is no alarm any more. 200 if it was accepted before.
+    list_accepted_changes
+        List the accepted changes of a study, in order; there is one page.
+    reopen_change
+        Accept a change no longer.
+    get_analysis
+        Show an analysis: its state and progress, and its result or problem.
+
+        A result never changes, and neither does its ETag. A failed or cancelled analysis may be
+        queued again.
+    cancel_analysis
+        Cancel an analysis; one that has ended stays as it is.
+    stream_analysis_events
+        Stream an analysis's progress as server-sent events, as for a decode.
+
+        The last event is `result`, which carries the analysis when it has ended, or `problem`.
+    """
 
     create_analysis: Call[..., AnalysisBody] = Call(
         "analyst",
         "POST /v1/studies/{study}/analyses",
         AnalysisRequest,
         AnalysisBody,
-        """Freeze the selections of an analysis and queue it; 200 if the same analysis exists.
-
-        A failed or cancelled analysis runs again. The kinds: `comparison` of two selections,
-        `timeline` of windows, `groups` by the values of a label, and `devices`, each with the rest,
-        which needs an operator's key. Answers rest on released sketches alone: they cost no
-        privacy.
-        """,
         status=202,
         may_exist=True,
         location="/v1/analyses/{analysis_id}",
-        leads_to=("analysis",),
-        problems=("decoding-invalid", "wrong-statistic"),
+        leads_to="analysis",
+        problems="decoding-invalid wrong-statistic",
     )
-
     list_analyses = Pages(
-        "analyst",
-        "GET /v1/studies/{study}/analyses",
-        AnalysisEntryBody,
-        """List the analyses of a study, the newest first, without their results.
-
-        An analyst's key does not show the words of the health of devices.
-        """,
-        leads_to=("analysis",),
+        "analyst", "GET /v1/studies/{study}/analyses", AnalysisEntryBody, leads_to="analysis"
     )
-
     accept_change = Call(
         "analyst",
         "POST /v1/studies/{study}/accepted-changes",
         AcceptRequest,
         AcceptedChangeBody,
-        """Accept a change: timelines compare later windows with what came with it.
-
-        It is no alarm any more. 200 if it was accepted before.
-        """,
         status=201,
         may_exist=True,
     )
-
     list_accepted_changes = Pages(
-        "analyst",
-        "GET /v1/studies/{study}/accepted-changes",
-        AcceptedChangeBody,
-        "List the accepted changes of a study, in order; there is one page.",
-        is_whole=True,
+        "analyst", "GET /v1/studies/{study}/accepted-changes", AcceptedChangeBody, is_whole=True
     )
-
     reopen_change = Bare(
-        "analyst",
-        "DELETE /v1/studies/{study}/accepted-changes/{first_slot}",
-        AcceptedChangeBody,
-        "Accept a change no longer.",
+        "analyst", "DELETE /v1/studies/{study}/accepted-changes/{first_slot}", AcceptedChangeBody
     )
-
-    get_analysis = Bare(
-        "analyst",
-        "GET /v1/analyses/{analysis}",
-        AnalysisBody,
-        """Show an analysis: its state and progress, and its result or problem.
-
-        A result never changes, and neither does its ETag. A failed or cancelled analysis may be
-        queued again.
-        """,
-        is_conditional=True,
-    )
-
-    cancel_analysis = Bare(
-        "analyst",
-        "DELETE /v1/analyses/{analysis}",
-        AnalysisBody,
-        "Cancel an analysis; one that has ended stays as it is.",
-    )
-
+    get_analysis = Bare("analyst", "GET /v1/analyses/{analysis}", AnalysisBody, is_conditional=True)
+    cancel_analysis = Bare("analyst", "DELETE /v1/analyses/{analysis}", AnalysisBody)
     stream_analysis_events = Events(
         "analyst",
         "GET /v1/analyses/{analysis}/events",
         AnalysisBody,
-        """Stream an analysis's progress as server-sent events, as for a decode.
-
-        The last event is `result`, which carries the analysis when it has ended, or `problem`.
-        """,
         media="text/event-stream",
-        query=("seconds",),
+        query="seconds",
     )

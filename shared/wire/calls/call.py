@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from inspect import cleandoc
+from textwrap import dedent
 from types import UnionType
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -29,7 +31,10 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Call(Generic[P, T]):
-    """A call of the REST interface; its name is that of the attribute it is assigned to.
+    """A call of the REST interface.
+
+    Its name is that of the attribute of a resource that it is assigned to, and its text, for the
+    readers of the server's reference and of the client's, what the resource says of this attribute.
 
     Parameters
     ----------
@@ -41,10 +46,8 @@ class Call(Generic[P, T]):
         Class of the body, whose members are keywords of the client, or classes.
     answer
         Class of the answer's body.
-    text
-        Summary and details, for the readers of the server's reference and of the client's.
     query
-        Names of the parameters after the path.
+        Names of the parameters after the path, with spaces between them, as in all such lists.
     status
         Status of success.
     may_exist
@@ -67,22 +70,23 @@ class Call(Generic[P, T]):
     route: str
     request: Callable[P, object] | UnionType
     answer: type[T]
-    text: str
     _: KW_ONLY
-    query: tuple[str, ...] = ()
+    query: str = ""
     status: int = 200
     may_exist: bool = False
     location: str = ""
     is_whole: bool = False
     is_conditional: bool = False
-    leads_to: tuple[str, ...] = ()
+    leads_to: str = ""
     sends: str = JSON
     media: str = JSON
-    problems: tuple[str, ...] = ()
+    problems: str = ""
     name: str = field(init=False, default="")
+    text: str = field(init=False, default="")
 
     def __set_name__(self, resource: type, name: str) -> None:
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "text", _read_attributes(resource.__doc__ or "")[name])
 
     @property
     def method(self) -> str:
@@ -106,7 +110,7 @@ class Call(Generic[P, T]):
 
     def list_problems(self) -> set[str]:
         """Return the problems of this call; those of every call are left out."""
-        found = set(self.problems)
+        found = set(self.problems.split())
         if self.scope != "public":
             found |= _WITH_KEY
         if self.scope in ("device", "reader"):
@@ -120,11 +124,19 @@ class Call(Generic[P, T]):
         return found | _WITH_BODY if self.has_body else found
 
 
+@cache
+def _read_attributes(text: str) -> dict[str, str]:
+    """Return what a docstring says of each attribute."""
+    section = cleandoc(text).partition("Attributes\n----------\n")[2]
+    found = re.findall(r"^(\w+)\n((?:    .*\n?|\n)+)", section, re.MULTILINE)
+    return {name: dedent(said).strip() for name, said in found}
+
+
 class Bare(Call[[], T]):
     """A call without a body."""
 
-    def __init__(self, scope: Scope, route: str, answer: type[T], text: str, **more: Any) -> None:
-        super().__init__(scope, route, Nothing, answer, text, **more)
+    def __init__(self, scope: Scope, route: str, answer: type[T], **more: Any) -> None:
+        super().__init__(scope, route, Nothing, answer, **more)
 
 
 class Pages(Bare[T]):

@@ -9,88 +9,77 @@ from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBod
 
 
 class Decodes:
-    """Decodes: long jobs as resources."""
+    """Decodes: long jobs as resources.
+
+    Attributes
+    ----------
+    create_decode
+        Queue a decode; 200 if the same decode exists. A failed or cancelled decode runs again.
+    list_decodes
+        List the decodes of a study, the newest first.
+
+        Their results leave out the large parts: density, evidence and the choice of the number of
+        clusters.
+    get_decode
+        Show a decode: its state and progress, and its result or problem.
+
+        A result never changes, and neither does its ETag. A failed or cancelled decode may be
+        queued again.
+    cancel_decode
+        Cancel a decode; one that has ended stays as it is.
+    ask_questions
+        Answer questions on the records behind a decode, from its stored density.
+
+        Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
+    draw_synthetic_records
+        Draw synthetic records from the stored densities of a decode.
+
+        Any number of them costs no privacy. With a histogram their columns follow it.
+    stream_events
+        Stream a decode's progress as server-sent events.
+
+        The events `state` and `progress` carry state and progress. The last event is `result`,
+        which carries the decode when it has ended, or `problem`, which says why the stream ends:
+        the key was revoked, for instance. A stream without either ended for another reason: open it
+        again.
+    """
 
     create_decode = Call(
         "analyst",
         "POST /v1/studies/{study}/decodes",
         DecodeRequest,
         DecodeBody,
-        "Queue a decode; 200 if the same decode exists. A failed or cancelled decode runs again.",
         status=202,
         may_exist=True,
         location="/v1/decodes/{decode_id}",
-        leads_to=("decode", "snapshot"),
-        problems=("decoding-invalid", "store-conflict"),
+        leads_to="decode snapshot",
+        problems="decoding-invalid store-conflict",
     )
-
     list_decodes = Pages(
-        "analyst",
-        "GET /v1/studies/{study}/decodes",
-        DecodeBody,
-        """List the decodes of a study, the newest first.
-
-        Their results leave out the large parts: density, evidence and the choice of the number of
-        clusters.
-        """,
-        leads_to=("decode",),
+        "analyst", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to="decode"
     )
-
     get_decode = Bare(
-        "analyst",
-        "GET /v1/decodes/{decode}",
-        DecodeBody,
-        """Show a decode: its state and progress, and its result or problem.
-
-        A result never changes, and neither does its ETag. A failed or cancelled decode may be
-        queued again.
-        """,
-        is_conditional=True,
-        leads_to=("snapshot",),
+        "analyst", "GET /v1/decodes/{decode}", DecodeBody, is_conditional=True, leads_to="snapshot"
     )
-
-    cancel_decode = Bare(
-        "analyst",
-        "DELETE /v1/decodes/{decode}",
-        DecodeBody,
-        "Cancel a decode; one that has ended stays as it is.",
-    )
-
+    cancel_decode = Bare("analyst", "DELETE /v1/decodes/{decode}", DecodeBody)
     ask_questions = Call(
         "analyst",
         "POST /v1/decodes/{decode}/questions",
         QuestionsRequest,
         AnswersBody,
-        """Answer questions on the records behind a decode, from its stored density.
-
-        Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
-        """,
-        problems=("decoding-invalid",),
+        problems="decoding-invalid",
     )
-
     draw_synthetic_records = Call(
         "analyst",
         "POST /v1/decodes/{decode}/records",
         SynthesisRequest,
         SyntheticBody,
-        """Draw synthetic records from the stored densities of a decode.
-
-        Any number of them costs no privacy. With a histogram their columns follow it.
-        """,
-        problems=("decoding-invalid", "wrong-statistic"),
+        problems="decoding-invalid wrong-statistic",
     )
-
     stream_events = Events(
         "analyst",
         "GET /v1/decodes/{decode}/events",
         DecodeBody,
-        """Stream a decode's progress as server-sent events.
-
-        The events `state` and `progress` carry state and progress. The last event is `result`,
-        which carries the decode when it has ended, or `problem`, which says why the stream ends:
-        the key was revoked, for instance. A stream without either ended for another reason: open it
-        again.
-        """,
         media="text/event-stream",
-        query=("seconds",),
+        query="seconds",
     )

@@ -7,37 +7,29 @@ from sfumato.shared.wire.objects.studies import AuditBody, KeyBody, KeyRequest, 
 
 
 class Keys:
-    """API keys and the audit log, for operators."""
+    """API keys and the audit log, for operators.
+
+    Attributes
+    ----------
+    create_key
+        Create an API key; its secret is shown this once.
+    list_keys
+        List API keys in the order of creation, revoked ones too.
+    revoke_key
+        Revoke an API key, at once and for good; your own, too.
+    list_audit
+        List the actions of operators, the oldest first; no entry can be changed or removed.
+    """
 
     create_key = Call(
         "operator",
         "POST /v1/keys",
         KeyRequest,
         NewKeyBody,
-        "Create an API key; its secret is shown this once.",
         status=201,
         location="/v1/keys/{key_id}",
-        leads_to=("key",),
+        leads_to="key",
     )
-
-    list_keys = Pages(
-        "operator",
-        "GET /v1/keys",
-        KeyBody,
-        "List API keys in the order of creation, revoked ones too.",
-        is_whole=True,
-    )
-
-    revoke_key = Bare(
-        "operator",
-        "DELETE /v1/keys/{key}",
-        KeyBody,
-        "Revoke an API key, at once and for good; your own, too.",
-    )
-
-    list_audit = Pages(
-        "operator",
-        "GET /v1/audit",
-        AuditBody,
-        "List the actions of operators, the oldest first; no entry can be changed or removed.",
-    )
+    list_keys = Pages("operator", "GET /v1/keys", KeyBody, is_whole=True)
+    revoke_key = Bare("operator", "DELETE /v1/keys/{key}", KeyBody)
+    list_audit = Pages("operator", "GET /v1/audit", AuditBody)

@@ -6,12 +6,15 @@ from sfumato.shared.wire.calls.call import Bare
 
 
 class Problems:
-    """A page for each problem type, at the URI that problem documents give."""
+    """A page for each problem type, at the URI that problem documents give.
 
-    list_problems = Bare(
-        "public", "GET /problems", str, "List the problem types.", media="text/html"
-    )
+    Attributes
+    ----------
+    list_problems
+        List the problem types.
+    get_problem
+        Explain a problem type.
+    """
 
-    get_problem = Bare(
-        "public", "GET /problems/{slug}", str, "Explain a problem type.", media="text/html"
-    )
+    list_problems = Bare("public", "GET /problems", str, media="text/html")
+    get_problem = Bare("public", "GET /problems/{slug}", str, media="text/html")

@@ -18,149 +18,101 @@ from sfumato.shared.wire.objects.studies import (
 
 
 class Studies:
-    """Studies, their refusals, privacy and utility."""
+    """Studies, their refusals, privacy and utility.
+
+    Attributes
+    ----------
+    create_study
+        Create a study from a name and a plan; 200 if it exists already.
+
+        409 where a study of another name has the plan; the answer names that study. A device that
+        takes part in both spends its budget twice; `allow_same_plan` creates the study
+        nevertheless. 409 too where the study exists with another search box than the one given.
+        `warnings` lists doubts about the plan, such as an epsilon that hardly protects.
+    list_studies
+        List studies in the order of creation, all or those whose names begin with a text.
+    get_study
+        Show a study; a device that signs the request sees only the life cycle.
+
+        The ETag of a device's answer changes with life cycle and search box only, so that devices
+        can poll often.
+    change_study
+        Open or close a study, or change the search box of its later decodes.
+
+        A closed study takes late sketches until `accept_until`. Decodes that exist keep the search
+        box that they were requested with. `If-Match` compares what can be changed here alone:
+        sketches that arrive meanwhile do not make it stale.
+    withdraw_study
+        Withdraw a study, at once and for good, and remove all that it holds.
+
+        Every later call on it, uploads included, is answered with `study-withdrawn`. The same name
+        and plan cannot become a study again.
+    list_refusals
+        Count refused sketches by problem, and devices that refuse the plan by their owner's rule.
+    get_privacy
+        Return the study's statement of privacy.
+    get_utility
+        Estimate the utility of all sketches of a study.
+
+        With a number of clusters, `band` predicts the quality of a decode of Fourier features.
+    get_plan
+        Show a study's plan, as JSON or, with `Accept: application/cbor`, as the hashed bytes.
+
+        The study's identity is the hash of its name and the plan's digest, so that anyone who knows
+        the identity can verify the plan.
+    get_frequencies
+        Show the frequencies, which anyone can draw again from the seed in the plan.
+    advise_study
+        Recommend a plan for a study that does not exist yet, and predict its quality.
+
+        Nothing is stored: `POST /v1/studies` with the plan creates the study. Where the outlook is
+        not good, the answer says which changes would do.
+    find_reference
+        Find the only object that a name or first digits refer to.
+
+        Where none fits, or several do, the problem lists the candidates.
+    """
 
     create_study = Call(
         "operator",
         "POST /v1/studies",
         StudyRequest,
         CreatedBody,
-        """Create a study from a name and a plan; 200 if it exists already.
-
-        409 where a study of another name has the plan; the answer names that study. A device that
-        takes part in both spends its budget twice; `allow_same_plan` creates the study
-        nevertheless. 409 too where the study exists with another search box than the one given.
-        `warnings` lists doubts about the plan, such as an epsilon that hardly protects.
-        """,
         status=201,
         may_exist=True,
         location="/v1/studies/{study_id}",
-        leads_to=("study",),
-        problems=(
-            "helper-unreachable",
-            "plan-invalid",
-            "plan-mismatch",
-            "privacy-invalid",
-            "store-conflict",
-            "study-withdrawn",
-            "unsupported-version",
-        ),
+        leads_to="study",
+        problems="helper-unreachable plan-invalid plan-mismatch privacy-invalid store-conflict "
+        "study-withdrawn unsupported-version",
     )
-
     list_studies = Pages(
-        "analyst",
-        "GET /v1/studies",
-        StudyBody,
-        "List studies in the order of creation, all or those whose names begin with a text.",
-        query=("beginning",),
-        leads_to=("study",),
+        "analyst", "GET /v1/studies", StudyBody, query="beginning", leads_to="study"
     )
-
-    get_study = Bare(
-        "reader",
-        "GET /v1/studies/{study}",
-        StudyBody,
-        """Show a study; a device that signs the request sees only the life cycle.
-
-        The ETag of a device's answer changes with life cycle and search box only, so that devices
-        can poll often.
-        """,
-        is_conditional=True,
-    )
-
+    get_study = Bare("reader", "GET /v1/studies/{study}", StudyBody, is_conditional=True)
     change_study = Call(
         "operator",
         "PATCH /v1/studies/{study}",
         ChangeRequest,
         StudyBody,
-        """Open or close a study, or change the search box of its later decodes.
-
-        A closed study takes late sketches until `accept_until`. Decodes that exist keep the search
-        box that they were requested with. `If-Match` compares what can be changed here alone:
-        sketches that arrive meanwhile do not make it stale.
-        """,
-        problems=("precondition-failed", "precondition-required"),
+        problems="precondition-failed precondition-required",
     )
-
-    withdraw_study = Bare(
-        "operator",
-        "DELETE /v1/studies/{study}",
-        WithdrawnBody,
-        """Withdraw a study, at once and for good, and remove all that it holds.
-
-        Every later call on it, uploads included, is answered with `study-withdrawn`. The same name
-        and plan cannot become a study again.
-        """,
-        query=("confirm",),
-    )
-
-    list_refusals = Bare(
-        "analyst",
-        "GET /v1/studies/{study}/refusals",
-        RefusalsBody,
-        "Count refused sketches by problem, and devices that refuse the plan by their "
-        "owner's rule.",
-    )
-
+    withdraw_study = Bare("operator", "DELETE /v1/studies/{study}", WithdrawnBody, query="confirm")
+    list_refusals = Bare("analyst", "GET /v1/studies/{study}/refusals", RefusalsBody)
     get_privacy = Bare(
-        "public",
-        "GET /v1/studies/{study}/privacy",
-        PrivacyBody,
-        "Return the study's statement of privacy.",
-        problems=("access-denied",),
+        "public", "GET /v1/studies/{study}/privacy", PrivacyBody, problems="access-denied"
     )
-
     get_utility = Bare(
-        "analyst",
-        "GET /v1/studies/{study}/utility",
-        UtilityBody,
-        """Estimate the utility of all sketches of a study.
-
-        With a number of clusters, `band` predicts the quality of a decode of Fourier features.
-        """,
-        query=("n_clusters",),
+        "analyst", "GET /v1/studies/{study}/utility", UtilityBody, query="n_clusters"
     )
-
-    get_plan = Bare(
-        "public",
-        "GET /v1/studies/{study}/plan",
-        PlanBody,
-        """Show a study's plan, as JSON or, with `Accept: application/cbor`, as the hashed bytes.
-
-        The study's identity is the hash of its name and the plan's digest, so that anyone who knows
-        the identity can verify the plan.
-        """,
-        is_conditional=True,
-    )
-
+    get_plan = Bare("public", "GET /v1/studies/{study}/plan", PlanBody, is_conditional=True)
     get_frequencies = Bare(
-        "public",
-        "GET /v1/studies/{study}/frequencies",
-        FrequenciesBody,
-        "Show the frequencies, which anyone can draw again from the seed in the plan.",
-        is_conditional=True,
+        "public", "GET /v1/studies/{study}/frequencies", FrequenciesBody, is_conditional=True
     )
-
-    advise_study = Call(
-        "analyst",
-        "POST /v1/advice",
-        AdviceRequest,
-        AdviceBody,
-        """Recommend a plan for a study that does not exist yet, and predict its quality.
-
-        Nothing is stored: `POST /v1/studies` with the plan creates the study. Where the outlook is
-        not good, the answer says which changes would do.
-        """,
-    )
-
+    advise_study = Call("analyst", "POST /v1/advice", AdviceRequest, AdviceBody)
     find_reference = Bare(
         "analyst",
         "GET /v1/references",
         ReferenceBody,
-        """Find the only object that a name or first digits refer to.
-
-        Where none fits, or several do, the problem lists the candidates.
-        """,
-        query=("kind", "reference"),
-        problems=("not-found", "request-invalid"),
+        query="kind reference",
+        problems="not-found request-invalid",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.shared.wire import calls
+from sfumato.shared.wire import calls, problem_types
 from sfumato.shared.wire.calls.call import Bare, Call, Nothing, Pages
 from tests.aggregator.api.test_access import CALLS, list_calls
 from tests.aggregator.fleet import Desk
@@ -63,7 +63,7 @@ async def test_queries_bodies_and_types_of_answers_are_those_of_the_description(
         operation = described[name]
         query = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
         pages = {"page", "limit"} if isinstance(call, Pages) and not call.is_whole else set()
-        assert query == {*call.query, *pages}, name
+        assert query == {*call.query.split(), *pages}, name
         body = operation.get("requestBody", {"content": {}})["content"]
         assert list(body) == ([call.sends] if call.has_body else []), name
         assert call.media in operation["responses"][str(call.status)]["content"], name
@@ -74,10 +74,30 @@ async def test_queries_bodies_and_types_of_answers_are_those_of_the_description(
 
 def test_a_call_states_its_problems_by_scope_path_and_body() -> None:
     def find(scope: Any, route: str) -> set[str]:
-        return Bare(scope, route, str, "").list_problems()
+        return Bare(scope, route, str).list_problems()
 
     assert find("public", "GET /v1/identity") == set()
     assert find("analyst", "GET /v1/keys") == {"access-denied", "forbidden"}
     with_path = {"access-denied", "forbidden", "not-found", "request-invalid"}
     assert find("operator", "DELETE /v1/keys/{key}") == with_path
     assert find("operator", "GET /v1/alarms/{alarm}") == with_path | {"study-withdrawn"}
+    known = {problem.slug for problem in problem_types()}
+    assert {each for call in DECLARED.values() for each in call.list_problems()} <= known
+
+
+def test_a_call_without_a_text_in_its_resource_cannot_be_declared() -> None:
+    for call in DECLARED.values():
+        assert call.text[0].isupper()
+        assert call.text.partition("\n")[0].endswith(".")
+    with pytest.raises((RuntimeError, KeyError)):  # the first before Python 3.12
+
+        class Resource:
+            """A resource.
+
+            Attributes
+            ----------
+            list_things
+                List the things.
+            """
+
+            get_thing = Bare("public", "GET /v1/thing", str)
