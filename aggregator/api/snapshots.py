@@ -71,7 +71,7 @@ async def get_moments(snapshot: SnapshotId, services: ServicesDep) -> MomentsAns
 
 @serves(router, Snapshots.get_clusters)
 async def get_clusters(snapshot: SnapshotId, services: ServicesDep) -> MeasuredClustersBody:
-    return await services.statistics.describe_clusters(bytes.fromhex(snapshot))
+    return await services.statistics.describe_clusters(snapshot)
 
 
 @serves(router, Snapshots.get_calibration)

@@ -65,6 +65,15 @@ def _plan_look(
             "NAME:UNIT:LOWER..UPPER, between commas.",
         ),
     ] = None,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--candidate",
+            metavar="RESULT",
+            help="Another result of as many clusters, to be compared by its measured squared "
+            "distance. Repeatable.",
+        ),
+    ] = None,
     delta: Annotated[str, typer.Option(help="Delta; 0 for pure epsilon only.")] = "0",
     same_records: Annotated[
         bool,
@@ -109,6 +118,7 @@ def _plan_look(
         shares_records=same_records,
         columns=parse_columns(profile or []),
         clusters_per_sketch=per_sketch,
+        candidates=tuple(_find(each, key=key, url=url) for each in candidates or []),
     )
     planned = plan_look(found, outline)
     if as_json:
@@ -190,9 +200,9 @@ def _look(
 
 
 def _require_same(first: DecodeResult, answer: MeasuredClustersBody) -> None:
-    if len(first.centroids) != len(answer.clusters):
+    if first.identity.hex() != answer.result:
         raise ConfigError(
-            f"has {len(first.centroids)} clusters, and the look {len(answer.clusters)}",
+            "is another than the one that devices were shown",
             field="--result",
             fix="name the result that the look was planned from",
         )
@@ -210,9 +220,8 @@ def _describe(
     if answer.explained is not None:
         yield Text(f"The clusters explain {answer.explained:.1%} of the squared distances.")
     yield _tabulate(answer, first)
-    if len(answer.candidates) > 1:
-        yield Text("Squared distances of the candidates over the first:")
-        yield Text("  " + ", ".join(_show(each, ".3f") for each in answer.candidates[1:]))
+    for i, each in enumerate(answer.candidates[1:], start=1):
+        yield Text(f"Candidate {i} has {_show(each, '.3f')} times the squared distance.")
     yield Text(answer.privacy.statement)
 
 

@@ -52,6 +52,8 @@ class LookOutline:
         Of a profile: further columns, which the first look did not read.
     clusters_per_sketch
         r, a divisor of k; None for all.
+    candidates
+        Other results of as many clusters in the same columns, to be compared.
     """
 
     aim: Aim
@@ -62,6 +64,7 @@ class LookOutline:
     shares_records: bool = False
     columns: tuple[Dimension, ...] = ()
     clusters_per_sketch: int | None = None
+    candidates: tuple[DecodeResult, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,6 +221,7 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             centres=centres,
             spreads=spreads,
             scale=scale,
+            candidates=[_place_candidate(each, first) for each in outline.candidates],
             result=first.identity,
         ),
         assigned=[each.name for each in own],
@@ -247,6 +251,17 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             n=float(outline.n_records),
         ),
     )
+
+
+def _place_candidate(candidate: DecodeResult, first: DecodeResult) -> Floats:
+    """Return another result's centroids on the axes of the first."""
+    if candidate.names != first.names or candidate.n_clusters != first.n_clusters:
+        raise ConfigError(
+            f"has {candidate.n_clusters} clusters in {', '.join(candidate.names)}",
+            field="candidate",
+            fix=f"use results of {first.n_clusters} clusters in {', '.join(first.names)}",
+        )
+    return first.plan.space.encoder.encode_answers(candidate.centroids)
 
 
 def _specify(

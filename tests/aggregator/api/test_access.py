@@ -56,6 +56,7 @@ CALLS = {
         GET /v1/snapshots/{snapshot}
         GET /v1/snapshots/{snapshot}/histogram
         GET /v1/snapshots/{snapshot}/moments
+        GET /v1/snapshots/{snapshot}/clusters
         GET /v1/snapshots/{snapshot}/calibration
         POST GET /v1/studies/{study}/decodes
         GET DELETE /v1/decodes/{decode}

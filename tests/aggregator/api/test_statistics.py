@@ -1,6 +1,7 @@
 """Histograms, grids and moments, from upload to answer."""
 
 import asyncio
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from sfumato.shared.plan import Dimension, LogTransform, SketchPlan, WindowRule
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
+from tests.shared.plan.looks import LOOK
 
 pytestmark = pytest.mark.anyio
 
@@ -159,6 +161,34 @@ async def test_moments_show_the_correlation_within_its_band(desk: Desk, delta: F
     assert shown["correlation_low"][0][1] - margin <= truth
     assert truth <= shown["correlation_high"][0][1] + margin
     assert shown["n_complete"] == pytest.approx(len(complete), rel=0.1)
+
+
+@pytest.mark.parametrize("per_sketch", [1, 2])
+async def test_a_look_measures_what_devices_hold_around_its_centres(
+    desk: Desk, per_sketch: int
+) -> None:
+    part = replace(LOOK, assigned=("pressure",), summed=("pressure", "flow"))
+    part = replace(part, clusters_per_sketch=per_sketch)
+    units = replace(part.units, presence=0)
+    numbers = tuple(replace(each, missing=0.0) for each in NUMBERS)
+    plan = make_other_plan(
+        "clusters", dimensions=numbers, clusters=replace(part, units=units), epsilon=Fraction(4)
+    )
+    study, records = await fill(desk, plan)
+    snapshot = await freeze(desk, study)
+    shown = await desk.read(f"/v1/snapshots/{snapshot}/clusters")
+    pressure = np.where(np.isfinite(records[:, 0]), records[:, 0], 0.0)
+    is_first = pressure <= 0.0  # of equally near centres the first takes a record
+    first, second = shown["clusters"]
+    # With one cluster in a sketch, two of four devices stand for all.
+    margin = 0.02 if per_sketch == 2 else 0.05
+    assert first["share"]["value"] == pytest.approx(is_first.mean(), abs=margin)
+    assert second["share"]["value"] == pytest.approx(1.0 - is_first.mean(), abs=margin)
+    assert shown["n_sketches"] == 4
+    assert [each["name"] for each in shown["summed"]] == ["pressure", "flow"]
+    assert shown["verdict"]["word"] in ("sound", "rough", "doubtful", "do not use")
+    answer = await desk.post(f"/v1/studies/{study.hex()}/decodes", {"n_clusters": 3})
+    assert_problem(answer, "wrong-statistic", 409, "statistic.kind")
 
 
 async def test_centroids_are_decoded_from_a_grid(server: Server) -> None:

@@ -1,0 +1,133 @@
+"""``sfumato plan look`` and ``sfumato look``, from a file of records to what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pytest
+
+from sfumato.analyst.planning.files import read_spec
+from sfumato.shared import command
+from sfumato.shared.plan import ClustersPart
+from tests.analyst.planning.commands import words_of
+from tests.analyst.sketching.samples import seed_sketches
+from tests.commands import run_inside
+
+SPREADS = np.array([3.0, 1.5])
+CENTRES = np.array([[10.0, 5.0], [50.0, 30.0], [85.0, 8.0]])
+MAIN = """seed = "x"
+n_frequencies = 60
+epsilon = "2"
+most_records = 100000
+[window]
+kind = "count"
+length = 100000
+[[dimensions]]
+name = "load"
+unit = "kW"
+lower = 0.0
+upper = 100.0
+scale = 4.0
+[[dimensions]]
+name = "trips"
+unit = "1"
+lower = 0.0
+upper = 40.0
+scale = 2.0
+"""
+"""Two columns of a file that has a third."""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed_sketches(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    label = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+    x = CENTRES[label] + rng.normal(size=(20_000, 2)) * SPREADS
+    delay = np.where(label == 2, 9.0, 4.0) + rng.normal(size=20_000)
+    rows = (f"{a:.3f},{b:.3f},{c:.3f}\n" for a, b, c in np.column_stack([x, delay]))
+    Path("x.csv").write_text("load,trips,delay\n" + "".join(rows), encoding="utf-8")
+    Path("main.toml").write_text(MAIN, encoding="utf-8")
+    run("sketch", "x.csv", "--plan", "main.toml", "-o", "main.sketch")
+    run("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3", "-o", "result.json")
+
+
+def run(*arguments: str, status: int = 0) -> CompletedProcess[str]:
+    done = run_inside(command.main, arguments)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def look(*options: str) -> tuple[str, dict[str, object]]:
+    """Plan a look, sketch the records again, and return both answers and what was announced."""
+    given = ("--epsilon", "1", "--same-records", "--records", "20000", "-o", "look.toml")
+    announced = run("plan", "look", "result.json", *given, *options).stderr
+    run("sketch", "x.csv", "--plan", "look.toml", "-o", "look.sketch")
+    shown = ("look", "look.sketch", "--plan", "look.toml", "--result", "result.json")
+    found = json.loads(run(*shown, "--json").stdout)
+    found["words"] = words_of(run(*shown).stdout)
+    return announced, found
+
+
+def test_a_look_measures_shares_means_and_the_gain_of_a_step() -> None:
+    announced, found = look()
+    assert "What one more k-means step would gain to +- " in announced
+    assert "one record costs epsilon 3" in announced
+    assert found["verdict"] == "sound"
+    clusters = found["clusters"]
+    assert isinstance(clusters, list)
+    for each, share, centre in zip(clusters, (0.5, 0.3, 0.2), CENTRES, strict=True):
+        assert each["share"]["value"] == pytest.approx(share, abs=0.012)
+        assert each["mean"] == pytest.approx(centre, abs=0.3)
+        assert each["refined"] == pytest.approx(centre, abs=0.3)
+    words = str(found["words"])
+    for word in ("sound: measured with", "other optima are not excluded", "predicted", "mean of"):
+        assert word in words
+
+
+def test_a_measuring_look_has_no_means_and_the_least_noise() -> None:
+    _, found = look("--measure")
+    assert found["gain"] is None
+    assert found["summed"] == []
+    beyond = found["beyond"]
+    assert isinstance(beyond, dict)
+    assert beyond["error"] < 0.002
+    part = read_spec(Path("look.toml")).statistic
+    assert isinstance(part, ClustersPart)
+    assert len(part.centres) == 3
+    assert part.result.hex() == found["result"]
+
+
+def test_a_profile_has_the_means_of_columns_that_were_never_sketched() -> None:
+    _, found = look("--profile", "delay:min:0..14")
+    summed, clusters = found["summed"], found["clusters"]
+    assert isinstance(summed, list)
+    assert isinstance(clusters, list)
+    assert [each["name"] for each in summed] == ["load", "trips", "delay"]
+    assert [each["mean"][2] for each in clusters] == pytest.approx([4.0, 4.0, 9.0], abs=0.6)
+
+
+def test_a_result_of_other_clusters_and_two_aims_are_refused() -> None:
+    look("--measure")
+    run("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "2", "-o", "two.json")
+    shown = ("look", "look.sketch", "--plan", "look.toml", "--result", "two.json")
+    assert "Name the result that the look was planned from" in run(*shown, status=2).stderr
+    both = ("plan", "look", "result.json", "--epsilon", "1", "-o", "b.toml", "--measure")
+    refused = run(*both, "--refine", status=2).stderr
+    assert "choose one" in refused.lower()
+    assert "--records" in run(*both, status=2).stderr
+
+
+def test_candidates_of_as_many_clusters_are_compared_by_what_was_measured() -> None:
+    again = ("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3", "--seed", "1")
+    run(*again, "-o", "other.json")
+    _, found = look("--measure", "--candidate", "other.json")
+    candidates = found["candidates"]
+    assert isinstance(candidates, list)
+    assert len(candidates) == 2
+    assert candidates[1]["value"] == pytest.approx(1.0, abs=0.02)
+    assert "Candidate 1 " in str(found["words"])
