@@ -21,7 +21,7 @@ from sfumato.analyst.estimators.holding import holding
 from sfumato.analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from sfumato.analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
 from sfumato.analyst.estimators.reading import list_names, read_rng
-from sfumato.analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator
+from sfumato.analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator, list_following
 from sfumato.analyst.estimators.summary import describe_estimator
 from sfumato.analyst.questions import Box, make_questions
 from sfumato.analyst.results.analyses import Comparison
@@ -132,6 +132,12 @@ class CompressiveEstimator(ReleasingEstimator):
                     "is missing: noise is planned before the number of records is known",
                     field="max_records",
                     fix="state the most records that one release may have",
+                )
+            if getattr(self, "look_share", 0) and self._is_private:
+                raise ConfigError(
+                    "has no records to look at again when the sum is released",
+                    field="look_share",
+                    fix="leave it out, and call look(X) with all records",
                 )
             if self._wants_pilot:
                 raise ConfigError(
@@ -541,10 +547,12 @@ class CompressiveEstimator(ReleasingEstimator):
             pilot = plan_pilot(choices)
             # The plan itself follows from the pilot; its cost does not.
             plans = {PILOT: pilot, SKETCH: make_plan(leave_rest(choices, pilot))}
-        return tuple(
-            name_event(plan, choices.name_design(part), stream=self._name_fit())
+        stream = self._name_fit()
+        sketches = (
+            name_event(plan, choices.name_design(part), stream=stream)
             for part, plan in plans.items()
         )
+        return (*sketches, *list_following(choices, stream))
 
     def expect(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None

@@ -86,6 +86,10 @@ class CompressiveKMeans(
         ``add-remove-one``.
     public_seed
         Of the frequencies: a number or text, published. None: fresh with epsilon, fixed without.
+    look_share
+        With epsilon: the share of it that ``fit`` leaves for a second look, which refines what the
+        sketch found and measures it, in ``look_``. ``auto``: 0.3 where the sketch is expected to
+        find the clusters with the rest; else none.
     compute_labels
         Without epsilon: whether ``fit`` reads the records again, to move the centroids to the
         optimum of k-means near them, and for ``labels_`` and ``inertia_``.
@@ -191,6 +195,7 @@ class CompressiveKMeans(
         relation: Literal["replace-one", "add-remove-one"] = "replace-one",
         max_records: int | None = None,
         public_seed: int | str | bytes | None = None,
+        look_share: Exact | Literal["auto"] = 0,
         compute_labels: bool = True,
         n_jobs: int | None = None,
         random_state: object = None,
@@ -212,6 +217,7 @@ class CompressiveKMeans(
         self.relation = relation
         self.max_records = max_records
         self.public_seed = public_seed
+        self.look_share = look_share
         self.compute_labels = compute_labels
         self.n_jobs = n_jobs
         self.random_state = random_state

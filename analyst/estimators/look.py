@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +15,7 @@ from sfumato.analyst.estimators.compressive import CompressiveEstimator
 from sfumato.analyst.estimators.contract import describe_level
 from sfumato.analyst.estimators.held import make_release
 from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.planning import Choices, predict_quality
 from sfumato.analyst.estimators.reading import Exact, list_names, read_number
 from sfumato.analyst.planning.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
@@ -26,6 +30,11 @@ from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 
 Floats = NDArray[np.float64]
+
+_SHARE = Fraction(3, 10)
+"""Of epsilon, for a look that follows a sketch with the rest."""
+_MOST_EXPECTED = 1.12
+"""A sketch that may be worse does not find the clusters, and a look does not find them for it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,6 +78,7 @@ class LookedEstimator(CompressiveEstimator):
 
     cluster_centers_: Floats
     weights_: Floats
+    look_share: Exact | Literal["auto"]
     look_: Look
 
     def look(
@@ -121,12 +131,18 @@ class LookedEstimator(CompressiveEstimator):
             )
         rows = self._read_columns(X)
         self._require_readable(rows, list_names(None, rows.shape[1]), X)
+        level = self._read_epsilon(epsilon), read_number(delta, "delta")
+        return self._release_look(rows, level, refine=refine)
+
+    def _release_look(
+        self, rows: NDArray[np.floating], level: tuple[Fraction, Fraction], *, refine: bool
+    ) -> Look:
         planned = plan_look(
             self.result_,
             LookOutline(
                 aim="refine",
-                epsilon=self._read_epsilon(epsilon),
-                delta=read_number(delta, "delta"),
+                epsilon=level[0],
+                delta=level[1],
                 n_records=max(1, len(rows)),
                 n_sketches=1,
                 shares_records=True,
@@ -170,6 +186,31 @@ class LookedEstimator(CompressiveEstimator):
             self.solution_ = replace(self.solution_, centroids=points, weights=self.weights_)
             self.look_ = found
         return found
+
+    def _choose(
+        self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
+    ) -> Choices:
+        """Leave epsilon for a look, where one is wanted."""
+        choices = super()._choose(rows, names, margin=margin)
+        if choices.epsilon is None or self.look_share == 0:
+            return choices
+        is_auto = self.look_share == "auto"
+        share = _SHARE if is_auto else read_number(self.look_share, "look_share")
+        if not 0 < share < 1:
+            raise ConfigError(
+                "must be a share of epsilon from 0 to below 1",
+                field="look_share",
+                fix="use 0.3, or 'auto'",
+            )
+        left = choices.epsilon * share, choices.delta / 2
+        rest = replace(choices, epsilon=choices.epsilon - left[0], delta=left[1], look=left)
+        if is_auto and predict_quality(self._leave_sketch(rest)).high > _MOST_EXPECTED:
+            return choices
+        return rest
+
+    def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
+        if choices.look is not None:
+            self._release_look(rows, choices.look, refine=True)
 
     def _forget_results(self) -> None:
         super()._forget_results()

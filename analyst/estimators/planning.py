@@ -70,6 +70,8 @@ class Choices:
         Text that the frequencies follow from; None for a fresh one, or without epsilon a fixed one.
     needs_wider_law
         Whether some scale is a guess, so that the frequencies should spread more.
+    look
+        Epsilon and delta of a second look after the sketch, beside the others; None without one.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -83,6 +85,7 @@ class Choices:
     mechanism: str
     seed: str | None
     needs_wider_law: bool = False
+    look: tuple[Fraction, Fraction] | None = None
 
     @property
     def n_axes(self) -> int:
@@ -94,6 +97,7 @@ class Choices:
         """SHA-256 of the choices; of a fresh seed it says only that it is fresh."""
         listed = {
             **vars(self),
+            "look": list(self.look or ()),
             "dimensions": [
                 [
                     *(each.name, each.lower, each.upper, each.scale, list(each.levels)),

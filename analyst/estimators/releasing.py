@@ -58,8 +58,23 @@ from sfumato.shared.wire.objects.results import PromiseBody
 Floats = NDArray[np.float64]
 
 _BATCH = 1 << 16
-PILOT, SKETCH = "pilot", "sketch"
+PILOT, SKETCH, LOOK = "pilot", "sketch", "look"
 """The parts of a fit that spend, by the names in their events."""
+
+
+def list_following(choices: Choices, stream: str) -> tuple[PrivacyEvent, ...]:
+    """Return what a fit with these choices spends after its sketch."""
+    if choices.look is None:
+        return ()
+    event = PrivacyEvent(
+        stream=stream,
+        plan_digest=choices.name_design(LOOK),
+        sequence=0,
+        neighbouring=choices.relation,
+        epsilon=choices.look[0],
+        delta=choices.look[1],
+    )
+    return (event,)
 
 
 class ReleasingEstimator(SketchingEstimator):
@@ -152,6 +167,7 @@ class ReleasingEstimator(SketchingEstimator):
                     design=choices.name_design(SKETCH),
                 )
                 event = held.make_event(stream=stream)
+                turn.require_affordable(event, *list_following(choices, stream))
                 sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
                 self._begin(held, names)
                 held.put(sums, None if plan.releases_count else summed.n_records)
@@ -159,6 +175,8 @@ class ReleasingEstimator(SketchingEstimator):
                     self.pilot_ = pilot
                 self._show_releases()
                 self._decode()
+                # Inside the turn: a fit that is cut off keeps its sketch for what follows it.
+                self._follow(rows, choices)
 
     @contextmanager
     def _find_columns(
@@ -178,7 +196,7 @@ class ReleasingEstimator(SketchingEstimator):
         following = name_event(make_plan(rest), choices.name_design(SKETCH), stream=stream)
         with self._take_turn({"pilot": choices.digest, "stream": stream}) as turn:
             event = name_event(plan, choices.name_design(PILOT), stream=stream)
-            turn.require_affordable(event, following)
+            turn.require_affordable(event, following, *list_following(choices, stream))
             summed = self._sum(rows[:, numbers], plan)
             sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
             n_records = None if plan.releases_count else summed.n_records
@@ -186,6 +204,9 @@ class ReleasingEstimator(SketchingEstimator):
                 plan, sums, n_records, choices=rest, units=self._list_units(choices)
             )
             yield settled, findings, make_release(plan, sums, n_records)
+
+    def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
+        """Release what follows the sketch of a fit."""
 
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""

@@ -1,0 +1,146 @@
+"""One sketch at all of epsilon against a sketch and a second look at the same epsilon together.
+
+One curator, pure epsilon. Clusters of 10 or 5 in 10 or 4 columns, of unit spread: round, of unequal
+spreads along their axes, and of Student's t with three degrees of freedom. Bounds are public, the
+scale is the average spread; the look's share of epsilon and its radii follow by the estimator's own
+rule (``look_share="auto"``). ``relative_sse`` is over k-means on the records from the true means;
+medians of seeds. ``looks`` is the share of runs in which the rule left epsilon for a look, ``gain``
+how far what the look measured lies from the truth, in its standard errors, as a root mean square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
+from sfumato.analyst.estimators import CompressiveKMeans
+from sfumato.learning.decoding.kmeans import assign, measure_inertia
+
+Floats = NDArray[np.float64]
+Relation = Literal["replace-one", "add-remove-one"]
+NAME = "looks"
+_SHAPES = ("round", "unequal", "student")
+_CASES = ((10, 10, 10_000), (10, 10, 20_000), (10, 10, 100_000), (4, 5, 10_000))
+"""Columns, clusters, records."""
+_HALF_WIDTH = 15.0
+_REACH = 8.0
+_FREEDOM = 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """Records, and the mean squared distance that k-means has on them."""
+
+    rows: Floats
+    n_clusters: int
+    best: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The cost of an answer, whether it had a look, and the look's error in standard errors."""
+
+    relative_sse: float
+    has_look: bool
+    deviation: float
+
+
+def load(shape: str, d: int, k: int, n: int, seed: int) -> Records:
+    """Draw the records of one seed."""
+    rng = np.random.default_rng((seed, d, k, n, _SHAPES.index(shape)))
+    means = rng.uniform(-_REACH, _REACH, size=(k, d))
+    spreads = rng.uniform(0.4, 1.6, size=(k, d)) if shape == "unequal" else np.ones((k, d))
+    noise = rng.normal(size=(n, d))
+    if shape == "student":
+        noise = rng.standard_t(_FREEDOM, size=(n, d)) / np.sqrt(_FREEDOM)
+    labels = rng.integers(k, size=n)
+    rows = means[labels] + spreads[labels] * noise
+    best = KMeans(k, init=means, n_init=1).fit(rows).inertia_ / n
+    return Records(rows=rows, n_clusters=k, best=best)
+
+
+def fit(share: float | Literal["auto"], relation: Relation, data: Records, seed: int) -> Found:
+    """Fit at epsilon 1."""
+    estimator = CompressiveKMeans(
+        data.n_clusters,
+        epsilon="1",
+        bounds=(-_HALF_WIDTH, _HALF_WIDTH),
+        scale=1.0,
+        relation=relation,
+        max_records=len(data.rows),
+        public_seed=seed,
+        random_state=seed,
+        look_share=share,
+    ).fit(data.rows)
+    centres = estimator.cluster_centers_
+    look = vars(estimator).get("look_")
+    deviation = 0.0
+    if look is not None and look.body.gain is not None:
+        first = np.array([each.centre for each in look.body.clusters])
+        gain = look.body.gain
+        deviation = (gain.value - _find_gain(data, first)) / gain.error
+    return Found(
+        relative_sse=measure_inertia(data.rows, centres) / data.best,
+        has_look=look is not None,
+        deviation=deviation,
+    )
+
+
+def _find_gain(data: Records, centres: Floats) -> float:
+    """Return by what share one step of k-means would lower the squared distances."""
+    labels, before = assign(data.rows, centres)
+    means = np.array(
+        [
+            data.rows[labels == j].mean(axis=0) if (labels == j).any() else centres[j]
+            for j in range(len(centres))
+        ]
+    )
+    after = float(np.mean(np.sum((data.rows - means[labels]) ** 2, axis=1)))
+    return 1.0 - after / before
+
+
+def _summarise(results: Sequence[Found]) -> Iterable[Figure]:
+    costs = [each.relative_sse for each in results]
+    yield "relative_sse", np.median(costs)
+    yield "relative_sse_p90", np.quantile(costs, 0.9)
+    with_look = [each.deviation for each in results if each.has_look]
+    yield "looks", len(with_look) / len(results)
+    if with_look:
+        yield "gain", np.sqrt(np.mean(np.square(with_look))), "standard errors"
+
+
+def list_cases() -> Iterator[Case[Records, Found]]:
+    """Yield shapes, sizes and relations, each with one shot and with a look."""
+    relations: tuple[Relation, ...] = ("replace-one", "add-remove-one")
+    for relation in relations:
+        for d, k, n in _CASES:
+            for shape in _SHAPES:
+                methods: dict[str, Callable[[Records, int], Found]] = {
+                    "one shot": partial(fit, 0.0, relation),
+                    "with a look": partial(fit, "auto", relation),
+                }
+                yield Case(
+                    name=f"{relation} ({d}, {k}) {shape} n={n}",
+                    load=partial(load, shape, d, k, n),
+                    methods=methods,
+                    summarise=_summarise,
+                    quick_runs=2 if (d, shape, n) == (4, "round", 10_000) else 0,
+                )
+
+
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of all cases."""
+    yield from measure_cases(
+        NAME, bench, list_cases(), baseline="KMeans of scikit-learn from the true means"
+    )
+
+
+if __name__ == "__main__":
+    run(NAME, __doc__, measure)
