@@ -41,10 +41,12 @@ from deploy.demo.tables import tabulate_weather
 from deploy.demo.trying import Trial
 from deploy.demo.year import Year, read_plan, read_spec
 from sfumato.analyst import Client, DecodeResult
+from sfumato.analyst.planning.looks import LookOutline, plan_look
 from sfumato.learning.estimate.snr import compute_noise_energy, predict_snr
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy import calibrate_mechanism
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import SnapshotBody
 
 HERE = Path(__file__).resolve().parent
@@ -52,7 +54,9 @@ AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "La Guardia"}
 N_CLUSTERS = 5
 STUDY_NAME = "weather"
 PILOT_NAME = "weather-pilot"
-_MOST_PER_RECORD = 3
+LOOK_NAME = "weather-look"
+LOOK_EPSILON = Fraction(1, 2)
+_MOST_PER_RECORD = 4
 """Epsilon that an owner lets a record lose over all studies."""
 
 
@@ -66,6 +70,7 @@ class Outcome:
     baseline: Baseline
     relative_sse: float
     synthetic: Comparison
+    measured: MeasuredClustersBody
     pilot_epsilon: Fraction
     epsilon_spent: str
     reports: dict[str, dict[str, Any]]
@@ -109,6 +114,9 @@ class Outcome:
             "raw_bytes": self.total("raw_bytes_read"),
             "epsilon_per_record": str(self.plan.release.epsilon),
             "epsilon_per_record_of_pilot": str(self.pilot_epsilon),
+            "epsilon_per_record_of_look": str(LOOK_EPSILON),
+            "shares_measured": [round(each.share.value, 4) for each in self.measured.clusters],
+            "gain_measured": self.measured.gain and round(self.measured.gain.value, 4),
             "synthetic": asdict(self.synthetic),
             "seconds": round(self.seconds, 2),
         }
@@ -130,7 +138,7 @@ def main() -> int:
     aggregator: Aggregator | None = None
     try:
         with _progress(console) as progress:
-            bar = progress.add_task("", total=8 if options.keep else 6)
+            bar = progress.add_task("", total=9 if options.keep else 7)
             plan = read_plan(mechanism=options.mechanism)
             aggregator, outcome = _run(folder, plan, options.clusters, progress, bar, options.keep)
         _draw(outcome, options.picture)
@@ -282,8 +290,11 @@ def _run(
             )
             # Shown whatever its verdict: a demonstration knows the truth too.
             result = decode.wait(allow_unusable=True)
-            spent = {name: finish_agent(each) for name, each in running.items()}
+            for each in running.values():
+                finish_agent(each)
             table = decode.synthesise(N_RECORDS, histogram=pilot_id, allow_unusable=True)
+            step("the same devices count around the centroids")
+            measured, spent = _look(folder, aggregator, client, result)
             seconds = time.monotonic() - started
             if year:
                 step("the same devices send a sketch every four weeks")
@@ -303,6 +314,7 @@ def _run(
         baseline=baseline,
         relative_sse=baseline.relative_sse(result.centroids),
         synthetic=compare(table, baseline.records),
+        measured=measured,
         pilot_epsilon=pilot.release.epsilon,
         # Of all studies of the station so far.
         epsilon_spent=str(spent["JFK"]["epsilon_spent_lifetime"]),
@@ -312,6 +324,32 @@ def _run(
         year=year,
         trial=trial,
     )
+
+
+def _look(
+    folder: Path, aggregator: Aggregator, client: Client, result: DecodeResult
+) -> tuple[MeasuredClustersBody, dict[str, dict[str, Any]]]:
+    """Show the centroids to the devices again; return what they add up to, and their reports."""
+    assert result.snapshot is not None
+    outline = LookOutline(
+        aim="refine",
+        epsilon=LOOK_EPSILON,
+        n_records=result.snapshot.n_records,
+        n_sketches=result.snapshot.n_sketches,
+        shares_records=True,
+    )
+    study_id = client.create_study(LOOK_NAME, plan_look(result, outline).plan).study_id
+    reports = run_agents(_enrol(folder, aggregator, client, study_id))
+    return client.clusters(client.snapshot(study_id).snapshot_id), reports
+
+
+def _describe_measured(measured: MeasuredClustersBody) -> str:
+    """Describe what the second look measured, beside what was predicted."""
+    shares = ", ".join(
+        f"{each.share.value:.0%} +- {2 * each.share.error:.1%}" for each in measured.clusters
+    )
+    doubts = "".join(f"{doubt}; " for doubt in measured.doubts[:1])
+    return f"{doubts}clusters hold {shares} of the records; {measured.statement}"
 
 
 def _enrol(folder: Path, aggregator: Aggregator, client: Client, study_id: str) -> dict[str, Path]:
@@ -363,13 +401,14 @@ def _report(console: Console, outcome: Outcome, picture: Path) -> None:
          f"{raw:,} bytes, {raw / sent:.0f} times as many, and stayed where they are"),
         ("signal to noise", f"SNR {result.snr:.0f} with {plan.release.mechanism} noise; "
          f"{outcome.snr_with_laplace:.0f} with the seed paper's Laplace noise; {result.quality}"),
-        ("privacy spent", f"epsilon {plan.release.epsilon} for each record, and "
-         f"{outcome.pilot_epsilon} for a histogram; "
+        ("privacy spent", f"epsilon {plan.release.epsilon} for each record, "
+         f"{outcome.pilot_epsilon} for a histogram and {LOOK_EPSILON} for a second look; "
          f"{outcome.epsilon_spent} over a station's four windows"),
         ("guarantee", result.privacy),
         ("quality", f"SSE {outcome.relative_sse:.3f} times that of k-means on the pooled raw "
          "records (in units of the plan's scales; this demo may look at them, an analyst cannot)"),
         ("synthetic", outcome.synthetic.describe()),
+        ("measured", _describe_measured(outcome.measured)),
         ("decoder", f"{result.decoder}, version {result.decoder_version}, {result.seconds:.1f} s; "
          f"everything {outcome.seconds:.1f} s"),
         ("picture", str(picture)),
