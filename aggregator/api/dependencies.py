@@ -111,13 +111,14 @@ Analyst = Annotated[KeyRecord, Depends(require_analyst)]
 Enroller = Annotated[KeyRecord, Depends(require_enroller)]
 Device = Annotated[DeviceRecord, Depends(require_device)]
 Reader = Annotated[DeviceRecord | None, Depends(require_reader)]
-REQUIRED: dict[Scope, Callable[..., Any]] = {
+REQUIRED: dict[Scope, Callable[..., Any] | None] = {
     "operator": require_operator,
     "analyst": require_analyst,
     "enrol": require_enroller,
     "monitor": require_monitor,
+    **dict.fromkeys(("device", "reader", "public")),
 }
-"""By scope: what requires its key. Handlers for devices and readers take one of those as well."""
+"""By scope: what requires its key. Handlers for devices and readers take those themselves."""
 
 Identity = Annotated[str, Path(pattern=HEX_64, description="64 lower-case hexadecimal digits")]
 _NAME = "its id, its name, or the first 6 or more digits of its id; a device sends the id"

@@ -48,7 +48,7 @@ def serves(router: APIRouter, call: Call[Any, Any], **options: Any) -> Any:
     options
         Options of the route beside those that the call states.
     """
-    required = REQUIRED.get(call.scope)
+    required = REQUIRED[call.scope]
     if call.media == JSON and not isinstance(call, Pages):
         options.setdefault("response_model", call.answer)
 

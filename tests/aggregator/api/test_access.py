@@ -189,6 +189,12 @@ async def test_an_analyst_creates_no_study(desk: Desk) -> None:
     assert (await desk.read("/v1/studies"))["items"] == []
 
 
+async def test_a_key_is_checked_before_a_name_in_the_path_is_looked_up(desk: Desk) -> None:
+    path = "/v1/studies/no such study?confirm=x"
+    answer = await desk.http.delete(path, headers=desk.analyst)
+    assert_problem(answer, "forbidden", 403, "Authorization")
+
+
 async def test_an_operator_may_do_what_an_analyst_may(desk: Desk) -> None:
     found = {call: await request(desk, *call, desk.operator) for call in list_calls("analyst")}
     assert {
