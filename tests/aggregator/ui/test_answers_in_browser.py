@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from html import unescape
 from typing import Any
@@ -20,6 +21,7 @@ from tests.aggregator.api.test_units import make_bin_plan, report
 from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import HOSTILE, Scene, publish_records, upload
+from tests.shared.plan.looks import LOOK
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -82,6 +84,15 @@ def pilot(scene: Scene) -> str:
 def moments(scene: Scene) -> str:
     plan = make_pilot(dimensions=AXES, statistic="moments", norm_steps=2600)
     return publish_records(scene.aggregator, "moments", plan, [draw_axes(i) for i in range(4)])
+
+
+@pytest.fixture(scope="module")
+def look(scene: Scene) -> str:
+    names = tuple(axis.name for axis in AXES[:2])
+    part = replace(LOOK, assigned=names[:1], summed=names)
+    part = replace(part, units=replace(part.units, presence=64))
+    plan = make_pilot(dimensions=AXES[:2], statistic="clusters", clusters=part)
+    return publish_records(scene.aggregator, "look", plan, [draw_axes(i)[:, :2] for i in range(4)])
 
 
 def read_answer(scene: Scene, kind: str, query: str = "") -> dict[str, Any]:
@@ -345,6 +356,23 @@ def test_moments_are_saved_without_loadings_of_arbitrary_directions(
     assert [float(row["value"]) for row in means] == answer["mean"]
     assert all(float(row["low"]) < float(row["high"]) for row in means)
     assert sum(row["figure"] == "correlation" for row in rows) == 6
+    assert not scene.page.complaints
+
+
+def test_a_look_is_shown_with_its_verdict_its_errors_and_its_files(scene: Scene, look: str) -> None:
+    scene.show_answer(look)
+    answer = read_answer(scene, "clusters")
+    text = scene.page.evaluate("document.body.innerText")
+    assert f"{answer['verdict']['word']}: " in text
+    assert "other optima are not excluded" in text
+    rows = read_table(scene, "Measured clusters")
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert scene.page.evaluate("document.querySelectorAll('.bar').length") == 2
+    found = scene.save_files(3)
+    assert json.loads(found["json"]) == answer
+    listed = list(csv.DictReader(io.StringIO(found["csv"])))
+    shares = [float(row["value"]) for row in listed if row["figure"] == "share"]
+    assert shares == [each["share"]["value"] for each in answer["clusters"]]
     assert not scene.page.complaints
 
 

@@ -6,11 +6,14 @@ import { downloadButtons } from "../base/downloads.js";
 import { describeExcluded, describeSource, layOutSelection, makeSelectionControls, readSelection } from "../study/selection.js";
 import { describeUtility } from "../study/statistic.js";
 import { calibrationPanel, canCalibrate } from "./calibration.js";
+import { showClusters } from "./clusters.js";
 import { showComponents } from "./components.js";
-import { listHistogram, listMoments } from "./files.js";
+import { listClusters, listHistogram, listMoments } from "./files.js";
 import { showHistogram } from "./histogram.js";
 
-const TITLES = { histogram: "Distributions", moments: "Correlations and directions" };
+const TITLES = { histogram: "Distributions", moments: "Correlations and directions", clusters: "Measured clusters" };
+const SHOWN = { histogram: (answer, plan, columns) => showHistogram(answer, columns, plan), moments: showComponents, clusters: showClusters };
+const LISTED = { histogram: listHistogram, moments: listMoments, clusters: listClusters };
 
 async function showAnswer(id, study, plan, signal) {
   const path = `/v1/snapshots/${id}`;
@@ -31,14 +34,14 @@ async function showAnswer(id, study, plan, signal) {
     h("p", {}, describeSource(snapshot, plan)),
     warningList(describeExcluded(snapshot, "show it again")),
     calibrated?.refusal && h("p", { class: "verdict bad", role: "status" }, h("strong", {}, "Weak"), `: ${calibrated.refusal}.`),
-    kind === "histogram" ? showHistogram(answer, calibrated?.columns ?? [], plan) : showComponents(answer, plan),
-    downloadButtons(kind, { data: () => answer, rows: () => (kind === "histogram" ? listHistogram(answer) : listMoments(answer, plan)) }),
+    SHOWN[kind](answer, plan, calibrated?.columns ?? []),
+    downloadButtons(kind, { data: () => answer, rows: () => LISTED[kind](answer, plan) }),
     calibration?.node,
     h("p", { class: "note" }, answer.privacy.statement),
   );
 }
 
-/** The card of a study of histograms or moments; `snapshot` is an existing one to show at once. */
+/** The card of a study that is not decoded; `snapshot` is an existing one to show at once. */
 export function answersPanel(study, plan, snapshot, signal) {
   const title = TITLES[plan.statistic.kind];
   const controls = makeSelectionControls(plan);

@@ -1,4 +1,4 @@
-// Histograms and moments as rows of CSV, a figure each; an empty cell does not apply.
+// Histograms, moments and measured clusters as rows of CSV, a figure each; an empty cell does not apply.
 
 import { axesOf, fromScale } from "../base/axes.js";
 
@@ -44,4 +44,21 @@ export function listMoments(answer, plan) {
       : []),
   ]);
   return [heads, ...means, ...correlations, ...directions];
+}
+
+/** Numbers of records, shares, spreads, means and refined centres of each cluster; `error` is one standard deviation of the noise. */
+export function listClusters({ clusters, assigned, summed, gain, beyond }) {
+  const heads = ["cluster", "figure", "column", "unit", "value", "error"];
+  const row = (cells) => heads.map((head) => cells[head] ?? null);
+  const ofAll = Object.entries({ gain, beyond }).flatMap(([figure, each]) => (each ? [row({ figure, ...each })] : []));
+  const rows = clusters.flatMap((each, i) => {
+    const known = { cluster: i + 1 };
+    const figures = { records: each.n_records, share: each.share, spread: each.spread };
+    return [
+      ...Object.entries(figures).flatMap(([figure, number]) => (number ? [row({ ...known, figure, ...number })] : [])),
+      ...(each.mean ?? []).map((value, j) => row({ ...known, figure: "mean", column: summed[j].name, unit: summed[j].unit, value, error: each.mean_error[j] })),
+      ...each.refined.map((value, j) => row({ ...known, figure: "refined", column: assigned[j].name, unit: assigned[j].unit, value })),
+    ];
+  });
+  return [heads, ...ofAll, ...rows];
 }

@@ -6,6 +6,7 @@ export const STATISTICS = {
   fourier: { name: "Fourier features", sentence: "Fourier features: averages of waves over the records, from which clusters are decoded" },
   histogram: { name: "Histogram", sentence: "histogram: counts of the records in the bins of each dimension by itself" },
   grid: { name: "Grid", sentence: "grid: counts of the records in the cells of all dimensions together, from which clusters are decoded" },
+  clusters: { name: "Second look", sentence: "second look: numbers, spreads and means of the records around published centres" },
   moments: { name: "Moments", sentence: "moments: means and products of the dimensions, from which correlations and principal directions follow" },
 };
 
@@ -26,10 +27,11 @@ export function describeCarried({ statistic, dimensions }) {
     return `${describeParts(each, dimensions.length, "histogram", "histograms", dimensions.length / each)} (${bins.join(", ")})`;
   }
   if (statistic.kind === "grid") return `${whole(statistic.cells.reduce((a, b) => a * b, 1))} cells (${statistic.cells.map(whole).join(" × ")})`;
+  if (statistic.kind === "clusters") return describeParts(statistic.clusters_per_sketch, statistic.centres.length, "cluster", "clusters", statistic.centres.length / statistic.clusters_per_sketch);
   return "the means and second moments of all axes";
 }
 
-const COUNTED = { histogram: "a bin", grid: "a cell", moments: "a sum" };
+const COUNTED = { histogram: "a bin", grid: "a cell", moments: "a sum", clusters: "a sum" };
 
 /** The utility of all stored sketches, in words. */
 export function describeUtility(utility, plan) {
@@ -37,7 +39,7 @@ export function describeUtility(utility, plan) {
   if (!utility.n_sketches) return "There is no sketch yet.";
   if (utility.noise_energy === null) return "The records cannot be told from the noise yet.";
   if (kind !== "fourier") {
-    const of = kind === "moments" ? "the largest sum that the records could have" : "the records";
+    const of = kind === "moments" || kind === "clusters" ? "the largest sum that the records could have" : "the records";
     const deviation = Math.sqrt(utility.noise_energy);
     return `Noise of ${COUNTED[kind]}, all stored sketches together: ${share(deviation, deviation < 0.001 ? 4 : 2)} of ${of} (one standard deviation).`;
   }
