@@ -208,6 +208,13 @@ class LookedEstimator(CompressiveEstimator):
             return choices
         return rest
 
+    def _make_rng(self) -> np.random.Generator:
+        """Return randomness that a fit which was cut off has again: its look must be the same."""
+        if self.random_state is not None or self.look_share == 0:
+            return super()._make_rng()
+        digest = hashlib.sha256(self._held.totals.sums.tobytes()).digest()
+        return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+
     def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
         if choices.look is not None:
             self._release_look(rows, choices.look, refine=True)

@@ -255,7 +255,7 @@ class ReleasingEstimator(SketchingEstimator):
             held.plan,
             held.totals,
             n_clusters=self._read_count(),
-            rng=read_rng(self.random_state),
+            rng=self._make_rng(),
             search_box=self.search_box_,
             is_exact=held.is_exact,
         )
@@ -284,6 +284,10 @@ class ReleasingEstimator(SketchingEstimator):
             margins=_read_margins(vars(self).get("pilot_")),
         )
         self.solution_ = solution
+
+    def _make_rng(self) -> np.random.Generator:
+        """Return the randomness of the decoder's starts."""
+        return read_rng(self.random_state)
 
     def describe(self) -> str:
         """Describe in words what was spent, and what it protects.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from sklearn.datasets import load_wine
 from sfumato import CompressiveKMeans
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.shared.errors import BudgetExceededError, ConfigError, TableError
+from sfumato.shared.spending import OwnersLedger
+from sfumato.shared.spending.turns import CountedTurn
 
 Floats = NDArray[np.float64]
 CENTRES = np.array([[-8.0, 0.0, 3.0], [0.0, 8.0, -3.0], [8.0, -4.0, 0.0], [2.0, -8.0, 8.0]])
@@ -118,3 +121,88 @@ def test_an_exact_fit_ends_in_an_optimum_of_k_means() -> None:
     assert np.allclose(found.weights_, np.bincount(labels) / len(records))
     assert np.array_equal(found.result_.centroids, found.cluster_centers_)
     assert found.n_iter_ > 1
+
+
+@pytest.mark.parametrize("share", ["auto", "0.4"])
+def test_a_fit_that_leaves_a_share_for_a_look_spends_epsilon_once(share: str) -> None:
+    records = make_records(40_000)
+    found = fit(records, epsilon="1", look_share=share)
+    assert found.guarantee_.epsilon == 1
+    assert len(found.events_) == 2
+    assert [event.epsilon for event in found.plan_events(40_000, 3)] == [
+        event.epsilon for event in found.events_
+    ]
+    assert np.array_equal(found.cluster_centers_, found.look_.centers)
+    assert cost(records, found.cluster_centers_) < 1.001 * cost(records, CENTRES)
+
+
+def test_a_look_is_left_out_where_the_rest_of_epsilon_would_not_find_the_clusters() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = fit(make_records(2000), epsilon="1", look_share="auto")
+    assert [event.epsilon for event in found.events_] == [1]
+    with pytest.raises(AttributeError, match="no second look"):
+        found.look_  # noqa: B018 - asking is the test
+
+
+class Killed(BaseException):
+    """Ends a fit as a signal does: nothing that follows is done."""
+
+
+@pytest.mark.parametrize("survived", [0, 1])
+def test_a_fit_that_is_killed_at_its_sketch_or_its_look_is_finished_without_spending_again(
+    survived: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = make_records()
+    source = tmp_path / "records.csv"
+    source.write_text("1\n")
+    given: dict[str, Any] = {"ledger": tmp_path / "ledger", "source": source, "budget": "1"}
+    drawn: list[list[int]] = []
+
+    def draw(turn: CountedTurn, draw_sums: Any, *, original: Any = CountedTurn.draw) -> Any:
+        drawn.append(original(turn, draw_sums).tolist())
+        if len(drawn) > survived:
+            raise Killed
+        return np.array(drawn[-1])
+
+    def make() -> CompressiveKMeans:
+        return CompressiveKMeans(
+            4, epsilon="1", bounds=(-15, 15), scale=1.0, look_share="0.4", **given
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CountedTurn, "draw", draw)
+        # As after a signal: what was shown to a program that is gone was shown to nobody.
+        patch.setattr(CountedTurn, "show", lambda _: None)
+        with pytest.raises(Killed):
+            make().fit(records)
+    found = make().fit(records)
+    assert found.release_.sums.tolist() == drawn[0]
+    assert found.guarantee_.epsilon == 1
+    events, _ = OwnersLedger(tmp_path / "ledger").load()
+    assert sorted(event.epsilon for event in events) == [Fraction(2, 5), Fraction(3, 5)]
+    assert not list(tmp_path.glob("*.turn"))
+
+
+def test_a_budget_that_does_not_cover_the_look_refuses_the_fit_before_its_sketch(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "records.csv"
+    source.write_text("1\n")
+    account = {"ledger": str(tmp_path / "ledger"), "source": str(source), "budget": "0.9"}
+    with pytest.raises(BudgetExceededError):
+        fit(make_records(8000), epsilon="1", look_share="0.4", **account)
+    # Nothing was spent: the whole budget is there.
+    fit(make_records(8000), epsilon="0.9", **account)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, "2"])
+def test_an_impossible_share_is_refused(share: object) -> None:
+    with pytest.raises(ConfigError, match="share of epsilon"):
+        fit(make_records(2000), look_share=share)
+
+
+def test_records_that_come_in_parts_cannot_be_looked_at_again() -> None:
+    made = CompressiveKMeans(4, epsilon="1", bounds=(-15, 15), scale=1.0, look_share="0.3")
+    with pytest.raises(ConfigError, match="look_share"):
+        made.set_params(max_records=9000).partial_fit(make_records(4000))
