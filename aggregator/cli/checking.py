@@ -13,7 +13,7 @@ from sfumato.aggregator.logs import describe_cause
 from sfumato.aggregator.services.plans import PlanCache
 from sfumato.aggregator.storage import Layout, Transaction
 from sfumato.aggregator.storage.engine import mapped_errors
-from sfumato.aggregator.storage.models import CellSum, Sketch, Study
+from sfumato.aggregator.storage.tables import CELLS, SKETCHES, STUDIES
 from sfumato.shared.command import EXIT_FAILED
 from sfumato.shared.errors import PlanError, TransportError, WireError
 
@@ -94,9 +94,9 @@ async def inspect_database(url: str) -> list[CheckReport]:
 
 
 async def _inspect(transaction: Transaction) -> list[CheckReport]:
-    n_studies = await _count(transaction.count_rows(Study))
-    n_sketches = await _count(transaction.count_rows(Sketch))
-    n_cells = await _count(transaction.count_rows(CellSum))
+    n_studies = await _count(transaction.count_rows(STUDIES))
+    n_sketches = await _count(transaction.count_rows(SKETCHES))
+    n_cells = await _count(transaction.count_rows(CELLS))
     n_rows = await _count(transaction.count_all_rows())
     faults = (
         ("file", n_rows, transaction.find_file_faults()),

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sfumato.aggregator.storage.models import digest_tables
+from sfumato.aggregator.storage.tables import digest_tables
 from sfumato.shared.errors import ConfigError, UnpreparedError
 
 # With the digest, a database made by another state of the code is refused, not misread.

@@ -16,9 +16,9 @@ from sqlalchemy import delete, insert, select
 from sfumato.aggregator.records import Selection, SketchRecord
 from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter
 from sfumato.aggregator.storage import Transaction
-from sfumato.aggregator.storage.models import PendingSketch
 from sfumato.aggregator.storage.sums.cells import Cell
 from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.tables import PENDING_SKETCHES
 from tests.aggregator.databases import create_postgres, drop_postgres
 from tests.aggregator.machine.harness import Harness
 from tests.aggregator.machine.operations import OperationRules
@@ -80,7 +80,7 @@ class CountsReplays(Transaction):
 
     async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
         found = await super().get_sketches(sketch_ids)
-        rows = await self.connection.execute(select(PendingSketch.sketch_id))
+        rows = await self.connection.execute(select(PENDING_SKETCHES.c.sketch_id))
         waiting = set(rows.scalars())
         return {key: record for key, record in found.items() if key in waiting}
 
@@ -93,7 +93,7 @@ class CountsReplays(Transaction):
         if fresh:
             await super().add_sketches(fresh)
         waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in sketches]
-        await self.connection.execute(insert(PendingSketch).prefix_with("OR IGNORE"), waiting)
+        await self.connection.execute(insert(PENDING_SKETCHES).prefix_with("OR IGNORE"), waiting)
 
 
 class ShowsWhatLeaves(Transaction):
@@ -129,7 +129,7 @@ class LosesOnCrash(KillableStore):
         except Killed:
             if not was_dead:
                 async with self.engine.begin() as connection:
-                    await connection.execute(delete(PendingSketch))
+                    await connection.execute(delete(PENDING_SKETCHES))
             raise
 
 

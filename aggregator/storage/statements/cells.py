@@ -15,14 +15,6 @@ from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
 
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection, SketchTotals
-from sfumato.aggregator.storage.models import (
-    Batch,
-    CellRoot,
-    CellSum,
-    Device,
-    PendingSketch,
-    Sketch,
-)
 from sfumato.aggregator.storage.statements.entries import (
     EntryRows,
     order_of,
@@ -61,6 +53,14 @@ from sfumato.aggregator.storage.sums.dyadic import (
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.merging import CellKey, Entry, is_shown
 from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.tables import (
+    BATCHES,
+    CELL_ROOTS,
+    CELLS,
+    DEVICES,
+    PENDING_SKETCHES,
+    SKETCHES,
+)
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]
@@ -92,24 +92,24 @@ class CellRows(EntryRows):
         labels = await self._find_label_sets(study_id, root, selection)
         total = await self._sum_cells(study_id, chosen, labels, layout)
         total = await self._subtract_leaving(study_id, selection, total, layout)
-        counted = select_pending(study_id).where(Device.excluded.is_(None))
+        counted = select_pending(study_id).where(DEVICES.c.excluded.is_(None))
         waiting = await self._sum_entries(counted, selection, layout)
         return add_cells([total, waiting], layout).to_totals()
 
     async def find_slots(self, study_id: bytes) -> tuple[int, int] | None:
         """Return the first and the last slot that hold a sketch; None where none has a slot."""
-        held = select(CellSum.first, CellSum.length).where(
-            CellSum.study_id == study_id,
-            CellSum.labels == NO_LABELS,
-            CellSum.n_sketches > 0,
-            or_(CellSum.level == 0, CellSum.length > 0),
+        held = select(CELLS.c.first, CELLS.c.length).where(
+            CELLS.c.study_id == study_id,
+            CELLS.c.labels == NO_LABELS,
+            CELLS.c.n_sketches > 0,
+            or_(CELLS.c.level == 0, CELLS.c.length > 0),
         )
         nodes = [Node(0, *row) for row in await self._connection.execute(held)]
         ends = [(unshift_slot(node.first), unshift_slot(node.last)) for node in nodes]
         pending = (
-            select(func.min(Sketch.first_slot), func.max(Sketch.last_slot))
-            .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-            .where(PendingSketch.study_id == study_id)
+            select(func.min(SKETCHES.c.first_slot), func.max(SKETCHES.c.last_slot))
+            .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
+            .where(PENDING_SKETCHES.c.study_id == study_id)
         )
         first, last = (await self._connection.execute(pending)).one()
         if first is not None and last is not None:
@@ -126,8 +126,10 @@ class CellRows(EntryRows):
         if self._is_writing:
             await self._lock_root(study_id)
         expected = ExpectedCells(await self._read_root(study_id), layout)
-        dropped = select(Sketch.sketch_id).where(
-            Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
+        dropped = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.study_id == study_id,
+            SKETCHES.c.state == "stored",
+            SKETCHES.c.payload.is_(None),
         )
         has_all = not await self._exists(dropped)
         unsure = await self._read_leaving(study_id)
@@ -146,7 +148,7 @@ class CellRows(EntryRows):
             await compare(expected.add(entries))
             after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
         await compare(expected.finish())
-        held = select(*_key_columns()).where(CellSum.study_id == study_id, CellSum.n_sketches != 0)
+        held = select(*_key_columns()).where(CELLS.c.study_id == study_id, CELLS.c.n_sketches != 0)
         for row in await self._connection.execute(held):
             if (_to_node(row), row.labels) not in seen:
                 wrong.append(describe_key((_to_node(row), row.labels)))
@@ -154,10 +156,10 @@ class CellRows(EntryRows):
 
     async def _list_counted(self, study_id: bytes, after: tuple[int, bytes] | None) -> list[Entry]:
         statement = (
-            select_records(Batch, BatchRecord)
-            .where(Batch.study_id == study_id, Batch.standing == "counted")
-            .where(*follows(Batch.slot, Batch.batch_id, after))
-            .order_by(Batch.slot, Batch.batch_id)
+            select_records(BatchRecord)
+            .where(BATCHES.c.study_id == study_id, BATCHES.c.standing == "counted")
+            .where(*follows(BATCHES.c.slot, BATCHES.c.batch_id, after))
+            .order_by(BATCHES.c.slot, BATCHES.c.batch_id)
             .limit(_CHECKED_AT_ONCE)
         )
         return [to_batch_entry(batch) for batch in await self._list(statement, BatchRecord)]
@@ -167,18 +169,18 @@ class CellRows(EntryRows):
     ) -> list[Entry]:
         if layout.is_batched:
             return await self._list_counted(study_id, after)
-        order = func.coalesce(Sketch.first_slot, order_of(None))
-        waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+        order = func.coalesce(SKETCHES.c.first_slot, order_of(None))
+        waits = select(PENDING_SKETCHES.c.sketch_id).where(PENDING_SKETCHES.c.study_id == study_id)
         # The page is found without payloads: the database sorts every remaining sketch.
         page = (
-            select(Sketch.sketch_id)
-            .where(Sketch.study_id == study_id, Sketch.state == "stored")
-            .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
-            .order_by(order, Sketch.sketch_id)
+            select(SKETCHES.c.sketch_id)
+            .where(SKETCHES.c.study_id == study_id, SKETCHES.c.state == "stored")
+            .where(SKETCHES.c.sketch_id.not_in(waits), *follows(order, SKETCHES.c.sketch_id, after))
+            .order_by(order, SKETCHES.c.sketch_id)
             .limit(_CHECKED_AT_ONCE)
         )
-        statement = select_entries().where(Sketch.sketch_id.in_(page))
-        found = await self._connection.execute(statement.order_by(order, Sketch.sketch_id))
+        statement = select_entries().where(SKETCHES.c.sketch_id.in_(page))
+        found = await self._connection.execute(statement.order_by(order, SKETCHES.c.sketch_id))
         return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
     async def _sum_cells(
@@ -187,8 +189,8 @@ class CellRows(EntryRows):
         if not labels:
             return add_cells([], layout)
         total = add_cells([], layout)
-        statement = select(CellSum).where(
-            CellSum.study_id == study_id, CellSum.labels.in_(labels), _in_cover(chosen)
+        statement = select(CELLS).where(
+            CELLS.c.study_id == study_id, CELLS.c.labels.in_(labels), _in_cover(chosen)
         )
         async with self._connection.stream(statement) as result:
             try:
@@ -207,19 +209,21 @@ class CellRows(EntryRows):
         if not selection.labels:
             return [NO_LABELS]
         tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
-        statement = select(CellSum.labels).where(CellSum.study_id == study_id, _at(tops)).distinct()
+        statement = select(CELLS.c.labels).where(CELLS.c.study_id == study_id, _at(tops)).distinct()
         present = (await self._connection.execute(statement)).scalars()
         return [text for text in present if is_shown(text, selection)]
 
     async def _read_root(self, study_id: bytes) -> Node | None:
-        statement = select(CellRoot.level, CellRoot.first).where(CellRoot.study_id == study_id)
+        statement = select(CELL_ROOTS.c.level, CELL_ROOTS.c.first).where(
+            CELL_ROOTS.c.study_id == study_id
+        )
         return to_root((await self._connection.execute(statement)).first())
 
     async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
         """Return the root, and lock the cells of the study until the transaction ends."""
         statement = (
-            select(CellRoot.level, CellRoot.first)
-            .where(CellRoot.study_id == study_id)
+            select(CELL_ROOTS.c.level, CELL_ROOTS.c.first)
+            .where(CELL_ROOTS.c.study_id == study_id)
             .with_for_update(skip_locked=skip_locked)
         )
         return (await self._connection.execute(statement)).first()
@@ -231,12 +235,12 @@ class CellRows(EntryRows):
     async def _load_rows(
         self, study_id: bytes, nodes: Collection[Node], *columns: Any
     ) -> dict[CellKey, Row[Any]]:
-        statement = select(*(columns or [CellSum])).where(CellSum.study_id == study_id, _at(nodes))
+        statement = select(*(columns or [CELLS])).where(CELLS.c.study_id == study_id, _at(nodes))
         found = await self._connection.execute(statement)
         return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
 
     async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        columns = (*_key_columns(), CellSum.members, CellSum.devices)
+        columns = (*_key_columns(), CELLS.c.members, CELLS.c.devices)
         found = await self._load_rows(study_id, nodes, *columns)
         return {key: mark_of(row) for key, row in found.items()}
 
@@ -246,7 +250,7 @@ class CellRows(EntryRows):
     async def _save_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if not rows:
             return
-        statement = self._insert(CellSum)
+        statement = self._insert(CELLS)
         changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
         await self._connection.execute(
             statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
@@ -254,7 +258,7 @@ class CellRows(EntryRows):
 
 
 def _key_columns() -> list[Any]:
-    return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
+    return [CELLS.c.level, CELLS.c.first, CELLS.c.length, CELLS.c.labels]
 
 
 def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
@@ -266,9 +270,9 @@ def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
         false(),
         *(
             and_(
-                CellSum.level == level,
-                CellSum.first.in_(sorted(values)),
-                CellSum.length > 0 if is_span else CellSum.length == 0,
+                CELLS.c.level == level,
+                CELLS.c.first.in_(sorted(values)),
+                CELLS.c.length > 0 if is_span else CELLS.c.length == 0,
             )
             for (level, is_span), values in sorted(firsts.items())
         ),
@@ -278,9 +282,9 @@ def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
 def _in_cover(chosen: Cover) -> ColumnElement[bool]:
     spans = [
         and_(
-            CellSum.level == node.level,
-            CellSum.first.between(node.first, node.last),
-            CellSum.length > 0,
+            CELLS.c.level == node.level,
+            CELLS.c.first.between(node.first, node.last),
+            CELLS.c.length > 0,
         )
         for node in chosen.crossed
         if node.level > 0

@@ -10,13 +10,12 @@ from sqlalchemy.sql.dml import Update
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
 from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Analysis, Decode, WorkerPresence
 from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.tables import TABLES, WORKERS
 
 J = TypeVar("J", bound=JobRecord)
 
-_MODELS: Final[Mapping[type[JobRecord], Any]] = {DecodeRecord: Decode, AnalysisRecord: Analysis}
-"""The table of each kind of job."""
+_KINDS: Final[tuple[type[JobRecord], ...]] = (DecodeRecord, AnalysisRecord)
 _NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
 _AFRESH: dict[str, Any] = {
     "state": "queued",
@@ -38,37 +37,37 @@ class JobRows(Rows):
 
     async def add_job(self, record: JobRecord) -> bool:
         """Queue a job."""
-        return await self._add(_MODELS[type(record)], record)
+        return await self._add(record)
 
     async def get_job(self, kind: type[J], job_id: bytes) -> J | None:
         """Return a job."""
-        return await self._find(_MODELS[kind], kind, _identity(kind) == job_id)
+        return await self._find(kind, _identity(kind) == job_id)
 
     async def list_jobs(
         self, kind: type[J], study_id: bytes, *, after: PageKey | None, limit: int
     ) -> Sequence[J]:
         """Return the jobs of a study, the newest first."""
-        model = _MODELS[kind]
-        order, is_its = (model.created, _identity(kind)), model.study_id == study_id
+        jobs = TABLES[kind].c
+        order, is_its = (jobs.created, _identity(kind)), jobs.study_id == study_id
         return await self._list_page(
-            model, kind, order, is_its, after=after, limit=limit, newest_first=True
+            kind, order, is_its, after=after, limit=limit, newest_first=True
         )
 
     async def requeue_job(self, kind: type[JobRecord], job_id: bytes) -> bool:
         """Queue a failed or cancelled job again; false if it is in another state."""
-        ended = _MODELS[kind].state.in_(["failed", "cancelled"])
+        ended = TABLES[kind].c.state.in_(["failed", "cancelled"])
         return await self._change(_of(kind, job_id).where(ended).values(_AFRESH)) > 0
 
     async def cancel_job(self, kind: type[JobRecord], job_id: bytes, *, now: float) -> bool:
         """Cancel a job; false if it has ended."""
-        under_way = _MODELS[kind].state.in_(["queued", "running"])
+        under_way = TABLES[kind].c.state.in_(["queued", "running"])
         cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
         return await self._change(_of(kind, job_id).where(under_way).values(cancelled)) > 0
 
     async def has_leasable_job(self, *, now: float) -> bool:
         """Return whether a job waits for a worker."""
-        for kind, model in _MODELS.items():
-            if await self._exists(select(_identity(kind)).where(_leasable(model, now))):
+        for kind in _KINDS:
+            if await self._exists(select(_identity(kind)).where(_leasable(kind, now))):
                 return True
         return False
 
@@ -81,9 +80,10 @@ class JobRows(Rows):
         rows; SQLite has one writer.
         """
         waiting: list[tuple[float, type[JobRecord]]] = []
-        for kind, model in _MODELS.items():
-            oldest = select(func.min(model.created)).where(
-                _leasable(model, now), model.attempts < max_attempts
+        for kind in _KINDS:
+            jobs = TABLES[kind].c
+            oldest = select(func.min(jobs.created)).where(
+                _leasable(kind, now), jobs.attempts < max_attempts
             )
             since = await self._scalar(oldest)
             if since is not None:
@@ -99,11 +99,11 @@ class JobRows(Rows):
     async def _lease(
         self, kind: type[J], *, token: bytes, now: float, expires: float, max_attempts: int
     ) -> J | None:
-        model = _MODELS[kind]
+        jobs = TABLES[kind].c
         oldest = (
             select(_identity(kind))
-            .where(_leasable(model, now), model.attempts < max_attempts)
-            .order_by(model.created)
+            .where(_leasable(kind, now), jobs.attempts < max_attempts)
+            .order_by(jobs.created)
             .limit(1)
             .with_for_update(skip_locked=True)
             .scalar_subquery()
@@ -114,10 +114,10 @@ class JobRows(Rows):
             "progress": 0.0,
             "lease_token": token,
             "lease_expires": expires,
-            "attempts": model.attempts + 1,
+            "attempts": jobs.attempts + 1,
         }
-        statement = update(model).where(_identity(kind) == oldest).values(taken)
-        columns = select_records(model, kind).selected_columns
+        statement = update(TABLES[kind]).where(_identity(kind) == oldest).values(taken)
+        columns = select_records(kind).selected_columns
         found = await self._connection.execute(statement.returning(*columns))
         return to_record(kind, found.first())
 
@@ -140,7 +140,7 @@ class JobRows(Rows):
             "state": "queued",
             "started": None,
             "progress": 0.0,
-            "attempts": _MODELS[kind].attempts - 1,
+            "attempts": TABLES[kind].c.attempts - 1,
             **_NO_LEASE,
         }
         return await self._change(_held(kind, job_id, token).values(waiting)) > 0
@@ -168,51 +168,55 @@ class JobRows(Rows):
         """Fail jobs whose last allowed attempt has expired; return the number."""
         failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
         n_failed = 0
-        for model in _MODELS.values():
-            exhausted = update(model).where(_leasable(model, now), model.attempts >= max_attempts)
+        for kind in _KINDS:
+            jobs = TABLES[kind].c
+            exhausted = update(TABLES[kind]).where(
+                _leasable(kind, now), jobs.attempts >= max_attempts
+            )
             n_failed += await self._change(exhausted.values(failed))
         return n_failed
 
     async def count_jobs(self, kind: type[JobRecord]) -> Mapping[str, int]:
         """Count jobs by state; states that do not occur are left out."""
-        model = _MODELS[kind]
-        states = select(model.state, func.count()).group_by(model.state)
+        jobs = TABLES[kind].c
+        states = select(jobs.state, func.count()).group_by(jobs.state)
         found = await self._connection.execute(states)
         return {str(state): int(count) for state, count in found}
 
     async def note_worker(self, worker_id: bytes, *, now: float, oldest: float) -> None:
         """Note that a worker is there; forget those that were last seen before ``oldest``."""
-        await self._change(delete(WorkerPresence).where(WorkerPresence.seen < oldest))
-        note = self._insert(WorkerPresence).values(worker_id=worker_id, seen=now)
-        key = [WorkerPresence.worker_id]
+        await self._change(delete(WORKERS).where(WORKERS.c.seen < oldest))
+        note = self._insert(WORKERS).values(worker_id=worker_id, seen=now)
+        key = [WORKERS.c.worker_id]
         await self._connection.execute(
             note.on_conflict_do_update(index_elements=key, set_={"seen": now})
         )
 
     async def drop_worker(self, worker_id: bytes) -> None:
         """Forget a worker that ends."""
-        await self._change(delete(WorkerPresence).where(WorkerPresence.worker_id == worker_id))
+        await self._change(delete(WORKERS).where(WORKERS.c.worker_id == worker_id))
 
     async def count_workers(self, *, since: float) -> int:
         """Count the workers that were seen since a time."""
-        seen = WorkerPresence.seen >= since
-        return int(await self._scalar(select(func.count()).select_from(WorkerPresence).where(seen)))
+        seen = WORKERS.c.seen >= since
+        return int(await self._scalar(select(func.count()).select_from(WORKERS).where(seen)))
 
 
 def _identity(kind: type[JobRecord]) -> Any:
-    return getattr(_MODELS[kind], kind.identity)
+    return TABLES[kind].c[kind.identity]
 
 
 def _of(kind: type[JobRecord], job_id: bytes) -> Update:
-    return update(_MODELS[kind]).where(_identity(kind) == job_id)
+    return update(TABLES[kind]).where(_identity(kind) == job_id)
 
 
 def _held(kind: type[JobRecord], job_id: bytes, token: bytes) -> Update:
     """Update as the holder of the lease: a worker that is too late finds no row."""
-    model = _MODELS[kind]
-    return _of(kind, job_id).where(model.state == "running", model.lease_token == token)
+    jobs = TABLES[kind].c
+    return _of(kind, job_id).where(jobs.state == "running", jobs.lease_token == token)
 
 
-def _leasable(model: Any, now: float) -> ColumnElement[bool]:
-    expired = and_(model.state == "running", model.lease_expires < now)
-    return or_(model.state == "queued", expired)
+def _leasable(kind: type[JobRecord], now: float) -> ColumnElement[bool]:
+    jobs = TABLES[kind].c
+    expired = and_(jobs.state == "running", jobs.lease_expires < now)
+    return or_(jobs.state == "queued", expired)

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
 
-from sfumato.aggregator.storage.models import CellRoot, PendingSketch
 from sfumato.aggregator.storage.statements.cells import (
     CellRows,
     Mark,
@@ -24,6 +23,7 @@ from sfumato.aggregator.storage.sums.dyadic import Node, between
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.merging import Addition, CellKey, sum_up
 from sfumato.aggregator.storage.sums.summing import Rest
+from sfumato.aggregator.storage.tables import CELL_ROOTS, PENDING_SKETCHES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class MergeRows(CellRows):
 
     async def list_unmerged(self) -> Sequence[bytes]:
         """Return the studies with pending sketches."""
-        statement = select(PendingSketch.study_id).distinct()
+        statement = select(PENDING_SKETCHES.c.study_id).distinct()
         return list((await self._connection.execute(statement)).scalars())
 
     async def merge_sketches(self, study_id: bytes, *, layout: Layout, most: int) -> int:
@@ -75,7 +75,7 @@ class MergeRows(CellRows):
         that reads, and a short one that writes.
         """
         root = await self._read_root(study_id)
-        statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
+        statement = select_pending(study_id).order_by(PENDING_SKETCHES.c.sketch_id).limit(most)
         waiting = (await self._connection.execute(statement)).all()
         if not waiting:
             return None
@@ -92,8 +92,8 @@ class MergeRows(CellRows):
         study_id = addition.study_id
         found = await self._lock_root(study_id, skip_locked=True)
         # Only who holds the root takes sketches from those that wait.
-        which = PendingSketch.sketch_id.in_(addition.sketch_ids)
-        waiting = select(func.count()).select_from(PendingSketch).where(which)
+        which = PENDING_SKETCHES.c.sketch_id.in_(addition.sketch_ids)
+        waiting = select(func.count()).select_from(PENDING_SKETCHES).where(which)
         n_waiting = (await self._connection.execute(waiting)).scalar_one()
         if found is None or to_root(found) != addition.old:
             return 0
@@ -108,7 +108,7 @@ class MergeRows(CellRows):
         else:
             await self._move_root(study_id, addition.old, addition.new)
             await self._add_cells(study_id, addition.cells, addition.layout)
-        await self._connection.execute(delete(PendingSketch).where(which))
+        await self._connection.execute(delete(PENDING_SKETCHES).where(which))
         return n_waiting
 
     async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
@@ -122,8 +122,8 @@ class MergeRows(CellRows):
             }
             await self._save(study_id, cells)
         await self._connection.execute(
-            update(CellRoot)
-            .where(CellRoot.study_id == study_id)
+            update(CELL_ROOTS)
+            .where(CELL_ROOTS.c.study_id == study_id)
             .values(level=new.level, first=new.first)
         )
 

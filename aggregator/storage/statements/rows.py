@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Row, Select, and_, inspect, or_, select
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import Delete, Update
 
 from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.tables import TABLES
 
 R = TypeVar("R")
 
@@ -31,34 +31,33 @@ class Rows:
         options = cast("Any", self._connection.sync_connection).get_execution_options()
         return bool(options.get("sfumato_write", False))
 
-    def _insert(self, model: type[Base]) -> postgresql.Insert:
-        return insert_into(model, self._connection.dialect.name)
+    def _insert(self, table: Table) -> postgresql.Insert:
+        return insert_into(table, self._connection.dialect.name)
 
-    async def _add(self, model: type[Base], record: object, **more: Any) -> bool:
+    async def _add(self, record: object) -> bool:
         """Insert a record; false if a unique constraint forbids it."""
-        values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))} | more
-        statement = self._insert(model).values(values).on_conflict_do_nothing()
-        key = inspect(model).primary_key
-        found = await self._connection.execute(statement.returning(*key))
+        table = TABLES[type(record)]
+        values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))}
+        statement = self._insert(table).values(values).on_conflict_do_nothing()
+        found = await self._connection.execute(statement.returning(*table.primary_key))
         return found.first() is not None
 
     async def _find(
-        self, model: type[Base], record: type[R], which: ColumnElement[bool], *, lock: bool = False
+        self, kind: type[R], which: ColumnElement[bool], *, lock: bool = False
     ) -> R | None:
         """Return the record of one row; ``lock`` it until the transaction ends."""
-        statement = select_records(model, record).where(which)
+        statement = select_records(kind).where(which)
         if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
             statement = statement.with_for_update()
-        return to_record(record, (await self._connection.execute(statement)).first())
+        return to_record(kind, (await self._connection.execute(statement)).first())
 
-    async def _list(self, statement: Select[*tuple[Any, ...]], record: type[R]) -> list[R]:
+    async def _list(self, statement: Select[*tuple[Any, ...]], kind: type[R]) -> list[R]:
         found = await self._connection.execute(statement)
-        return [record(**row._mapping) for row in found]
+        return [kind(**row._mapping) for row in found]
 
     async def _list_page(
         self,
-        model: type[Base],
-        record: type[R],
+        kind: type[R],
         order: tuple[Any, Any],
         *which: ColumnElement[bool],
         after: PageKey | None,
@@ -68,8 +67,8 @@ class Rows:
         """List records in the order of a time and an identity, after the end of a page."""
         later = follows(*order, after, newest_first=newest_first)
         columns = [column.desc() for column in order] if newest_first else order
-        statement = select_records(model, record).where(*which, *later)
-        return await self._list(statement.order_by(*columns).limit(limit), record)
+        statement = select_records(kind).where(*which, *later)
+        return await self._list(statement.order_by(*columns).limit(limit), kind)
 
     async def _scalar(self, statement: Select[Any]) -> Any:
         return (await self._connection.execute(statement)).scalar_one()
@@ -87,21 +86,21 @@ class Rows:
         return (await self._connection.execute(statement)).rowcount
 
 
-def insert_into(model: type[Base], dialect: str) -> postgresql.Insert:
+def insert_into(table: Table, dialect: str) -> postgresql.Insert:
     """Start an insert that can name what to do on a conflict; both dialects write it alike."""
     if dialect == "postgresql":
-        return postgresql.insert(model)
-    return cast("postgresql.Insert", sqlite.insert(model))
+        return postgresql.insert(table)
+    return cast("postgresql.Insert", sqlite.insert(table))
 
 
-def select_records(model: type[Base], record: type[Any]) -> Select[Any]:
+def select_records(kind: type[Any]) -> Select[Any]:
     """Select the columns that a record holds."""
-    return select(*(getattr(model, f.name) for f in fields(record)))
+    return select(*(TABLES[kind].c[f.name] for f in fields(kind)))
 
 
-def to_record(record: type[R], row: Row[Any] | None) -> R | None:
+def to_record(kind: type[R], row: Row[Any] | None) -> R | None:
     """Make a record of a row."""
-    return None if row is None else record(**row._mapping)
+    return None if row is None else kind(**row._mapping)
 
 
 def follows(

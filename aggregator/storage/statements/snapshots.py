@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from sfumato.aggregator.job_records import PosteriorRecord
 from sfumato.aggregator.records import SnapshotRecord
-from sfumato.aggregator.storage.models import Posterior, Snapshot
 from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.tables import POSTERIORS, SNAPSHOTS
 
 
 class SnapshotRows(Rows):
@@ -15,26 +15,26 @@ class SnapshotRows(Rows):
 
     async def add_posterior(self, record: PosteriorRecord) -> bool:
         """Store the densities behind a decode."""
-        return await self._add(Posterior, record)
+        return await self._add(record)
 
     async def get_posterior(self, decode_id: bytes) -> PosteriorRecord | None:
         """Return the densities behind a decode."""
-        return await self._find(Posterior, PosteriorRecord, Posterior.decode_id == decode_id)
+        return await self._find(PosteriorRecord, POSTERIORS.c.decode_id == decode_id)
 
     async def add_snapshot(self, record: SnapshotRecord) -> bool:
         """Store a snapshot."""
-        return await self._add(Snapshot, record)
+        return await self._add(record)
 
     async def get_snapshot(self, snapshot_id: bytes) -> SnapshotRecord | None:
         """Return a snapshot."""
-        return await self._find(Snapshot, SnapshotRecord, Snapshot.snapshot_id == snapshot_id)
+        return await self._find(SnapshotRecord, SNAPSHOTS.c.snapshot_id == snapshot_id)
 
     async def get_snapshots(
         self, snapshot_ids: Collection[bytes]
     ) -> Mapping[bytes, SnapshotRecord]:
         """Return the snapshots that exist, by id."""
-        statement = select_records(Snapshot, SnapshotRecord)
+        statement = select_records(SnapshotRecord)
         found = await self._list(
-            statement.where(Snapshot.snapshot_id.in_(list(snapshot_ids))), SnapshotRecord
+            statement.where(SNAPSHOTS.c.snapshot_id.in_(list(snapshot_ids))), SnapshotRecord
         )
         return {record.snapshot_id: record for record in found}

@@ -16,7 +16,7 @@ from sfumato.aggregator.storage import (
     migrate_database,
     open_store,
 )
-from sfumato.aggregator.storage.models import CellSum
+from sfumato.aggregator.storage.tables import CELLS
 from sfumato.shared.errors import ConfigError, StoreError
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.databases import open_sqlite
@@ -119,7 +119,7 @@ async def test_running_sums_that_are_not_those_of_the_sketches_are_not_copied(
 ) -> None:
     await fill(source)
     async with source.engine.begin() as connection:
-        await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
+        await connection.execute(update(CELLS).values(magnitude=CELLS.c.magnitude + 1))
     with pytest.raises(StoreError, match="running sums"):
         await copy_database(source, empty_store)
     async with empty_store.begin() as transaction:
