@@ -10,6 +10,7 @@ from pathlib import Path
 from sfumato.aggregator.cli.databases import open_database
 from sfumato.aggregator.cli.settings import read_settings
 from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.services.plans import PlanCache
 from sfumato.aggregator.storage import Layout, Transaction
 from sfumato.aggregator.storage.engine import mapped_errors
@@ -127,7 +128,7 @@ async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Compare the cells of every study with the sums of its sketches."""
     plans = PlanCache()
     for study_id in await transaction.list_study_ids():
-        study = await transaction.get_study(study_id)
+        study = await transaction.get(StudyRecord, study_id)
         assert study is not None
         where = f"study {study_id.hex()}"
         try:

@@ -37,7 +37,7 @@ class PlanCache:
 
 async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecord:
     """Return a study; raises as :func:`require_present`."""
-    return require_present(await transaction.get_study(study_id))
+    return require_present(await transaction.get(StudyRecord, study_id))
 
 
 async def require_known(transaction: Transaction, found: R | None, name: str) -> R:

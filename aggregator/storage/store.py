@@ -26,7 +26,6 @@ from sfumato.aggregator.storage.statements.publications import PublicationRows
 from sfumato.aggregator.storage.statements.references import ReferenceRows
 from sfumato.aggregator.storage.statements.schedules import ScheduleRows
 from sfumato.aggregator.storage.statements.sketches import SketchRows
-from sfumato.aggregator.storage.statements.snapshots import SnapshotRows
 from sfumato.aggregator.storage.statements.studies import StudyRows
 from sfumato.shared.errors import ConfigError
 
@@ -38,7 +37,6 @@ class Transaction(
     SketchRows,
     ExclusionRows,
     DeviceSumRows,
-    SnapshotRows,
     PublicationRows,
     ScheduleRows,
     AlarmRows,

@@ -99,7 +99,13 @@ TABLES: dict[type[Any], Table] = {}
 """The table of each record."""
 
 
-def derive_table(name: str, record: type[Any], *more: SchemaItem) -> Table:
+def derive_table(
+    name: str,
+    record: type[Any],
+    *more: SchemaItem,
+    order: Sequence[str] = (),
+    is_newest_first: bool = False,
+) -> Table:
     """Make the table of a record from its annotations.
 
     Parameters
@@ -108,14 +114,17 @@ def derive_table(name: str, record: type[Any], *more: SchemaItem) -> Table:
         Its members are the columns, see :mod:`sfumato.aggregator.columns`.
     more
         Indexes, constraints, and columns that the record does not show.
+    order, is_newest_first
+        The two columns by which pages are ordered, a time and an identity, and the direction.
     """
     columns = [
         _derive_column(member, hint)
         for member, hint in get_type_hints(record, include_extras=True).items()
         if get_origin(hint) is not ClassVar
     ]
-    TABLES[record] = Table(name, METADATA, *columns, *more)
-    return TABLES[record]
+    table = TABLES[record] = Table(name, METADATA, *columns, *more)
+    table.info.update(order=[table.c[each] for each in order], is_newest_first=is_newest_first)
+    return table
 
 
 def _derive_column(name: str, hint: Any) -> Column[Any]:
@@ -207,8 +216,14 @@ STUDIES = derive_table(
     Column("n_ordinals", BigInteger, nullable=False, default=0),
     Column("accepted", CanonicalJson, nullable=False, default=list),
     Index(None, "created", "study_id"),
+    order=("created", "study_id"),
 )
-TOKENS = derive_table("tokens", TokenRecord, Index(None, "study_id", "created", "token_hash"))
+TOKENS = derive_table(
+    "tokens",
+    TokenRecord,
+    Index(None, "study_id", "created", "token_hash"),
+    order=("created", "token_hash"),
+)
 DEVICES = derive_table(
     "devices",
     DeviceRecord,
@@ -216,8 +231,11 @@ DEVICES = derive_table(
     Index(None, "study_id", "enrolled", "device_id"),
     Index(None, "enrolled", "device_id"),
     UniqueConstraint("study_id", "ordinal"),
+    order=("enrolled", "device_id"),
 )
-RETIRED_KEYS = derive_table("retired_keys", RetiredKeyRecord, Index(None, "device_id"))
+RETIRED_KEYS = derive_table(
+    "retired_keys", RetiredKeyRecord, Index(None, "device_id"), order=("retired", "key_id")
+)
 BATCHES = derive_table(
     "batches",
     BatchRecord,
@@ -225,6 +243,8 @@ BATCHES = derive_table(
     Index(None, "study_id", "created", "batch_id"),
     # For the workers, who look for what is due.
     Index(None, "state", "next_at"),
+    order=("created", "batch_id"),
+    is_newest_first=True,
 )
 SKETCHES = derive_table(
     "sketches",
@@ -251,6 +271,7 @@ SKETCHES = derive_table(
         sqlite_where=_IN_BATCH,
         postgresql_where=_IN_BATCH,
     ),
+    order=("received", "sketch_id"),
 )
 PENDING_SKETCHES = derive_table(
     "pending_sketches", _PendingSketch, Index(None, "study_id", "sketch_id")
@@ -267,6 +288,8 @@ DECODES = derive_table(
     DecodeRecord,
     Index(None, "state", "created"),
     Index(None, "study_id", "created", "decode_id"),
+    order=("created", "decode_id"),
+    is_newest_first=True,
 )
 POSTERIORS = derive_table("posteriors", PosteriorRecord, Index(None, "study_id"))
 ANALYSES = derive_table(
@@ -274,26 +297,43 @@ ANALYSES = derive_table(
     AnalysisRecord,
     Index(None, "state", "created"),
     Index(None, "study_id", "created", "analysis_id"),
+    order=("created", "analysis_id"),
+    is_newest_first=True,
 )
-RESULT_KEYS = derive_table("result_keys", ResultKeyRecord)
-PUBLICATIONS = derive_table("publications", PublicationRecord)
+RESULT_KEYS = derive_table("result_keys", ResultKeyRecord, order=("number",))
+PUBLICATIONS = derive_table("publications", PublicationRecord, order=("sequence", "decode_id"))
 SCHEDULES = derive_table(
     "schedules",
     ScheduleRecord,
     Index(None, "state", "next_at"),
     Index(None, "study_id", "created", "schedule_id"),
+    order=("created", "schedule_id"),
 )
-ALARMS = derive_table("alarms", AlarmRecord, Index(None, "study_id", "created", "alarm_id"))
+ALARMS = derive_table(
+    "alarms",
+    AlarmRecord,
+    Index(None, "study_id", "created", "alarm_id"),
+    order=("created", "alarm_id"),
+)
 DELIVERIES = derive_table(
     "deliveries",
     DeliveryRecord,
     UniqueConstraint("alarm_id", "event"),
     Index(None, "state", "next_at"),
     Index(None, "alarm_id", "created", "delivery_id"),
+    order=("created", "delivery_id"),
+    is_newest_first=True,
 )
 WORKERS = derive_table("workers", _Worker)
-API_KEYS = derive_table("api_keys", KeyRecord, UniqueConstraint("key_hash"))
-AUDIT_ENTRIES = derive_table("audit_entries", AuditRecord, Index(None, "time", "entry_id"))
+API_KEYS = derive_table(
+    "api_keys",
+    KeyRecord,
+    UniqueConstraint("key_hash"),
+    order=("created", "key_id"),
+)
+AUDIT_ENTRIES = derive_table(
+    "audit_entries", AuditRecord, Index(None, "time", "entry_id"), order=("time", "entry_id")
+)
 
 
 _AUDIT_REFUSAL = "the audit log is append-only"

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sfumato.aggregator.job_records import AnalysisRecord
-from sfumato.aggregator.records import DeviceSums, PageKey, Selection, StudyRecord
+from sfumato.aggregator.records import DeviceSums, PageKey, Selection, SnapshotRecord, StudyRecord
 from sfumato.aggregator.services.analyses.kind import Inputs, Kind, Part
 from sfumato.aggregator.services.analyses.registry import KINDS
 from sfumato.aggregator.services.plans import require_known, require_study
@@ -108,7 +108,7 @@ class AnalysisService(Service):
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_job(record)
+            queued = await transaction.add(record)
             queued = queued or await transaction.requeue_job(AnalysisRecord, record.analysis_id)
             return await _require_analysis(transaction, record.analysis_id), queued
 
@@ -135,7 +135,9 @@ class AnalysisService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_jobs(AnalysisRecord, study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                AnalysisRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def cancel(self, analysis_id: bytes) -> AnalysisRecord:
         """Cancel an analysis; one that has ended stays as it is."""
@@ -197,7 +199,7 @@ class AnalysisService(Service):
 
 
 async def _require_analysis(transaction: Transaction, analysis_id: bytes) -> AnalysisRecord:
-    found = await transaction.get_job(AnalysisRecord, analysis_id)
+    found = await transaction.get(AnalysisRecord, analysis_id)
     return await require_known(transaction, found, "analysis")
 
 
@@ -205,7 +207,7 @@ async def _read_inputs(
     transaction: Transaction, inputs: Sequence[Mapping[str, Any]]
 ) -> Sequence[Frozen]:
     wanted = [bytes.fromhex(each["snapshot_id"]) for each in inputs if each["snapshot_id"]]
-    known = await transaction.get_snapshots(wanted)
+    known = await transaction.get_many(SnapshotRecord, wanted)
     if set(wanted) - known.keys():
         raise NotFoundError("is gone", field="snapshot", fix="request the analysis again")
     return [

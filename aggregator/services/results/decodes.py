@@ -102,7 +102,7 @@ class DecodeWork:
         """Store the densities behind the solution, which answer questions."""
         if answer.posterior is None:
             return
-        await transaction.add_posterior(
+        await transaction.add(
             PosteriorRecord(
                 decode_id=self.decode.decode_id,
                 study_id=self.decode.study_id,
@@ -177,7 +177,7 @@ class DecodeService(Service):
             created=self._clock.now(),
         )
         async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_job(record)
+            queued = await transaction.add(record)
             queued = queued or await transaction.requeue_job(DecodeRecord, record.decode_id)
             return await _require_decode(transaction, record.decode_id), queued
 
@@ -229,7 +229,9 @@ class DecodeService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_jobs(DecodeRecord, study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                DecodeRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def cancel(self, decode_id: bytes) -> DecodeRecord:
         """Cancel a decode; one that has ended stays as it is."""
@@ -303,7 +305,7 @@ class DecodeService(Service):
             decode = await _require_decode(transaction, decode_id)
             study = await require_study(transaction, decode.study_id)
             inquiry = self._inquiries.get(decode_id)
-            found = None if inquiry else await transaction.get_posterior(decode_id)
+            found = None if inquiry else await transaction.get(PosteriorRecord, decode_id)
         if inquiry is None:
             if found is None:
                 raise _refuse_question(decode)
@@ -330,7 +332,7 @@ class DecodeService(Service):
         """
         async with self._store.begin() as transaction:
             study = await require_study(transaction, decode.study_id)
-            snapshot = await transaction.get_snapshot(decode.snapshot_id)
+            snapshot = await transaction.get(SnapshotRecord, decode.snapshot_id)
         if snapshot is None:
             raise NotFoundError("is gone", field="snapshot", fix="make it again")
         plan = await self._plans.get(study)
@@ -356,7 +358,7 @@ class DecodeService(Service):
 
 async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
     return await require_known(
-        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+        transaction, await transaction.get(DecodeRecord, decode_id), "decode"
     )
 
 

@@ -113,9 +113,11 @@ class UploadWriter(Service):
         self, transaction: Transaction, uploads: Sequence[Upload]
     ) -> Sequence[bool | Exception]:
         # Locked, so that two windows of one stream are checked one after the other.
-        devices = await transaction.get_devices([u.device_id for u in uploads], lock=True)
+        devices = await transaction.get_many(
+            DeviceRecord, [u.device_id for u in uploads], lock=True
+        )
         studies = await _get_studies(transaction, uploads)
-        present = await transaction.get_sketches([upload.sketch_id for upload in uploads])
+        present = await transaction.get_many(SketchRecord, [upload.sketch_id for upload in uploads])
         neighbours = await transaction.list_neighbours(
             [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads]
         )
@@ -259,7 +261,7 @@ async def _get_studies(
     transaction: Transaction, uploads: Sequence[Upload]
 ) -> dict[bytes, StudyRecord]:
     wanted = sorted({upload.message.header.study for upload in uploads})
-    found = [await transaction.get_study(study_id) for study_id in wanted]
+    found = [await transaction.get(StudyRecord, study_id) for study_id in wanted]
     return {study.study_id: study for study in found if study is not None}
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
-from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
-from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.job_records import DeliveryRecord
 from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.statements.schedules import LONGEST_LEASE_S
 from sfumato.aggregator.storage.tables import ALARMS, DELIVERIES
@@ -17,55 +15,10 @@ from sfumato.aggregator.storage.tables import ALARMS, DELIVERIES
 class AlarmRows(Rows):
     """Statements on webhooks and messages to them."""
 
-    async def add_alarm(self, record: AlarmRecord) -> bool:
-        """Store a webhook."""
-        return await self._add(record)
-
-    async def get_alarm(self, alarm_id: bytes, *, lock: bool = False) -> AlarmRecord | None:
-        """Return a webhook."""
-        return await self._find(AlarmRecord, ALARMS.c.alarm_id == alarm_id, lock=lock)
-
-    async def list_alarms(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[AlarmRecord]:
-        """Return the webhooks of a study, the oldest first."""
-        order, which = (ALARMS.c.created, ALARMS.c.alarm_id), ALARMS.c.study_id == study_id
-        return await self._list_page(AlarmRecord, order, which, after=after, limit=limit)
-
-    async def list_active_alarms(self, study_id: bytes) -> Sequence[AlarmRecord]:
-        """Return the webhooks of a study that messages are sent to."""
-        which = and_(ALARMS.c.study_id == study_id, ALARMS.c.state == "active")
-        return await self._list(select_records(AlarmRecord).where(which), AlarmRecord)
-
-    async def change_alarm(self, alarm_id: bytes, **values: Any) -> bool:
-        """Change columns of a webhook; false if there is none."""
-        which = ALARMS.c.alarm_id == alarm_id
-        return await self._change(update(ALARMS).where(which).values(values)) > 0
-
     async def remove_alarm(self, alarm_id: bytes) -> bool:
         """Remove a webhook with its messages; false if there is none."""
         await self._change(delete(DELIVERIES).where(DELIVERIES.c.alarm_id == alarm_id))
         return await self._change(delete(ALARMS).where(ALARMS.c.alarm_id == alarm_id)) > 0
-
-    async def add_delivery(self, record: DeliveryRecord) -> bool:
-        """Store a message; false if the alarm has one of this event already."""
-        return await self._add(record)
-
-    async def get_delivery(self, delivery_id: bytes) -> DeliveryRecord | None:
-        """Return a message."""
-        return await self._find(DeliveryRecord, DELIVERIES.c.delivery_id == delivery_id)
-
-    async def list_deliveries(
-        self, alarm_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[DeliveryRecord]:
-        """Return the messages to a webhook, the newest first."""
-        order, which = (
-            (DELIVERIES.c.created, DELIVERIES.c.delivery_id),
-            DELIVERIES.c.alarm_id == alarm_id,
-        )
-        return await self._list_page(
-            DeliveryRecord, order, which, after=after, limit=limit, newest_first=True
-        )
 
     async def list_due_alarms(self, *, now: float) -> Sequence[tuple[bytes, str]]:
         """Return identity and address of each webhook with due messages, the longest due first."""
@@ -99,12 +52,6 @@ class AlarmRows(Rows):
         columns = select_records(DeliveryRecord).selected_columns
         found = await self._connection.execute(statement.returning(*columns))
         return [DeliveryRecord(**row._mapping) for row in found]
-
-    async def settle_delivery(self, delivery_id: bytes, token: bytes, **values: Any) -> bool:
-        """Change a leased message and release the lease; false if the lease is lost."""
-        which = and_(DELIVERIES.c.delivery_id == delivery_id, DELIVERIES.c.lease_token == token)
-        freed = {"lease_token": None, "lease_expires": None}
-        return await self._change(update(DELIVERIES).where(which).values(values | freed)) > 0
 
     async def give_up_deliveries(self, alarm_id: bytes, *, now: float, problem: str) -> int:
         """Give up all waiting messages to a webhook; return the number."""

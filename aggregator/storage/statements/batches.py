@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
-from sfumato.aggregator.records import PageKey, Selection, SketchTotals
+from sfumato.aggregator.records import Selection, SketchTotals
 from sfumato.aggregator.storage.statements.merging import MergeRows
 from sfumato.aggregator.storage.statements.rows import select_records, to_record
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
@@ -64,33 +64,12 @@ class BatchRows(MergeRows):
                 last = await self._scalar(select(func.max(BATCHES.c.number)).where(*is_its))
                 number = 0 if last is None else int(last) + 1
                 new = BatchKey(**{**vars(key), "number": number})
-                await self.add_batch(BatchRecord.of(plan, new, study_id=study_id, now=now))
+                await self.add(BatchRecord.of(plan, new, study_id=study_id, now=now))
                 continue
             n_taken = min(n_reports - len(joined), batch.most_reports - batch.n_reports)
-            await self.change_batch(batch.batch_id, n_reports=BATCHES.c.n_reports + n_taken)
+            await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports + n_taken)
             joined += [batch.batch_id] * n_taken
         return joined
-
-    async def add_batch(self, record: BatchRecord) -> bool:
-        """Store a batch."""
-        return await self._add(record)
-
-    async def get_batch(self, batch_id: bytes, *, lock: bool = False) -> BatchRecord | None:
-        """Return a batch; ``lock`` keeps its state and its reports as they are."""
-        return await self._find(BatchRecord, BATCHES.c.batch_id == batch_id, lock=lock)
-
-    async def change_batch(self, batch_id: bytes, **values: Any) -> None:
-        """Change columns of a batch."""
-        await self._change(update(BATCHES).where(BATCHES.c.batch_id == batch_id).values(**values))
-
-    async def list_batches(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[BatchRecord]:
-        """Return the batches of a study, the newest first."""
-        order, is_its = (BATCHES.c.created, BATCHES.c.batch_id), BATCHES.c.study_id == study_id
-        return await self._list_page(
-            BatchRecord, order, is_its, after=after, limit=limit, newest_first=True
-        )
 
     async def list_parts(self, batch: BatchRecord) -> Sequence[BatchRecord]:
         """Return the acknowledged batches of the same slot, labels and number, by part."""
@@ -229,11 +208,6 @@ class BatchRows(MergeRows):
         held = update(BATCHES).where(BATCHES.c.batch_id == batch_id, BATCHES.c.lease_token == token)
         return await self._change(held.values(lease_expires=expires)) > 0
 
-    async def release_batch(self, batch_id: bytes, token: bytes, **values: Any) -> bool:
-        """End a lease, and change columns with it; false if it is lost."""
-        held = update(BATCHES).where(BATCHES.c.batch_id == batch_id, BATCHES.c.lease_token == token)
-        return await self._change(held.values(lease_token=None, lease_expires=None, **values)) > 0
-
     async def list_waiting_reports(
         self, batch_id: bytes, *, most: int
     ) -> Sequence[tuple[bytes, bytes]]:
@@ -273,7 +247,7 @@ class BatchRows(MergeRows):
             run = self._change if state == "accepted" else self._erase
             n_marked += await run(waiting.values(**values))
         if state != "accepted" and n_marked:
-            await self.change_batch(batch_id, n_reports=BATCHES.c.n_reports - n_marked)
+            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n_marked)
         return n_marked
 
     async def move_reports(
@@ -295,7 +269,7 @@ class BatchRows(MergeRows):
         held = await self._find_waiting(batch.batch_id, sketch_ids)
         if not held:
             return
-        await self.change_batch(batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
+        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
         joined = await self.join_batches(
             plan, key, study_id=batch.study_id, n_reports=len(held), now=now
         )
@@ -307,16 +281,16 @@ class BatchRows(MergeRows):
         self, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
     ) -> None:
         """Put waiting reports into one later batch, made if it is missing, while it is open."""
-        await self.add_batch(target)
-        found = await self.get_batch(target.batch_id, lock=True)
+        await self.add(target)
+        found = await self.get(BatchRecord, target.batch_id, lock=True)
         held = await self._find_waiting(batch.batch_id, sketch_ids)
         if found is None or found.state != "open" or not held:
             return
         for some in _cut(held):
             moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
             await self._change(moved.values(batch_id=target.batch_id))
-        await self.change_batch(batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
-        await self.change_batch(target.batch_id, n_reports=BATCHES.c.n_reports + len(held))
+        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
+        await self.change(BatchRecord, target.batch_id, n_reports=BATCHES.c.n_reports + len(held))
 
     async def fetch_reports(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> int:
         """Put reports that wait in other batches into this one; return how many there were."""
@@ -331,14 +305,14 @@ class BatchRows(MergeRows):
                 places.setdefault(row.batch_id, []).append(row.sketch_id)
         n_fetched = 0
         for other, its in sorted(places.items()):
-            await self.get_batch(other, lock=True)
+            await self.get(BatchRecord, other, lock=True)
             held = await self._find_waiting(other, its)
             for some in _cut(held):
                 moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
                 await self._change(moved.values(batch_id=batch_id))
-            await self.change_batch(other, n_reports=BATCHES.c.n_reports - len(held))
-            await self.change_batch(
-                batch_id, n_reports=BATCHES.c.n_reports + len(held), members=None
+            await self.change(BatchRecord, other, n_reports=BATCHES.c.n_reports - len(held))
+            await self.change(
+                BatchRecord, batch_id, n_reports=BATCHES.c.n_reports + len(held), members=None
             )
             n_fetched += len(held)
         return n_fetched
@@ -375,7 +349,7 @@ class BatchRows(MergeRows):
             counted = select(func.count(), func.sum(SKETCHES.c.n_records)).where(*its)
             n, records = (await self._connection.execute(counted)).one()
             await self._erase(update(SKETCHES).where(*its).values(state="excluded", payload=None))
-            await self.change_batch(batch_id, n_reports=BATCHES.c.n_reports - n)
+            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n)
             n_reports, n_records = n_reports + n, n_records + int(records or 0)
         if n_reports:
             fewer = update(STUDIES).where(STUDIES.c.study_id == study_id)
@@ -393,7 +367,7 @@ class BatchRows(MergeRows):
             SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
         )
         await self._change(accepted.values(state="waiting"))
-        await self.change_batch(batch_id, members=None)
+        await self.change(BatchRecord, batch_id, members=None)
         excluded = (
             select(SKETCHES.c.device_id)
             .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
@@ -444,7 +418,8 @@ class BatchRows(MergeRows):
             SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
         )
         await self._erase(accepted.values(state="opened", payload=None))
-        await self.change_batch(
+        await self.change(
+            BatchRecord,
             batch_id,
             state="opened",
             sums=sums,
@@ -462,7 +437,8 @@ class BatchRows(MergeRows):
             SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*_LIVE, "opened"))
         )
         n_dropped = await self._erase(live.values(state="void", payload=None))
-        await self.change_batch(
+        await self.change(
+            BatchRecord,
             batch_id,
             state="void",
             members=None,

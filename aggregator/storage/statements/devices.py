@@ -34,14 +34,11 @@ from sfumato.aggregator.records import (
     RetiredKeyRecord,
     StreamRecord,
 )
-from sfumato.aggregator.storage.statements.rows import Rows, select_records
-from sfumato.aggregator.storage.tables import DEVICES, RETIRED_KEYS, SKETCHES, STUDIES
+from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.tables import DEVICES, SKETCHES, STUDIES
 
 # Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
-_GET_MANY = select_records(DeviceRecord).where(DEVICES.c.device_id.in_(_IDS))
-# In one order everywhere, so that two lockers of the same devices cannot deadlock.
-_LOCK_MANY = _GET_MANY.order_by(DEVICES.c.device_id).with_for_update()
 _TOUCH = (
     update(DEVICES)
     .where(DEVICES.c.device_id.in_(_IDS))
@@ -73,20 +70,7 @@ class DeviceRows(Rows):
             .values(n_ordinals=STUDIES.c.n_ordinals + 1)
             .returning(STUDIES.c.n_ordinals)
         )
-        return await self._add(replace(record, ordinal=ordinal.scalar_one() - 1))
-
-    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
-        """Return a device; ``lock`` keeps its uploads out until the transaction ends."""
-        return await self._find(DeviceRecord, DEVICES.c.device_id == device_id, lock=lock)
-
-    async def get_devices(
-        self, device_ids: Collection[bytes], *, lock: bool = False
-    ) -> Mapping[bytes, DeviceRecord]:
-        """Return the devices that exist, by id; ``lock`` as in :meth:`get_device`."""
-        found = await self._connection.execute(
-            _LOCK_MANY if lock else _GET_MANY, {"device_ids": list(device_ids)}
-        )
-        return {row.device_id: DeviceRecord(**row._mapping) for row in found}
+        return await self.add(replace(record, ordinal=ordinal.scalar_one() - 1))
 
     async def touch_devices(
         self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
@@ -124,34 +108,15 @@ class DeviceRows(Rows):
         among = (
             DEVICES.c.study_id.not_in(gone) if study_id is None else DEVICES.c.study_id == study_id
         )
-        order = (DEVICES.c.enrolled, DEVICES.c.device_id)
-        return await self._list_page(DeviceRecord, order, among, after=after, limit=limit)
+        return await self._list_page(DeviceRecord, among, after=after, limit=limit)
 
     async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
         """Replace the key of a device and retire the old one; false if it was retired before."""
-        if not await self._add(retired):
+        if not await self.add(retired):
             return False
         owner = update(DEVICES).where(DEVICES.c.device_id == retired.device_id)
         await self._change(owner.values(public_key=public_key))
         return True
-
-    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
-        """Return the retired keys of a device, the latest last."""
-        its = select_records(RetiredKeyRecord).where(RETIRED_KEYS.c.device_id == device_id)
-        order = (RETIRED_KEYS.c.retired, RETIRED_KEYS.c.key_id)
-        return await self._list(its.order_by(*order), RetiredKeyRecord)
-
-    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
-        """Store the last sequences of a retired key, and whether it is revoked."""
-        key = update(RETIRED_KEYS).where(RETIRED_KEYS.c.key_id == record.key_id)
-        await self._change(key.values(last_sequences=record.last_sequences, revoked=record.revoked))
-
-    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
-        """Revoke a device; false if it is revoked already."""
-        is_in_use = update(DEVICES).where(
-            DEVICES.c.device_id == device_id, DEVICES.c.revoked.is_(None)
-        )
-        return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def find_repeated(self, device_ids: Sequence[bytes]) -> Mapping[bytes, list[bytes]]:
         """Return the earlier devices whose slots a device fills again, by id of the later one.

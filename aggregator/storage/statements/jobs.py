@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
-from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.statements.rows import (
+    NO_LEASE,
+    Rows,
+    key_of,
+    select_records,
+    to_record,
+    update_one,
+)
 from sfumato.aggregator.storage.tables import TABLES, WORKERS
 
 J = TypeVar("J", bound=JobRecord)
 
 _KINDS: Final[tuple[type[JobRecord], ...]] = (DecodeRecord, AnalysisRecord)
-_NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
 _AFRESH: dict[str, Any] = {
     "state": "queued",
     "progress": 0.0,
@@ -25,7 +30,7 @@ _AFRESH: dict[str, Any] = {
     "result": None,
     "problem": None,
     "attempts": 0,
-    **_NO_LEASE,
+    **NO_LEASE,
 }
 
 
@@ -35,39 +40,21 @@ class JobRows(Rows):
     A job is named by its record's class, which gives the table, and its identity.
     """
 
-    async def add_job(self, record: JobRecord) -> bool:
-        """Queue a job."""
-        return await self._add(record)
-
-    async def get_job(self, kind: type[J], job_id: bytes) -> J | None:
-        """Return a job."""
-        return await self._find(kind, _identity(kind) == job_id)
-
-    async def list_jobs(
-        self, kind: type[J], study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[J]:
-        """Return the jobs of a study, the newest first."""
-        jobs = TABLES[kind].c
-        order, is_its = (jobs.created, _identity(kind)), jobs.study_id == study_id
-        return await self._list_page(
-            kind, order, is_its, after=after, limit=limit, newest_first=True
-        )
-
     async def requeue_job(self, kind: type[JobRecord], job_id: bytes) -> bool:
         """Queue a failed or cancelled job again; false if it is in another state."""
         ended = TABLES[kind].c.state.in_(["failed", "cancelled"])
-        return await self._change(_of(kind, job_id).where(ended).values(_AFRESH)) > 0
+        return await self._change(update_one(kind, job_id).where(ended).values(_AFRESH)) > 0
 
     async def cancel_job(self, kind: type[JobRecord], job_id: bytes, *, now: float) -> bool:
         """Cancel a job; false if it has ended."""
         under_way = TABLES[kind].c.state.in_(["queued", "running"])
-        cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
-        return await self._change(_of(kind, job_id).where(under_way).values(cancelled)) > 0
+        cancelled = {"state": "cancelled", "finished": now, **NO_LEASE}
+        return await self._change(update_one(kind, job_id).where(under_way).values(cancelled)) > 0
 
     async def has_leasable_job(self, *, now: float) -> bool:
         """Return whether a job waits for a worker."""
         for kind in _KINDS:
-            if await self._exists(select(_identity(kind)).where(_leasable(kind, now))):
+            if await self._exists(select(key_of(TABLES[kind])).where(_leasable(kind, now))):
                 return True
         return False
 
@@ -101,7 +88,7 @@ class JobRows(Rows):
     ) -> J | None:
         jobs = TABLES[kind].c
         oldest = (
-            select(_identity(kind))
+            select(key_of(TABLES[kind]))
             .where(_leasable(kind, now), jobs.attempts < max_attempts)
             .order_by(jobs.created)
             .limit(1)
@@ -116,7 +103,7 @@ class JobRows(Rows):
             "lease_expires": expires,
             "attempts": jobs.attempts + 1,
         }
-        statement = update(TABLES[kind]).where(_identity(kind) == oldest).values(taken)
+        statement = update(TABLES[kind]).where(key_of(TABLES[kind]) == oldest).values(taken)
         columns = select_records(kind).selected_columns
         found = await self._connection.execute(statement.returning(*columns))
         return to_record(kind, found.first())
@@ -141,7 +128,7 @@ class JobRows(Rows):
             "started": None,
             "progress": 0.0,
             "attempts": TABLES[kind].c.attempts - 1,
-            **_NO_LEASE,
+            **NO_LEASE,
         }
         return await self._change(_held(kind, job_id, token).values(waiting)) > 0
 
@@ -157,7 +144,7 @@ class JobRows(Rows):
         problem: Mapping[str, Any] | None = None,
     ) -> bool:
         """Store the end of a job; false if the lease is lost or it was cancelled."""
-        ended = {"state": state, "finished": now, "result": result, "problem": problem, **_NO_LEASE}
+        ended = {"state": state, "finished": now, "result": result, "problem": problem, **NO_LEASE}
         if state == "succeeded":
             ended["progress"] = 1.0
         return await self._change(_held(kind, job_id, token).values(ended)) > 0
@@ -166,7 +153,7 @@ class JobRows(Rows):
         self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
     ) -> int:
         """Fail jobs whose last allowed attempt has expired; return the number."""
-        failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
+        failed = {"state": "failed", "finished": now, "problem": problem, **NO_LEASE}
         n_failed = 0
         for kind in _KINDS:
             jobs = TABLES[kind].c
@@ -202,18 +189,10 @@ class JobRows(Rows):
         return int(await self._scalar(select(func.count()).select_from(WORKERS).where(seen)))
 
 
-def _identity(kind: type[JobRecord]) -> Any:
-    return TABLES[kind].c[kind.identity]
-
-
-def _of(kind: type[JobRecord], job_id: bytes) -> Update:
-    return update(TABLES[kind]).where(_identity(kind) == job_id)
-
-
 def _held(kind: type[JobRecord], job_id: bytes, token: bytes) -> Update:
     """Update as the holder of the lease: a worker that is too late finds no row."""
     jobs = TABLES[kind].c
-    return _of(kind, job_id).where(jobs.state == "running", jobs.lease_token == token)
+    return update_one(kind, job_id).where(jobs.state == "running", jobs.lease_token == token)
 
 
 def _leasable(kind: type[JobRecord], now: float) -> ColumnElement[bool]:

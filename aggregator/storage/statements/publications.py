@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import select
 
-from sfumato.aggregator.job_records import PublicationRecord, ResultKeyRecord
-from sfumato.aggregator.records import PageKey
+from sfumato.aggregator.job_records import PublicationRecord
 from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
-from sfumato.aggregator.storage.tables import PUBLICATIONS, RESULT_KEYS, STUDIES
+from sfumato.aggregator.storage.tables import PUBLICATIONS, STUDIES
 
 
 class PublicationRows(Rows):
     """Statements on published results and result keys."""
-
-    async def add_result_key(self, record: ResultKeyRecord) -> bool:
-        """Store a result key; false if another has its number."""
-        return await self._add(record)
-
-    async def list_result_keys(self) -> Sequence[ResultKeyRecord]:
-        """Return all result keys, the first one first."""
-        statement = select_records(ResultKeyRecord).order_by(RESULT_KEYS.c.number)
-        return await self._list(statement, ResultKeyRecord)
-
-    async def add_publication(self, record: PublicationRecord) -> bool:
-        """Store a published result; false if its number is taken."""
-        return await self._add(record)
 
     async def find_last_publication(
         self, study_id: bytes, *, lock: bool = False
@@ -44,11 +28,3 @@ class PublicationRows(Rows):
             .limit(1)
         )
         return to_record(PublicationRecord, (await self._connection.execute(statement)).first())
-
-    async def list_publications(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[PublicationRecord]:
-        """Return the published results of a study, the oldest first."""
-        order = (PUBLICATIONS.c.sequence, PUBLICATIONS.c.decode_id)
-        which = PUBLICATIONS.c.study_id == study_id
-        return await self._list_page(PublicationRecord, order, which, after=after, limit=limit)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from sfumato.aggregator.job_records import ScheduleRecord
-from sfumato.aggregator.records import PageKey
 from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 from sfumato.aggregator.storage.tables import SCHEDULES
 
@@ -20,38 +19,10 @@ _LEEWAY_S = 300.0
 class ScheduleRows(Rows):
     """Statements on schedules."""
 
-    async def add_schedule(self, record: ScheduleRecord) -> bool:
-        """Store a schedule."""
-        return await self._add(record)
-
-    async def get_schedule(self, schedule_id: bytes) -> ScheduleRecord | None:
-        """Return a schedule."""
-        return await self._find(ScheduleRecord, SCHEDULES.c.schedule_id == schedule_id)
-
-    async def list_schedules(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[ScheduleRecord]:
-        """Return the schedules of a study, the oldest first."""
-        order, which = (
-            (SCHEDULES.c.created, SCHEDULES.c.schedule_id),
-            SCHEDULES.c.study_id == study_id,
-        )
-        return await self._list_page(ScheduleRecord, order, which, after=after, limit=limit)
-
     async def list_running_schedules(self) -> Sequence[ScheduleRecord]:
         """Return the schedules with a job under way."""
         statement = select_records(ScheduleRecord).where(SCHEDULES.c.job_id.is_not(None))
         return await self._list(statement, ScheduleRecord)
-
-    async def remove_schedule(self, schedule_id: bytes) -> bool:
-        """Remove a schedule; false if there is none."""
-        gone = delete(SCHEDULES).where(SCHEDULES.c.schedule_id == schedule_id)
-        return await self._change(gone) > 0
-
-    async def change_schedule(self, schedule_id: bytes, **values: Any) -> bool:
-        """Change columns of a schedule; false if there is none."""
-        which = SCHEDULES.c.schedule_id == schedule_id
-        return await self._change(update(SCHEDULES).where(which).values(values)) > 0
 
     async def has_due_schedule(self, *, now: float) -> bool:
         """Return whether a schedule waits to be started."""
@@ -74,12 +45,6 @@ class ScheduleRows(Rows):
         columns = select_records(ScheduleRecord).selected_columns
         found = await self._connection.execute(statement.returning(*columns))
         return to_record(ScheduleRecord, found.first())
-
-    async def settle_schedule(self, schedule_id: bytes, token: bytes, **values: Any) -> bool:
-        """Change a leased schedule and release the lease; false if the lease is lost."""
-        which = and_(SCHEDULES.c.schedule_id == schedule_id, SCHEDULES.c.lease_token == token)
-        freed = {"lease_token": None, "lease_expires": None}
-        return await self._change(update(SCHEDULES).where(which).values(values | freed)) > 0
 
     async def finish_schedule(self, schedule_id: bytes, job_id: bytes, **values: Any) -> bool:
         """Note that the job under way has ended; false if another server did."""

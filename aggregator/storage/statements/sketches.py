@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
 
-from sfumato.aggregator.records import PageKey, RefusalRecord, SketchRecord
-from sfumato.aggregator.storage.statements.rows import Rows, insert_into, select_records
+from sfumato.aggregator.records import RefusalRecord, SketchRecord
+from sfumato.aggregator.storage.statements.rows import Rows, insert_into
 from sfumato.aggregator.storage.tables import PENDING_SKETCHES, REFUSALS, SKETCHES, STUDIES
 from sfumato.shared.errors import StoreError
 
 # Every upload runs these: building one takes as long as running it.
-_IDS: Any = bindparam("sketch_ids", expanding=True)
-_GET_MANY = select_records(SketchRecord).where(SKETCHES.c.sketch_id.in_(_IDS))
 _ADD_PENDING = insert(PENDING_SKETCHES)
 _ACCEPTS = or_(
     STUDIES.c.state == "open",
@@ -65,11 +63,6 @@ class SketchRows(Rows):
         if len(stored) != len(sketches):
             raise StoreError("is stored already", field="sequence")
 
-    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
-        """Return the sketches that exist, by id, without their payloads."""
-        found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
-        return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
-
     async def count_sketch(
         self,
         study_id: bytes,
@@ -104,15 +97,8 @@ class SketchRows(Rows):
         found = await self._connection.execute(_select_neighbours(size), given)
         both = [(row[0], row[1]) for row in found][: len(places)]
         wanted = {identity for pair in both for identity in pair if identity is not None}
-        known = await self.get_sketches(wanted) if wanted else {}
+        known = await self.get_many(SketchRecord, wanted) if wanted else {}
         return [(known.get(below), known.get(above)) for below, above in both]
-
-    async def list_sketches(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[SketchRecord]:
-        """Return sketches in the order of arrival."""
-        order, is_its = (SKETCHES.c.received, SKETCHES.c.sketch_id), SKETCHES.c.study_id == study_id
-        return await self._list_page(SketchRecord, order, is_its, after=after, limit=limit)
 
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""

@@ -6,15 +6,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import func, select, update
 
-from sfumato.aggregator.records import PageKey, StudyRecord, TokenRecord
+from sfumato.aggregator.records import PageKey, StudyRecord
 from sfumato.aggregator.storage.schema import GENERATION_BYTES
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.tables import CELL_ROOTS, DEVICES, SERVER, SKETCHES, STUDIES, TOKENS
-
-# Every upload runs this: building it takes as long as running it.
-_GET = select_records(StudyRecord).where(STUDIES.c.study_id == bindparam("study_id"))
 
 
 class StudyRows(Rows):
@@ -32,15 +29,10 @@ class StudyRows(Rows):
 
     async def add_study(self, record: StudyRecord) -> bool:
         """Store a study."""
-        if not await self._add(record):
+        if not await self.add(record):
             return False
         await self._connection.execute(self._insert(CELL_ROOTS).values(study_id=record.study_id))
         return True
-
-    async def get_study(self, study_id: bytes) -> StudyRecord | None:
-        """Return a study."""
-        found = await self._connection.execute(_GET, {"study_id": study_id})
-        return to_record(StudyRecord, found.first())
 
     async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
         """Return the studies of a plan that are not withdrawn, the oldest first."""
@@ -67,11 +59,11 @@ class StudyRows(Rows):
         beginning
             First characters of their names; the empty text for all.
         """
-        order, which = (STUDIES.c.created, STUDIES.c.study_id), [STUDIES.c.state != "withdrawn"]
+        which = [STUDIES.c.state != "withdrawn"]
         if beginning:
             # Not LIKE, which SQLite compares without regard to case.
             which.append(func.substr(STUDIES.c.name, 1, len(beginning)) == beginning)
-        return await self._list_page(StudyRecord, order, *which, after=after, limit=limit)
+        return await self._list_page(StudyRecord, *which, after=after, limit=limit)
 
     async def change_study(self, changed: StudyRecord) -> bool:
         """Store the life cycle and search box of a study as its next version.
@@ -127,14 +119,6 @@ class StudyRows(Rows):
         )
         return {study_id: received for study_id, received in found if received is not None}
 
-    async def add_token(self, record: TokenRecord) -> bool:
-        """Store an enrolment token."""
-        return await self._add(record)
-
-    async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
-        """Return an enrolment token; ``lock`` keeps its enrolments out until this ends."""
-        return await self._find(TokenRecord, TOKENS.c.token_hash == token_hash, lock=lock)
-
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
         """Count one use; false if it is used up, expired or revoked."""
         statement = (
@@ -148,17 +132,3 @@ class StudyRows(Rows):
             .values(uses=TOKENS.c.uses + 1)
         )
         return await self._change(statement) > 0
-
-    async def list_tokens(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[TokenRecord]:
-        """Return the tokens of a study in the order of creation."""
-        order, is_its = (TOKENS.c.created, TOKENS.c.token_hash), TOKENS.c.study_id == study_id
-        return await self._list_page(TokenRecord, order, is_its, after=after, limit=limit)
-
-    async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
-        """Revoke a token; false if there is none or it is revoked already."""
-        is_usable = update(TOKENS).where(
-            TOKENS.c.token_hash == token_hash, TOKENS.c.revoked.is_(None)
-        )
-        return await self._change(is_usable.values(revoked=now)) > 0

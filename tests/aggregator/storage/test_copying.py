@@ -60,7 +60,7 @@ async def fill(store: Store, n_sketches: int = 5) -> bytes:
 
 async def tokens_of(store: Store, study: bytes) -> Sequence[TokenRecord]:
     async with store.begin() as transaction:
-        return await transaction.list_tokens(study, after=None, limit=9)
+        return await transaction.list_page(TokenRecord, study_id=study, after=None, limit=9)
 
 
 async def totals_of(store: Store, study: bytes) -> bytes:

@@ -9,6 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, inspect, text
 
+from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.storage import Store, migrate_database, open_store, prepare_database
 from sfumato.aggregator.storage.migrating import create_config
 from sfumato.aggregator.storage.schema import LATEST_REVISION, find_revision
@@ -143,7 +144,7 @@ async def test_a_database_that_is_away_is_said_to_be() -> None:
         await store.require_ready()
     with pytest.raises(TransportError):
         async with store.begin() as transaction:
-            await transaction.list_keys()
+            await transaction.list_all(KeyRecord)
     await store.close()
 
 

@@ -306,7 +306,9 @@ class World:
     async def list_batches(self) -> list[BatchRecord]:
         """Return all batches of the leader, oldest first."""
         async with self.store.begin() as transaction:
-            found = await transaction.list_batches(self.study, after=None, limit=1000)
+            found = await transaction.list_page(
+                BatchRecord, study_id=self.study, after=None, limit=1000
+            )
         return sorted(found, key=lambda each: (each.slot, each.part, each.number))
 
     async def check(self) -> None:
