@@ -10,8 +10,9 @@ from sqlalchemy import and_, func, or_, select, update
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
 from sfumato.aggregator.records import Selection, SketchTotals
-from sfumato.aggregator.storage.statements.merging import MergeRows
-from sfumato.aggregator.storage.statements.rows import select_records, to_record
+from sfumato.aggregator.storage.statements.cells import load_cells, lock_root, read_root, save_cells
+from sfumato.aggregator.storage.statements.merging import add_to_cells, move_root
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.merging import sum_up
@@ -22,13 +23,14 @@ from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
 from sfumato.shared.wire import problem_type_of
 
-_LIVE = ("waiting", "accepted")
+LIVE = ("waiting", "accepted")
+"""States of reports whose payloads are kept."""
 _WITHOUT_HELPER = problem_type_of(HelperError).uri
 _AT_ONCE = 500
 _STREAMED = 64
 
 
-class BatchRows(MergeRows):
+class BatchRows(Rows):
     """Statements on batches."""
 
     async def join_batches(
@@ -333,51 +335,6 @@ class BatchRows(MergeRows):
             held += (await self._connection.execute(waiting)).scalars()
         return held
 
-    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
-        """Take the reports of a device out of batches whose members are not fixed."""
-        of_device = SKETCHES.c.device_id == device_id, SKETCHES.c.state.in_(_LIVE)
-        batch_ids = select(SKETCHES.c.batch_id).where(*of_device).distinct()
-        unfixed = (
-            select(BATCHES.c.batch_id)
-            .where(BATCHES.c.batch_id.in_(batch_ids), BATCHES.c.members.is_(None))
-            .order_by(BATCHES.c.batch_id)
-            .with_for_update()
-        )
-        n_reports = n_records = 0
-        for batch_id in (await self._connection.execute(unfixed)).scalars().all():
-            its = (*of_device, SKETCHES.c.batch_id == batch_id)
-            counted = select(func.count(), func.sum(SKETCHES.c.n_records)).where(*its)
-            n, records = (await self._connection.execute(counted)).one()
-            await self._erase(update(SKETCHES).where(*its).values(state="excluded", payload=None))
-            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n)
-            n_reports, n_records = n_reports + n, n_records + int(records or 0)
-        if n_reports:
-            fewer = update(STUDIES).where(STUDIES.c.study_id == study_id)
-            await self._change(
-                fewer.values(
-                    n_sketches=STUDIES.c.n_sketches - n_reports,
-                    n_records=STUDIES.c.n_records - n_records,
-                )
-            )
-
-    async def repeat_check(self, batch: BatchRecord) -> None:
-        """Let the helper judge all reports of a batch again, but for devices excluded since."""
-        batch_id = batch.batch_id
-        accepted = update(SKETCHES).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
-        )
-        await self._change(accepted.values(state="waiting"))
-        await self.change(BatchRecord, batch_id, members=None)
-        excluded = (
-            select(SKETCHES.c.device_id)
-            .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
-            .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
-            .where(DEVICES.c.excluded.is_not(None))
-            .distinct()
-        )
-        for device_id in (await self._connection.execute(excluded)).scalars().all():
-            await self.leave_batches(device_id, study_id=batch.study_id)
-
     async def compute_batch_members(self, batch_id: bytes) -> tuple[bytes, int, int | None]:
         """Return digest, number and records of the accepted reports of a batch."""
         statement = select(SKETCHES.c.header, SKETCHES.c.n_records).where(
@@ -434,7 +391,7 @@ class BatchRows(MergeRows):
     async def void_batch(self, batch_id: bytes, *, reason: str) -> int:
         """Drop the payloads, or the total, of a batch that nobody uses; return how many reports."""
         live = update(SKETCHES).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*_LIVE, "opened"))
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*LIVE, "opened"))
         )
         n_dropped = await self._erase(live.values(state="void", payload=None))
         await self.change(
@@ -457,22 +414,22 @@ class BatchRows(MergeRows):
 
         Before a batch is locked, because a batch that is counted may change others.
         """
-        await self._lock_root(study_id)
+        await lock_root(self._connection, study_id)
 
     async def count_in(self, batch: BatchRecord, *, layout: Layout) -> None:
         """Add the total of a batch to the cells of its slot and labels, as one sketch."""
         study_id = batch.study_id
-        await self._lock_root(study_id)
-        root = await self._read_root(study_id)
+        await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
         addition = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        await self._move_root(study_id, addition.old, addition.new)
-        await self._add_cells(study_id, addition.cells, layout)
+        await move_root(self._connection, study_id, addition.old, addition.new)
+        await add_to_cells(self._connection, study_id, addition.cells, layout)
 
     async def count_out(self, batch: BatchRecord, *, layout: Layout) -> None:
         """Take the total of a batch out of the cells, exactly."""
         study_id = batch.study_id
-        await self._lock_root(study_id)
-        root = await self._read_root(study_id)
+        await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
         counted = select_records(BatchRecord).where(
             BATCHES.c.study_id == study_id,
             BATCHES.c.standing == "counted",
@@ -480,10 +437,10 @@ class BatchRows(MergeRows):
         )
         others = await self._list(counted, BatchRecord)
         entry = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        present = await self._load(study_id, {node for node, _ in entry.cells})
+        present = await load_cells(self._connection, study_id, {node for node, _ in entry.cells})
         if entry.cells.keys() - present.keys():
             raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
-        await self._save(study_id, take_out(batch, others, root, layout, present))
+        await save_cells(self._connection, study_id, take_out(batch, others, root, layout, present))
 
 
 def _select_due(now: float) -> Any:

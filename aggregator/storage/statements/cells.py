@@ -12,17 +12,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection, SketchTotals
 from sfumato.aggregator.storage.statements.entries import (
-    EntryRows,
     order_of,
+    read_leaving,
     select_entries,
     select_pending,
+    subtract_leaving,
+    sum_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import follows, select_records
+from sfumato.aggregator.storage.statements.rows import Rows, follows, insert_into, select_records
 from sfumato.aggregator.storage.sums.batches import to_batch_entry
 from sfumato.aggregator.storage.sums.cells import (
     Cell,
@@ -68,7 +71,7 @@ Mark = tuple[bytes, bytes]
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
-class CellRows(EntryRows):
+class CellRows(Rows):
     """Statements on cells."""
 
     async def sum_sketches(
@@ -86,14 +89,14 @@ class CellRows(EntryRows):
         """
         if self._is_writing:
             # The statements of a writer see different moments; the lock keeps merging out.
-            await self._lock_root(study_id)
-        root = await self._read_root(study_id)
+            await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         labels = await self._find_label_sets(study_id, root, selection)
         total = await self._sum_cells(study_id, chosen, labels, layout)
-        total = await self._subtract_leaving(study_id, selection, total, layout)
+        total = await subtract_leaving(self._connection, study_id, selection, total, layout)
         counted = select_pending(study_id).where(DEVICES.c.excluded.is_(None))
-        waiting = await self._sum_entries(counted, selection, layout)
+        waiting = await sum_entries(self._connection, counted, selection, layout)
         return add_cells([total, waiting], layout).to_totals()
 
     async def find_slots(self, study_id: bytes) -> tuple[int, int] | None:
@@ -124,21 +127,25 @@ class CellRows(EntryRows):
         Where payloads were dropped, only sizes and digests of members are compared.
         """
         if self._is_writing:
-            await self._lock_root(study_id)
-        expected = ExpectedCells(await self._read_root(study_id), layout)
+            await lock_root(self._connection, study_id)
+        expected = ExpectedCells(await read_root(self._connection, study_id), layout)
         dropped = select(SKETCHES.c.sketch_id).where(
             SKETCHES.c.study_id == study_id,
             SKETCHES.c.state == "stored",
             SKETCHES.c.payload.is_(None),
         )
         has_all = not await self._exists(dropped)
-        unsure = await self._read_leaving(study_id)
+        unsure = await read_leaving(self._connection, study_id)
         wrong: list[str] = []
         seen: set[CellKey] = set()
 
         async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
             cells = dict(closed)
-            found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
+            found = (
+                await load_cells(self._connection, study_id, {node for node, _ in cells})
+                if cells
+                else {}
+            )
             seen.update(cells)
             wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
 
@@ -213,48 +220,71 @@ class CellRows(EntryRows):
         present = (await self._connection.execute(statement)).scalars()
         return [text for text in present if is_shown(text, selection)]
 
-    async def _read_root(self, study_id: bytes) -> Node | None:
-        statement = select(CELL_ROOTS.c.level, CELL_ROOTS.c.first).where(
-            CELL_ROOTS.c.study_id == study_id
-        )
-        return to_root((await self._connection.execute(statement)).first())
 
-    async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
-        """Return the root, and lock the cells of the study until the transaction ends."""
-        statement = (
-            select(CELL_ROOTS.c.level, CELL_ROOTS.c.first)
-            .where(CELL_ROOTS.c.study_id == study_id)
-            .with_for_update(skip_locked=skip_locked)
-        )
-        return (await self._connection.execute(statement)).first()
+async def read_root(connection: AsyncConnection, study_id: bytes) -> Node | None:
+    """Return the root of a study's cells; None before the first."""
+    statement = select(CELL_ROOTS.c.level, CELL_ROOTS.c.first).where(
+        CELL_ROOTS.c.study_id == study_id
+    )
+    return to_root((await connection.execute(statement)).first())
 
-    async def _load(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Cell]:
-        found = await self._load_rows(study_id, nodes)
-        return {key: to_cell(row) for key, row in found.items()}
 
-    async def _load_rows(
-        self, study_id: bytes, nodes: Collection[Node], *columns: Any
-    ) -> dict[CellKey, Row[Any]]:
-        statement = select(*(columns or [CELLS])).where(CELLS.c.study_id == study_id, _at(nodes))
-        found = await self._connection.execute(statement)
-        return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+async def lock_root(
+    connection: AsyncConnection, study_id: bytes, *, skip_locked: bool = False
+) -> Any:
+    """Return the root, and lock the cells of the study until the transaction ends."""
+    statement = (
+        select(CELL_ROOTS.c.level, CELL_ROOTS.c.first)
+        .where(CELL_ROOTS.c.study_id == study_id)
+        .with_for_update(skip_locked=skip_locked)
+    )
+    return (await connection.execute(statement)).first()
 
-    async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        columns = (*_key_columns(), CELLS.c.members, CELLS.c.devices)
-        found = await self._load_rows(study_id, nodes, *columns)
-        return {key: mark_of(row) for key, row in found.items()}
 
-    async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
-        await self._save_rows([to_cell_row(study_id, key, cell) for key, cell in cells.items()])
+async def load_cells(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node]
+) -> dict[CellKey, Cell]:
+    """Return the cells at some nodes."""
+    found = await load_cell_rows(connection, study_id, nodes)
+    return {key: to_cell(row) for key, row in found.items()}
 
-    async def _save_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        if not rows:
-            return
-        statement = self._insert(CELLS)
-        changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
-        await self._connection.execute(
-            statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
-        )
+
+async def load_cell_rows(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node], *columns: Any
+) -> dict[CellKey, Row[Any]]:
+    """Return the rows of the cells at some nodes, of all columns or some."""
+    statement = select(*(columns or [CELLS])).where(CELLS.c.study_id == study_id, _at(nodes))
+    found = await connection.execute(statement)
+    return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+
+
+async def read_marks(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node]
+) -> dict[CellKey, Mark]:
+    """Return the marks of the cells at some nodes."""
+    columns = (*_key_columns(), CELLS.c.members, CELLS.c.devices)
+    found = await load_cell_rows(connection, study_id, nodes, *columns)
+    return {key: mark_of(row) for key, row in found.items()}
+
+
+async def save_cells(
+    connection: AsyncConnection, study_id: bytes, cells: Mapping[CellKey, Cell]
+) -> None:
+    """Store cells, new or changed."""
+    await save_cell_rows(
+        connection, [to_cell_row(study_id, key, cell) for key, cell in cells.items()]
+    )
+
+
+async def save_cell_rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store the rows of cells, new or changed."""
+    if not rows:
+        return
+    statement = insert_into(CELLS, connection.dialect.name)
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
+    )
 
 
 def _key_columns() -> list[Any]:

@@ -9,19 +9,18 @@ from sqlalchemy import or_
 
 from sfumato.aggregator.records import DeviceRecord, DeviceSums, Selection
 from sfumato.aggregator.storage.statements.entries import (
-    EntryRows,
     inside,
     select_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import select_records
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.sums.cells import digest_members, empty_members, encode_members
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
 from sfumato.aggregator.storage.tables import DEVICES, SKETCHES
 
 
-class DeviceSumRows(EntryRows):
+class DeviceSumRows(Rows):
     """Statements that add the sketches of each device up."""
 
     async def sum_devices(

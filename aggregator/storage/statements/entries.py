@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_, greenlet_spawn
 
 from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.leaving import Kept
@@ -27,67 +27,71 @@ _SLICE_S = 0.002
 _REST = 3.0
 
 
-class EntryRows(Rows):
-    """Statements that add sketches up."""
+async def sum_entries(
+    connection: AsyncConnection, statement: Any, selection: Selection, layout: Layout
+) -> Cell:
+    """Add up the sketches of a statement that are in a selection."""
+    running = PayloadSum(layout)
+    async with connection.stream(statement.where(*inside(selection))) as result:
+        try:
+            async for rows in result.partitions(BATCH):
+                running.add(
+                    [
+                        to_entry(row).row
+                        for row in rows
+                        if selection.matches_labels(row.device_labels)
+                    ]
+                )
+        finally:
+            # The block closes the server's cursor only where no error leaves it.
+            await result.close()
+    return running.total()
 
-    async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
-        """Add up the sketches of a statement that are in a selection."""
-        running = PayloadSum(layout)
-        async with self._connection.stream(statement.where(*inside(selection))) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    running.add(
-                        [
-                            to_entry(row).row
-                            for row in rows
-                            if selection.matches_labels(row.device_labels)
-                        ]
-                    )
-            finally:
-                # The block closes the server's cursor only where no error leaves it.
-                await result.close()
-        return running.total()
 
-    async def _subtract_leaving(
-        self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
-    ) -> Cell:
-        leaving = await self._read_leaving(study_id)
-        if not leaving:
-            return total
-        less = await self._sum_entries(select_leaving(study_id), selection, layout)
-        kept = to_bits(place.device for place in await self._list_kept(study_id, selection))
-        return subtract_cell(total, replace(less, devices=leaving), keep=kept)
+async def subtract_leaving(
+    connection: AsyncConnection, study_id: bytes, selection: Selection, total: Cell, layout: Layout
+) -> Cell:
+    """Subtract the leaving sketches of a selection from its total."""
+    leaving = await read_leaving(connection, study_id)
+    if not leaving:
+        return total
+    less = await sum_entries(connection, select_leaving(study_id), selection, layout)
+    kept = to_bits(place.device for place in await list_kept(connection, study_id, selection))
+    return subtract_cell(total, replace(less, devices=leaving), keep=kept)
 
-    async def _read_leaving(self, study_id: bytes) -> int:
-        statement = (
-            select(DEVICES.c.ordinal)
-            .join(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == DEVICES.c.device_id)
-            .where(LEAVING_DEVICES.c.study_id == study_id)
+
+async def read_leaving(connection: AsyncConnection, study_id: bytes) -> int:
+    """Return the leaving devices of a study, as bits."""
+    statement = (
+        select(DEVICES.c.ordinal)
+        .join(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == DEVICES.c.device_id)
+        .where(LEAVING_DEVICES.c.study_id == study_id)
+    )
+    return to_bits((await connection.execute(statement)).scalars())
+
+
+async def list_kept(
+    connection: AsyncConnection, study_id: bytes, selection: Selection = _EVERYTHING
+) -> Sequence[Kept]:
+    """Return the places of sketches of leaving devices that stay."""
+    statement = (
+        select(
+            SKETCHES.c.first_slot,
+            SKETCHES.c.last_slot,
+            DEVICES.c.ordinal,
+            DEVICES.c.labels.label("device_labels"),
         )
-        return to_bits((await self._connection.execute(statement)).scalars())
-
-    async def _list_kept(
-        self, study_id: bytes, selection: Selection = _EVERYTHING
-    ) -> Sequence[Kept]:
-        """Return the places of sketches of leaving devices that stay."""
-        statement = (
-            select(
-                SKETCHES.c.first_slot,
-                SKETCHES.c.last_slot,
-                DEVICES.c.ordinal,
-                DEVICES.c.labels.label("device_labels"),
-            )
-            .distinct()
-            .select_from(LEAVING_DEVICES)
-            .join(DEVICES, DEVICES.c.device_id == LEAVING_DEVICES.c.device_id)
-            .join(SKETCHES, SKETCHES.c.device_id == LEAVING_DEVICES.c.device_id)
-            .where(LEAVING_DEVICES.c.study_id == study_id, *stays(), *inside(selection))
-        )
-        return [
-            Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.ordinal)
-            for row in await self._connection.execute(statement)
-            if selection.matches_labels(row.device_labels)
-        ]
+        .distinct()
+        .select_from(LEAVING_DEVICES)
+        .join(DEVICES, DEVICES.c.device_id == LEAVING_DEVICES.c.device_id)
+        .join(SKETCHES, SKETCHES.c.device_id == LEAVING_DEVICES.c.device_id)
+        .where(LEAVING_DEVICES.c.study_id == study_id, *stays(), *inside(selection))
+    )
+    return [
+        Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.ordinal)
+        for row in await connection.execute(statement)
+        if selection.matches_labels(row.device_labels)
+    ]
 
 
 def select_pending(study_id: bytes) -> Any:

@@ -8,16 +8,25 @@ from typing import Any
 
 from sqlalchemy import Select, Table, and_, delete, func, insert, or_, select, tuple_, update
 
+from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import ExcludedSketches
-from sfumato.aggregator.storage.statements.batches import BatchRows
-from sfumato.aggregator.storage.statements.cells import to_root
+from sfumato.aggregator.storage.statements.batches import LIVE
+from sfumato.aggregator.storage.statements.cells import (
+    load_cells,
+    lock_root,
+    read_root,
+    save_cells,
+    to_root,
+)
 from sfumato.aggregator.storage.statements.entries import (
     in_turns,
     leaves,
+    list_kept,
     select_leaving,
     stays,
     to_entry,
 )
+from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.sums.cells import has_device
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.leaving import Removal, sum_removal
@@ -39,7 +48,7 @@ _HELD = [
 ]
 
 
-class ExclusionRows(BatchRows):
+class ExclusionRows(Rows):
     """Statements that take data out."""
 
     async def exclude_device(
@@ -65,7 +74,7 @@ class ExclusionRows(BatchRows):
             await self.leave_batches(device_id, study_id=study_id)
             return await self.count_excluded(device_id)
         # A writing transaction that sums sees all of this, or nothing.
-        await self._lock_root(study_id)
+        await lock_root(self._connection, study_id)
         # An index alone answers both: uploads may wait meanwhile.
         counted = select(func.count(), func.sum(SKETCHES.c.n_records))
         held = counted.where(SKETCHES.c.device_id == device_id, *leaves())
@@ -98,6 +107,51 @@ class ExclusionRows(BatchRows):
             n_subtracted=await self._count_rows(counted) - n_kept, n_kept=n_kept
         )
 
+    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
+        """Take the reports of a device out of batches whose members are not fixed."""
+        of_device = SKETCHES.c.device_id == device_id, SKETCHES.c.state.in_(LIVE)
+        batch_ids = select(SKETCHES.c.batch_id).where(*of_device).distinct()
+        unfixed = (
+            select(BATCHES.c.batch_id)
+            .where(BATCHES.c.batch_id.in_(batch_ids), BATCHES.c.members.is_(None))
+            .order_by(BATCHES.c.batch_id)
+            .with_for_update()
+        )
+        n_reports = n_records = 0
+        for batch_id in (await self._connection.execute(unfixed)).scalars().all():
+            its = (*of_device, SKETCHES.c.batch_id == batch_id)
+            counted = select(func.count(), func.sum(SKETCHES.c.n_records)).where(*its)
+            n, records = (await self._connection.execute(counted)).one()
+            await self._erase(update(SKETCHES).where(*its).values(state="excluded", payload=None))
+            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n)
+            n_reports, n_records = n_reports + n, n_records + int(records or 0)
+        if n_reports:
+            fewer = update(STUDIES).where(STUDIES.c.study_id == study_id)
+            await self._change(
+                fewer.values(
+                    n_sketches=STUDIES.c.n_sketches - n_reports,
+                    n_records=STUDIES.c.n_records - n_records,
+                )
+            )
+
+    async def repeat_check(self, batch: BatchRecord) -> None:
+        """Let the helper judge all reports of a batch again, but for devices excluded since."""
+        batch_id = batch.batch_id
+        accepted = update(SKETCHES).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+        )
+        await self._change(accepted.values(state="waiting"))
+        await self.change(BatchRecord, batch_id, members=None)
+        excluded = (
+            select(SKETCHES.c.device_id)
+            .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
+            .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
+            .where(DEVICES.c.excluded.is_not(None))
+            .distinct()
+        )
+        for device_id in (await self._connection.execute(excluded)).scalars().all():
+            await self.leave_batches(device_id, study_id=batch.study_id)
+
     async def _count_rows(self, rows: Select[Any]) -> int:
         return int(await self._scalar(rows.with_only_columns(func.count())))
 
@@ -118,12 +172,12 @@ class ExclusionRows(BatchRows):
         StoreError
             A sum could leave 64 bits.
         """
-        root = await self._read_root(study_id)
+        root = await read_root(self._connection, study_id)
         found = await self._connection.execute(select_leaving(study_id).limit(most))
         entries = [to_entry(row) for row in found]
         if not entries:
             return None
-        kept = await self._list_kept(study_id)
+        kept = await list_kept(self._connection, study_id)
         return await in_turns(partial(sum_removal, study_id, entries, kept, root, layout))
 
     async def apply_removal(self, prepared: Removal) -> int:
@@ -138,7 +192,7 @@ class ExclusionRows(BatchRows):
         """
         study_id, n_leaving = prepared.study_id, len(prepared.sketch_ids)
         # Only who holds the root takes sketches out of cells.
-        found = await self._lock_root(study_id, skip_locked=True)
+        found = await lock_root(self._connection, study_id, skip_locked=True)
         if found is None or to_root(found) != prepared.root:
             return 0
         which = SKETCHES.c.sketch_id.in_(prepared.sketch_ids)
@@ -149,8 +203,8 @@ class ExclusionRows(BatchRows):
         )
         if await self._count_rows(still) != n_leaving:
             return 0
-        present = await self._load(study_id, {node for node, _ in prepared.cells})
-        await self._save(study_id, prepared.take_out(present))
+        present = await load_cells(self._connection, study_id, {node for node, _ in prepared.cells})
+        await save_cells(self._connection, study_id, prepared.take_out(present))
         await self._connection.execute(update(SKETCHES).where(which).values(state="excluded"))
         more = select(SKETCHES.c.sketch_id).where(
             SKETCHES.c.device_id == LEAVING_DEVICES.c.device_id, *leaves()
@@ -201,7 +255,7 @@ class ExclusionRows(BatchRows):
         Its pending sketches are never merged.
         """
         # The order in which exclusion locks too; merging stays out from here on.
-        await self._lock_root(study_id)
+        await lock_root(self._connection, study_id)
         kept = update(STUDIES).where(STUDIES.c.study_id == study_id, STUDIES.c.state != "withdrawn")
         gone = kept.values(
             state="withdrawn", accept_until=None, accepted=[], version=STUDIES.c.version + 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
+from sfumato.aggregator.records import StoreTotals
 from sfumato.aggregator.storage.statements.rows import (
     NO_LEASE,
     Rows,
@@ -17,7 +18,7 @@ from sfumato.aggregator.storage.statements.rows import (
     to_record,
     update_one,
 )
-from sfumato.aggregator.storage.tables import TABLES, WORKERS
+from sfumato.aggregator.storage.tables import DEVICES, STUDIES, TABLES, WORKERS
 
 J = TypeVar("J", bound=JobRecord)
 
@@ -169,6 +170,19 @@ class JobRows(Rows):
         states = select(jobs.state, func.count()).group_by(jobs.state)
         found = await self._connection.execute(states)
         return {str(state): int(count) for state, count in found}
+
+    async def count_totals(self) -> StoreTotals:
+        """Count studies, devices, decodes and analyses, for the metrics."""
+        withdrawn = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
+        return StoreTotals(
+            n_studies=await self._count(STUDIES, STUDIES.c.state != "withdrawn"),
+            n_devices=await self._count(DEVICES, DEVICES.c.study_id.not_in(withdrawn)),
+            decodes=await self.count_jobs(DecodeRecord),
+            analyses=await self.count_jobs(AnalysisRecord),
+        )
+
+    async def _count(self, table: Table, which: ColumnElement[bool]) -> int:
+        return int(await self._scalar(select(func.count()).select_from(table).where(which)))
 
     async def note_worker(self, worker_id: bytes, *, now: float, oldest: float) -> None:
         """Note that a worker is there; forget those that were last seen before ``oldest``."""
