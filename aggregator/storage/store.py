@@ -25,7 +25,7 @@ from sfumato.aggregator.storage.statements.exclusion import ExclusionRows
 from sfumato.aggregator.storage.statements.inspection import InspectionRows
 from sfumato.aggregator.storage.statements.jobs import JobRows
 from sfumato.aggregator.storage.statements.keys import KeyRows
-from sfumato.aggregator.storage.statements.merging import MergeRows
+from sfumato.aggregator.storage.statements.merge import MergeRows
 from sfumato.aggregator.storage.statements.publications import PublicationRows
 from sfumato.aggregator.storage.statements.references import ReferenceRows
 from sfumato.aggregator.storage.statements.schedules import ScheduleRows

@@ -13,12 +13,12 @@ from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
 from sfumato.aggregator.storage.statements.cells import to_cell_row
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, encode_labels
 from sfumato.aggregator.storage.sums.cells import Cell
-from sfumato.aggregator.storage.sums.checking import ExpectedCells
+from sfumato.aggregator.storage.sums.check import ExpectedCells
 from sfumato.aggregator.storage.sums.dyadic import shift_slot, smallest_node
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, encode_labels
-from sfumato.aggregator.storage.sums.summing import Row
+from sfumato.aggregator.storage.sums.payloads import Row
 from sfumato.aggregator.storage.tables import CELL_ROOTS, CELLS, DEVICES, SKETCHES, STUDIES
 from sfumato.shared.plan import plan_to_json
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import delete, insert, select
 
 from sfumato.aggregator.records import Selection, SketchRecord
-from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter
+from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter
 from sfumato.aggregator.storage import Transaction
 from sfumato.aggregator.storage.sums.cells import Cell
 from sfumato.aggregator.storage.sums.layout import Layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import LOCAL_ACTOR, AuditAction, PageKey, StudyRecord
 from sfumato.aggregator.services.audit import write_entry
-from sfumato.aggregator.services.batches.suspecting import Suspicion, find_suspects
+from sfumato.aggregator.services.batches.suspects import Suspicion, find_suspects
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Layout, Transaction

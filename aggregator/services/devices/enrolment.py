@@ -18,7 +18,7 @@ from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.keys import hash_secret
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import (
     AccessError,

@@ -11,12 +11,12 @@ from sqlalchemy import and_, func, or_, select, update
 from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
 from sfumato.aggregator.records import Selection, SketchTotals
 from sfumato.aggregator.storage.statements.cells import load_cells, lock_root, read_root, save_cells
-from sfumato.aggregator.storage.statements.merging import add_to_cells, move_root
+from sfumato.aggregator.storage.statements.merge import add_to_cells, move_root
 from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.sums.addition import sum_up
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import sum_up
-from sfumato.aggregator.storage.sums.summing import PayloadSum
+from sfumato.aggregator.storage.sums.payloads import PayloadSum
 from sfumato.aggregator.storage.tables import BATCHES, DEVICES, SKETCHES, STUDIES
 from sfumato.shared.errors import HelperError, StoreError
 from sfumato.shared.plan import SketchPlan

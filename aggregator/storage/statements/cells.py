@@ -26,6 +26,7 @@ from sfumato.aggregator.storage.statements.entries import (
     to_entry,
 )
 from sfumato.aggregator.storage.statements.rows import Rows, follows, insert_into, select_records
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, is_shown
 from sfumato.aggregator.storage.sums.batches import to_batch_entry
 from sfumato.aggregator.storage.sums.cells import (
     Cell,
@@ -40,7 +41,7 @@ from sfumato.aggregator.storage.sums.cells import (
     encode_members,
     encode_moments,
 )
-from sfumato.aggregator.storage.sums.checking import (
+from sfumato.aggregator.storage.sums.check import (
     ExpectedCells,
     describe_differences,
     describe_key,
@@ -54,8 +55,7 @@ from sfumato.aggregator.storage.sums.dyadic import (
     unshift_slot,
 )
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, is_shown
-from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.sums.payloads import BATCH
 from sfumato.aggregator.storage.tables import (
     BATCHES,
     CELL_ROOTS,

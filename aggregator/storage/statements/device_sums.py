@@ -16,7 +16,7 @@ from sfumato.aggregator.storage.statements.entries import (
 from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.sums.cells import digest_members, empty_members, encode_members
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row
 from sfumato.aggregator.storage.tables import DEVICES, SKETCHES
 
 

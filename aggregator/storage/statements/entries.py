@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_, greenlet_spawn
 
 from sfumato.aggregator.records import Selection
+from sfumato.aggregator.storage.sums.addition import Entry, encode_labels
 from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Kept
-from sfumato.aggregator.storage.sums.merging import Entry, encode_labels
-from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row as SketchRow
+from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row as SketchRow
+from sfumato.aggregator.storage.sums.removal import Kept
 from sfumato.aggregator.storage.tables import DEVICES, LEAVING_DEVICES, PENDING_SKETCHES, SKETCHES
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from sfumato.aggregator.storage.statements.entries import (
 from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.sums.cells import has_device
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Removal, sum_removal
+from sfumato.aggregator.storage.sums.removal import Removal, sum_removal
 from sfumato.aggregator.storage.tables import (
     BATCHES,
     DEVICES,

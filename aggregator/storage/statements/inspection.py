@@ -11,7 +11,7 @@ from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 from sfumato.aggregator.records import list_columns
 from sfumato.aggregator.storage.statements.entries import leaves
 from sfumato.aggregator.storage.statements.rows import Rows
-from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.sums.payloads import BATCH
 from sfumato.aggregator.storage.tables import (
     ANALYSES,
     BATCHES,

@@ -16,10 +16,10 @@ import pytest
 
 from sfumato.aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
 from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
+from sfumato.aggregator.services.alarms.delivery import KEEP_S, MOST_FAILURES, PAUSES_S
 from sfumato.aggregator.services.alarms.events import describe_window, find_events
 from sfumato.aggregator.services.alarms.outbox import queue_events
-from sfumato.aggregator.services.alarms.running import find_first_slot, find_next
+from sfumato.aggregator.services.alarms.scheduler import find_first_slot, find_next
 from sfumato.aggregator.services.alarms.webhooks import (
     Sender,
     read_secret,

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Row, text
 
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.leasing import Leased
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.lease import Leased
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.helper.tables import write
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire.summing import CommitRequest

@@ -28,8 +28,8 @@ from sfumato.aggregator.storage.sums.cells import (
     encode_limbs,
 )
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Removal
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.storage.sums.removal import Removal
 from sfumato.aggregator.storage.tables import CELLS
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.shared.wire import PayloadForm, encode_payload

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, inspect, text
 
 from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.storage import Store, migrate_database, open_store, prepare_database
-from sfumato.aggregator.storage.migrating import create_config
+from sfumato.aggregator.storage.migration import create_config
 from sfumato.aggregator.storage.schema import LATEST_REVISION, find_revision
 from sfumato.aggregator.storage.tables import METADATA
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError

@@ -19,7 +19,7 @@ from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Layout
 from sfumato.aggregator.storage.engine import create_engine

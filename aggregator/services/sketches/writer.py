@@ -11,7 +11,7 @@ from sfumato.aggregator.services.devices.keys import find_signer, require_valid
 from sfumato.aggregator.services.devices.signed import not_enrolled
 from sfumato.aggregator.services.plans import require_present, require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.services.sketches.plausibility import (
     require_begun,
     require_disjoint,

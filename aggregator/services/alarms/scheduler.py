@@ -24,7 +24,7 @@ from sfumato.aggregator.services.analyses.service import AnalysisService
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.results.decodes import DecodeService
-from sfumato.aggregator.services.results.publishing import PublishingService
+from sfumato.aggregator.services.results.publications import PublishingService
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.shared.errors import NotFoundError, SketchError, TransportError
 from sfumato.shared.plan import WindowRule

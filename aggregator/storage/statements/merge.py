@@ -26,11 +26,11 @@ from sfumato.aggregator.storage.statements.cells import (
 )
 from sfumato.aggregator.storage.statements.entries import in_turns, select_pending, to_entry
 from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.sums.addition import Addition, CellKey, sum_up
 from sfumato.aggregator.storage.sums.cells import Cell, add_cells
 from sfumato.aggregator.storage.sums.dyadic import Node, between
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import Addition, CellKey, sum_up
-from sfumato.aggregator.storage.sums.summing import Rest
+from sfumato.aggregator.storage.sums.payloads import Rest
 from sfumato.aggregator.storage.tables import CELL_ROOTS, PENDING_SKETCHES
 
 

@@ -105,7 +105,7 @@ async def test_a_copy_that_is_interrupted_leaves_nothing_and_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("sfumato.aggregator.storage.copying._require_count", stop)
+        patch.setattr("sfumato.aggregator.storage.copy._require_count", stop)
         with pytest.raises(KeyboardInterrupt):
             await copy_database(source, empty_store)
     async with empty_store.begin() as transaction:
@@ -158,7 +158,7 @@ async def test_a_migration_that_is_interrupted_changes_nothing(
     empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("sfumato.aggregator.storage.migrating._add_server_row", _fail)
+        patch.setattr("sfumato.aggregator.storage.migration._add_server_row", _fail)
         with pytest.raises(KeyboardInterrupt):
             await migrate_database(empty_store.engine)
     async with empty_store.engine.connect() as connection:

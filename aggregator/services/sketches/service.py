@@ -11,9 +11,9 @@ from sfumato.aggregator.records import DeviceRecord, PageKey, SketchRecord, Stud
 from sfumato.aggregator.services.devices.keys import find_signer
 from sfumato.aggregator.services.plans import require_present, require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.services.sketches.plausibility import require_plausible
-from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter, require_author
+from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter, require_author
 from sfumato.aggregator.storage import Store
 from sfumato.shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_message, problem_type_of

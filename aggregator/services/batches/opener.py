@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchState, find_last_close
 from sfumato.aggregator.records import SketchRecord, StudyRecord
-from sfumato.aggregator.services.batches.checking import find_inconsistent, is_plausible
+from sfumato.aggregator.services.batches.checks import find_inconsistent, is_plausible
 from sfumato.aggregator.services.batches.helper import BatchAtHelper, HelperClient
-from sfumato.aggregator.services.batches.leasing import BatchLeaser, Leased
+from sfumato.aggregator.services.batches.lease import BatchLeaser, Leased
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
