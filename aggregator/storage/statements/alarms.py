@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
@@ -63,12 +63,6 @@ class AlarmRows(Rows):
         """Remove messages that ended long ago; return the number."""
         which = and_(DELIVERIES.c.state != "pending", DELIVERIES.c.ended < ended_before)
         return await self._change(delete(DELIVERIES).where(which))
-
-    async def count_deliveries(self) -> Mapping[str, int]:
-        """Count messages by state, without states that do not occur."""
-        counts = select(DELIVERIES.c.state, func.count()).group_by(DELIVERIES.c.state)
-        found = await self._connection.execute(counts)
-        return {str(state): int(count) for state, count in found}
 
 
 def _due(now: float) -> ColumnElement[bool]:

@@ -194,16 +194,8 @@ class BatchRows(Rows):
 
     async def lease_batch(self, *, token: bytes, now: float, expires: float) -> BatchRecord | None:
         """Lease the batch that has been due for longest."""
-        due = _select_due(now).order_by(BATCHES.c.next_at, BATCHES.c.batch_id).limit(1)
-        first = due.with_for_update(skip_locked=True, of=BATCHES).scalar_subquery()
-        columns = select_records(BatchRecord).selected_columns
-        statement = (
-            update(BATCHES)
-            .where(BATCHES.c.batch_id == first)
-            .values(lease_token=token, lease_expires=expires)
-            .returning(*columns)
-        )
-        return to_record(BatchRecord, (await self._connection.execute(statement)).first())
+        due = _select_due(now).order_by(BATCHES.c.next_at, BATCHES.c.batch_id)
+        return await self._lease(BatchRecord, due, lease_token=token, lease_expires=expires)
 
     async def renew_batch(self, batch_id: bytes, token: bytes, *, expires: float) -> bool:
         """Prolong a lease; false if it is lost."""

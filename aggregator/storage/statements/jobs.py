@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
@@ -14,13 +14,9 @@ from sfumato.aggregator.storage.statements.rows import (
     NO_LEASE,
     Rows,
     key_of,
-    select_records,
-    to_record,
     update_one,
 )
 from sfumato.aggregator.storage.tables import DEVICES, STUDIES, TABLES, WORKERS
-
-J = TypeVar("J", bound=JobRecord)
 
 _KINDS: Final[tuple[type[JobRecord], ...]] = (DecodeRecord, AnalysisRecord)
 _AFRESH: dict[str, Any] = {
@@ -77,37 +73,21 @@ class JobRows(Rows):
             if since is not None:
                 waiting.append((since, kind))
         for _, kind in sorted(waiting, key=lambda each: each[0]):
+            jobs = TABLES[kind].c
+            is_due = and_(_leasable(kind, now), jobs.attempts < max_attempts)
             leased = await self._lease(
-                kind, token=token, now=now, expires=expires, max_attempts=max_attempts
+                kind,
+                select(key_of(TABLES[kind])).where(is_due).order_by(jobs.created),
+                state="running",
+                started=now,
+                progress=0.0,
+                lease_token=token,
+                lease_expires=expires,
+                attempts=jobs.attempts + 1,
             )
             if leased is not None:
                 return leased
         return None
-
-    async def _lease(
-        self, kind: type[J], *, token: bytes, now: float, expires: float, max_attempts: int
-    ) -> J | None:
-        jobs = TABLES[kind].c
-        oldest = (
-            select(key_of(TABLES[kind]))
-            .where(_leasable(kind, now), jobs.attempts < max_attempts)
-            .order_by(jobs.created)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        taken = {
-            "state": "running",
-            "started": now,
-            "progress": 0.0,
-            "lease_token": token,
-            "lease_expires": expires,
-            "attempts": jobs.attempts + 1,
-        }
-        statement = update(TABLES[kind]).where(key_of(TABLES[kind]) == oldest).values(taken)
-        columns = select_records(kind).selected_columns
-        found = await self._connection.execute(statement.returning(*columns))
-        return to_record(kind, found.first())
 
     async def renew_lease(
         self,
@@ -164,21 +144,14 @@ class JobRows(Rows):
             n_failed += await self._change(exhausted.values(failed))
         return n_failed
 
-    async def count_jobs(self, kind: type[JobRecord]) -> Mapping[str, int]:
-        """Count jobs by state; states that do not occur are left out."""
-        jobs = TABLES[kind].c
-        states = select(jobs.state, func.count()).group_by(jobs.state)
-        found = await self._connection.execute(states)
-        return {str(state): int(count) for state, count in found}
-
     async def count_totals(self) -> StoreTotals:
         """Count studies, devices, decodes and analyses, for the metrics."""
         withdrawn = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
         return StoreTotals(
             n_studies=await self._count(STUDIES, STUDIES.c.state != "withdrawn"),
             n_devices=await self._count(DEVICES, DEVICES.c.study_id.not_in(withdrawn)),
-            decodes=await self.count_jobs(DecodeRecord),
-            analyses=await self.count_jobs(AnalysisRecord),
+            decodes=await self.count_states(DecodeRecord),
+            analyses=await self.count_states(AnalysisRecord),
         )
 
     async def _count(self, table: Table, which: ColumnElement[bool]) -> int:

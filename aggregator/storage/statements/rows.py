@@ -16,6 +16,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     or_,
     select,
     update,
@@ -121,6 +122,22 @@ class Rows:
         later = follows(time, identity, after, newest_first=is_newest_first)
         statement = _select_in_order(kind).where(*which, *later)
         return await self._list(statement.limit(limit), kind)
+
+    async def count_states(self, kind: type[Any]) -> Mapping[str, int]:
+        """Count records by state, without states that do not occur."""
+        state = TABLES[kind].c.state
+        found = await self._connection.execute(select(state, func.count()).group_by(state))
+        return {str(each): int(count) for each, count in found}
+
+    async def _lease(self, kind: type[R], due: Select[Any], **taken: Any) -> R | None:
+        """Change the first of some keys, and return its record: of two servers one gets it."""
+        table = TABLES[kind]
+        # On Postgres, others skip the locked row; SQLite has one writer.
+        first = due.limit(1).with_for_update(skip_locked=True, of=table).scalar_subquery()
+        statement = update(table).where(key_of(table) == first).values(taken)
+        columns = select_records(kind).selected_columns
+        found = await self._connection.execute(statement.returning(*columns))
+        return to_record(kind, found.first())
 
     async def _scalar(self, statement: Select[Any]) -> Any:
         return (await self._connection.execute(statement)).scalar_one()

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from sfumato.aggregator.job_records import ScheduleRecord
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.tables import SCHEDULES
 
 LONGEST_LEASE_S = 3600.0
@@ -31,20 +31,9 @@ class ScheduleRows(Rows):
     async def lease_schedule(
         self, *, token: bytes, now: float, expires: float
     ) -> ScheduleRecord | None:
-        """Lease the schedule that is due for longest; of two servers one gets it."""
-        oldest = (
-            select(SCHEDULES.c.schedule_id)
-            .where(_due(now))
-            .order_by(SCHEDULES.c.next_at)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        taken = {"lease_token": token, "lease_expires": expires}
-        statement = update(SCHEDULES).where(SCHEDULES.c.schedule_id == oldest).values(taken)
-        columns = select_records(ScheduleRecord).selected_columns
-        found = await self._connection.execute(statement.returning(*columns))
-        return to_record(ScheduleRecord, found.first())
+        """Lease the schedule that is due for longest."""
+        due = select(SCHEDULES.c.schedule_id).where(_due(now)).order_by(SCHEDULES.c.next_at)
+        return await self._lease(ScheduleRecord, due, lease_token=token, lease_expires=expires)
 
     async def finish_schedule(self, schedule_id: bytes, job_id: bytes, **values: Any) -> bool:
         """Note that the job under way has ended; false if another server did."""

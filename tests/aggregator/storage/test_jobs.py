@@ -193,6 +193,6 @@ async def test_jobs_are_counted_by_state(store: Store, kind: type[JobRecord]) ->
         await queue(transaction, 1, 2, 3, kind=kind)
     await lease(store, name("w"))
     async with store.begin() as transaction:
-        assert await transaction.count_jobs(kind) == {"queued": 2, "running": 1}
+        assert await transaction.count_states(kind) == {"queued": 2, "running": 1}
         (other,) = set(MAKERS) - {kind}
-        assert await transaction.count_jobs(other) == {}
+        assert await transaction.count_states(other) == {}
