@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
+from sfumato.aggregator.columns import KEY, StudyId
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey
 
@@ -92,8 +93,8 @@ class BatchRecord:
         When the helper is asked again, and after how many failures; and the last one.
     """
 
-    batch_id: bytes
-    study_id: bytes
+    batch_id: Annotated[bytes, KEY]
+    study_id: StudyId
     slot: int
     labels: Mapping[str, str]
     part: int

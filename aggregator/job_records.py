@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from sfumato.aggregator.columns import KEY, DecodeId, Length, Name, Reference, StudyId, Word
 from sfumato.learning.estimate.search_box import Stated
 
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -28,7 +29,7 @@ class JobRecord:
     identity: ClassVar[str]
     """Name of the member that holds the identity."""
 
-    study_id: bytes
+    study_id: StudyId
     created: float
     state: JobState = "queued"
     progress: float = 0.0
@@ -61,11 +62,11 @@ class DecodeRecord(JobRecord):
 
     identity = "decode_id"
 
-    decode_id: bytes
-    snapshot_id: bytes
+    decode_id: Annotated[bytes, KEY]
+    snapshot_id: Annotated[bytes, Reference("snapshots.snapshot_id")]
     n_clusters: int
-    decoder: str
-    solver: str
+    decoder: Name
+    solver: Name
     settings: Mapping[str, Any]
     seed: int
     search_box: Stated = field(default_factory=dict)
@@ -83,8 +84,8 @@ class PosteriorRecord:
         Bytes of :func:`sfumato.learning.answers.packing.pack_posterior`.
     """
 
-    decode_id: bytes
-    study_id: bytes
+    decode_id: Annotated[DecodeId, KEY]
+    study_id: StudyId
     n_records: int
     content: bytes
 
@@ -106,8 +107,8 @@ class AnalysisRecord(JobRecord):
 
     identity = "analysis_id"
 
-    analysis_id: bytes
-    kind: str
+    analysis_id: Annotated[bytes, KEY]
+    kind: Word
     version: int
     request: Mapping[str, Any]
     inputs: Sequence[Mapping[str, Any]]
@@ -128,7 +129,7 @@ class ResultKeyRecord:
         may be in other hands.
     """
 
-    number: int
+    number: Annotated[int, KEY]
     public_key: bytes
     private_key: bytes
     created: float
@@ -139,11 +140,11 @@ class ResultKeyRecord:
 class PublicationRecord:
     """A published result, and its signed document."""
 
-    study_id: bytes
-    sequence: int
-    decode_id: bytes
+    study_id: Annotated[StudyId, KEY]
+    sequence: Annotated[int, KEY]
+    decode_id: DecodeId
     name: str
-    verdict: str | None
+    verdict: Word | None
     created: float
     key_id: bytes
     document: bytes
@@ -181,8 +182,8 @@ class ScheduleRecord:
         As of jobs.
     """
 
-    schedule_id: bytes
-    study_id: bytes
+    schedule_id: Annotated[bytes, KEY]
+    study_id: StudyId
     kind: ScheduleKind
     request: Mapping[str, Any]
     every_s: float
@@ -194,7 +195,7 @@ class ScheduleRecord:
     begun: float | None = None
     ended: float | None = None
     last_job_id: bytes | None = None
-    last_verdict: str | None = None
+    last_verdict: Word | None = None
     problem: Mapping[str, Any] | None = None
     known: Mapping[str, Any] = field(default_factory=dict)
     n_runs: int = 0
@@ -216,8 +217,8 @@ class AlarmRecord:
         Why it was disabled.
     """
 
-    alarm_id: bytes
-    study_id: bytes
+    alarm_id: Annotated[bytes, KEY]
+    study_id: StudyId
     url: str
     secret: bytes
     created: float
@@ -242,11 +243,11 @@ class DeliveryRecord:
         Of the last attempt: the HTTP status, and what was wrong.
     """
 
-    delivery_id: bytes
-    alarm_id: bytes
-    study_id: bytes
+    delivery_id: Annotated[bytes, KEY]
+    alarm_id: Annotated[bytes, Reference("alarms.alarm_id")]
+    study_id: StudyId
     event: str
-    kind: str
+    kind: Annotated[str, Length(32)]
     body: str
     created: float
     next_at: float

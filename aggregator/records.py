@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 
+from sfumato.aggregator.columns import KEY, DeviceId, Length, Name, Reference, StudyId, Word
 from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.estimate.sizes import N_MOMENTS, SizeMoments
 from sfumato.learning.estimate.totals import Totals
@@ -65,7 +66,7 @@ MOST_RANGES = 100
 class KeyRecord:
     """An API key, stored as a SHA-256; ``last_used`` is exact to the minute."""
 
-    key_id: str
+    key_id: Annotated[str, KEY, Length(32)]
     key_hash: bytes
     name: str
     scope: KeyScope
@@ -90,11 +91,11 @@ class AuditRecord:
         The request; never a secret.
     """
 
-    entry_id: bytes
+    entry_id: Annotated[bytes, KEY]
     time: float
-    actor: str
-    action: AuditAction
-    target: str
+    actor: Annotated[str, Length(32)]
+    action: Annotated[AuditAction, Length(32)]
+    target: Name
     details: Mapping[str, Any]
 
 
@@ -152,7 +153,7 @@ class StudyRecord:
         Totals of its sketches; secret numbers of records count 0.
     """
 
-    study_id: bytes
+    study_id: Annotated[bytes, KEY]
     name: str
     plan: bytes
     plan_digest: bytes
@@ -178,8 +179,8 @@ class TokenRecord:
     Its identity is the SHA-256 of the secret, so that a found token can be found in the list.
     """
 
-    token_hash: bytes
-    study_id: bytes
+    token_hash: Annotated[bytes, KEY]
+    study_id: StudyId
     max_uses: int
     created: float
     expires: float
@@ -218,8 +219,8 @@ class DeviceRecord:
         The device whose place it took, and the first slot that is taken of it.
     """
 
-    device_id: bytes
-    study_id: bytes
+    device_id: Annotated[bytes, KEY]
+    study_id: StudyId
     public_key: bytes
     labels: Mapping[str, str]
     enrolled: float
@@ -270,8 +271,8 @@ class RetiredKeyRecord:
         When an operator revoked it; it then verifies only stored sketches.
     """
 
-    key_id: bytes
-    device_id: bytes
+    key_id: Annotated[bytes, KEY]
+    device_id: DeviceId
     public_key: bytes
     retired: float
     successor: bytes
@@ -298,10 +299,10 @@ class SketchRecord:
         Otherwise ``stored`` or ``excluded``, and None.
     """
 
-    sketch_id: bytes
-    study_id: bytes
-    device_id: bytes
-    stream: str
+    sketch_id: Annotated[bytes, KEY]
+    study_id: StudyId
+    device_id: DeviceId
+    stream: Name
     sequence: int
     first_slot: int | None
     last_slot: int | None
@@ -311,8 +312,8 @@ class SketchRecord:
     signature: bytes
     received: float
     block: int = 0
-    state: str = "stored"
-    batch_id: bytes | None = None
+    state: Word = "stored"
+    batch_id: Annotated[bytes, Reference("batches.batch_id")] | None = None
 
     @classmethod
     def of(cls, message: SketchMessage, *, received: float) -> SketchRecord:
@@ -442,11 +443,11 @@ class SnapshotRecord:
         of the selection that were not counted.
     """
 
-    snapshot_id: bytes
-    study_id: bytes
+    snapshot_id: Annotated[bytes, KEY]
+    study_id: StudyId
     digest: bytes
     selection: Mapping[str, Any]
-    weighting: str
+    weighting: Word
     n_sketches: int
     n_devices: int
     n_records: int

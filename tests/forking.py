@@ -40,7 +40,7 @@ BIN = Path(sys.executable).parent
 _LOADED = (
     "sfumato.aggregator.app",
     "sfumato.aggregator.cli",
-    "sfumato.aggregator.cli.serving",
+    "sfumato.aggregator.cli.server",
     "sfumato.aggregator.worker.process",
     "sfumato.analyst.cli",
     "sfumato.analyst.client",

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.services.advising import StudyAdvice
+from sfumato.aggregator.services.advice import StudyAdvice
 from sfumato.aggregator.services.results.answers import describe_band
 from sfumato.shared.plan import make_statement, plan_to_json
 from sfumato.shared.wire.calls.studies import Studies

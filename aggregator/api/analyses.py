@@ -13,7 +13,7 @@ from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.job_records import AnalysisRecord
 from sfumato.aggregator.records import KeyRecord
-from sfumato.aggregator.services.analyses.accepting import AcceptedChange
+from sfumato.aggregator.services.analyses.acceptance import AcceptedChange
 from sfumato.aggregator.services.analyses.registry import KINDS
 from sfumato.aggregator.services.keys import is_granted, require_scope
 from sfumato.shared.plan import SketchPlan

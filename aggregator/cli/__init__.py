@@ -136,7 +136,7 @@ def _serve(
     It stops gracefully on SIGTERM and Ctrl-C, waits for a database that does not answer or has no
     tables yet, and never logs a key, a token or a body.
     """
-    from sfumato.aggregator.cli.serving import run_server
+    from sfumato.aggregator.cli.server import run_server
     from sfumato.aggregator.cli.settings import read_settings
 
     settings = read_settings(
@@ -327,6 +327,6 @@ def _check_store(
     Sketches behind the last stored one are named once their device's heartbeat claims an answer
     for them, as after the loss of a -wal file.
     """
-    from sfumato.aggregator.cli.checking import check
+    from sfumato.aggregator.cli.checks import check
 
     return asyncio.run(check(config, database_url, as_json=as_json))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sfumato.aggregator.cli.checking import inspect_database
+from sfumato.aggregator.cli.checks import inspect_database
 from sfumato.aggregator.cli.databases import open_database, renew_generation
 from sfumato.aggregator.cli.settings import read_settings
 from sfumato.aggregator.settings import normalise_database_url

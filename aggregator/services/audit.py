@@ -40,7 +40,7 @@ async def write_entry(
         target=target,
         details=details,
     )
-    await transaction.add_audit_entry(record)
+    await transaction.add(record)
 
 
 class AuditService(Service):
@@ -49,4 +49,4 @@ class AuditService(Service):
     async def list_page(self, *, after: PageKey | None, limit: int) -> Sequence[AuditRecord]:
         """Return entries, the oldest first."""
         async with self._store.begin() as transaction:
-            return await transaction.list_audit_entries(after=after, limit=limit)
+            return await transaction.list_page(AuditRecord, after=after, limit=limit)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
 from sfumato.aggregator.records import Clock
-from sfumato.aggregator.services.advising import AdviceService
-from sfumato.aggregator.services.alarms.alarming import AlarmService
-from sfumato.aggregator.services.alarms.delivering import Deliverer
-from sfumato.aggregator.services.alarms.running import Scheduler
-from sfumato.aggregator.services.alarms.scheduling import ScheduleService
-from sfumato.aggregator.services.analyses.accepting import AcceptService
+from sfumato.aggregator.services.advice import AdviceService
+from sfumato.aggregator.services.alarms.delivery import Deliverer
+from sfumato.aggregator.services.alarms.scheduler import Scheduler
+from sfumato.aggregator.services.alarms.schedules import ScheduleService
+from sfumato.aggregator.services.alarms.service import AlarmService
+from sfumato.aggregator.services.analyses.acceptance import AcceptService
 from sfumato.aggregator.services.analyses.service import AnalysisService
 from sfumato.aggregator.services.audit import AuditService
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.aggregator.services.batches.service import BatchService
 from sfumato.aggregator.services.devices.enrolment import EnrolmentService
 from sfumato.aggregator.services.devices.roster import RosterService
@@ -22,13 +22,13 @@ from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.references import ReferenceService
 from sfumato.aggregator.services.results.decodes import DecodeService
 from sfumato.aggregator.services.results.jobs import JobService
-from sfumato.aggregator.services.results.publishing import PublishingService
+from sfumato.aggregator.services.results.publications import PublishingService
 from sfumato.aggregator.services.results.snapshots import SnapshotService
 from sfumato.aggregator.services.results.statistics import StatisticService
-from sfumato.aggregator.services.results.watching import JobWatch
+from sfumato.aggregator.services.results.watch import JobWatch
 from sfumato.aggregator.services.service import Parts
-from sfumato.aggregator.services.sketches.merging import Merger
-from sfumato.aggregator.services.sketches.receiving import SketchService
+from sfumato.aggregator.services.sketches.merger import Merger
+from sfumato.aggregator.services.sketches.service import SketchService
 from sfumato.aggregator.services.studies import StudyService
 from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import Store

@@ -52,7 +52,7 @@ class KeyService(Service):
             key_id=key_id, key_hash=hash_secret(secret), name=name, scope=scope, created=now
         )
         async with self._store.begin(write=True) as transaction:
-            await transaction.add_key(record)
+            await transaction.add(record)
             await write_entry(transaction, now, actor, "key.create", key_id, name=name, scope=scope)
         return secret, record
 
@@ -102,7 +102,7 @@ class KeyService(Service):
             It was revoked.
         """
         async with self._store.begin() as transaction:
-            _require_in_use(await transaction.get_key(key.key_id))
+            _require_in_use(await transaction.get(KeyRecord, key.key_id))
 
     async def _find(self, secret: str) -> KeyRecord | None:
         """Look a key up by the hash of its secret.
@@ -113,7 +113,7 @@ class KeyService(Service):
         if API_KEY.fullmatch(secret) is None:
             return None
         async with self._store.begin() as transaction:
-            return await transaction.find_key(hash_secret(secret))
+            return await transaction.find(KeyRecord, key_hash=hash_secret(secret))
 
     def _note_use(self, key: KeyRecord) -> None:
         now = self._clock.now()
@@ -124,7 +124,7 @@ class KeyService(Service):
         """Return all keys, including revoked ones."""
         await self._tallies.flush()
         async with self._store.begin() as transaction:
-            return await transaction.list_keys()
+            return await transaction.list_all(KeyRecord)
 
     async def revoke(self, key_id: str, *, actor: str = LOCAL_ACTOR) -> KeyRecord:
         """Revoke a key, at once and for good.
@@ -136,12 +136,12 @@ class KeyService(Service):
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            if not await transaction.revoke_key(key_id, now=now):
+            if not await transaction.revoke(KeyRecord, key_id, now=now):
                 raise NotFoundError(
                     "is not a key in use", field="key_id", fix="see `sfumato key list`"
                 )
             await write_entry(transaction, now, actor, "key.revoke", key_id)
-            revoked = await transaction.get_key(key_id)
+            revoked = await transaction.get(KeyRecord, key_id)
         assert revoked is not None, "it was revoked in this transaction"
         return revoked
 

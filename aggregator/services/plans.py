@@ -6,14 +6,14 @@ import asyncio
 from collections import OrderedDict
 from typing import TypeVar
 
-from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
+from sfumato.aggregator.job_records import JobRecord
 from sfumato.aggregator.records import DeviceRecord, SnapshotRecord, StudyRecord
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import NotFoundError, StudyWithdrawnError
 from sfumato.shared.plan import SketchPlan, decode_plan
 
 _MOST_PLANS = 64
-R = TypeVar("R", AnalysisRecord, DecodeRecord, DeviceRecord, SnapshotRecord)
+R = TypeVar("R", bound=JobRecord | DeviceRecord | SnapshotRecord)
 
 
 class PlanCache:
@@ -37,7 +37,7 @@ class PlanCache:
 
 async def require_study(transaction: Transaction, study_id: bytes) -> StudyRecord:
     """Return a study; raises as :func:`require_present`."""
-    return require_present(await transaction.get_study(study_id))
+    return require_present(await transaction.get(StudyRecord, study_id))
 
 
 async def require_known(transaction: Transaction, found: R | None, name: str) -> R:

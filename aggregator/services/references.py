@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Identified
 from sfumato.shared.wire.references import choose_identity, choose_study, is_beginning
@@ -25,7 +26,7 @@ class ReferenceService(Service):
             found = await transaction.find_studies(reference, limit=_MOST)
             if is_beginning(reference):
                 for study_id in await transaction.find_identities("study", reference, limit=_MOST):
-                    study = await transaction.get_study(study_id)
+                    study = await transaction.get(StudyRecord, study_id)
                     if study is not None and study.state != "withdrawn":
                         found = [*found, study]
             known = found or await transaction.list_studies(after=None, limit=_MOST)

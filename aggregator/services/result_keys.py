@@ -13,11 +13,11 @@ from sfumato.shared.wire import compute_key_id, encode_endorsement_input
 
 async def require_result_keys(transaction: Transaction, *, now: float) -> Sequence[ResultKeyRecord]:
     """Return the result keys, the present one last; make the first if there is none."""
-    keys = await transaction.list_result_keys()
+    keys = await transaction.list_all(ResultKeyRecord)
     if not keys:
         # Where another server was faster, its key is the one.
-        await transaction.add_result_key(make_result_key(0, now))
-        keys = await transaction.list_result_keys()
+        await transaction.add(make_result_key(0, now))
+        keys = await transaction.list_all(ResultKeyRecord)
     return keys
 
 

@@ -94,7 +94,7 @@ class StudyService(Service):
         )
         async with self._store.begin(write=True) as transaction:
             # One that is there already, or was withdrawn, is answered as such below.
-            is_known = await transaction.get_study(record.study_id) is not None
+            is_known = await transaction.get(StudyRecord, record.study_id) is not None
             if not (is_known or allow_same_plan):
                 await _require_new_plan(transaction, record)
             if not is_known and plan.sum_release is not None:

@@ -7,7 +7,7 @@ SQLAlchemy; its errors are mapped to errors of this project here.
 running sums, which knows no database.
 """
 
-from sfumato.aggregator.storage.copying import copy_database
+from sfumato.aggregator.storage.copy import copy_database
 from sfumato.aggregator.storage.files import back_up_file, describe_damage, path_of
 from sfumato.aggregator.storage.schema import migrate_database
 from sfumato.aggregator.storage.statements.references import Identified

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, column, inspect, select, table
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sfumato.aggregator.storage.models import digest_tables
+from sfumato.aggregator.storage.tables import digest_tables
 from sfumato.shared.errors import ConfigError, UnpreparedError
 
 # With the digest, a database made by another state of the code is refused, not misread.
@@ -80,7 +80,7 @@ async def migrate_database(engine: AsyncEngine, revision: str = "head") -> str |
     ``revision`` may be an earlier one, or ``base`` for the empty database. A missing SQLite file is
     created.
     """
-    from sfumato.aggregator.storage.migrating import migrate  # noqa: PLC0415 - servers do without it
+    from sfumato.aggregator.storage.migration import migrate  # noqa: PLC0415 - servers do without it
 
     missing = _find_missing_file(engine)
     if missing is not None:

@@ -17,16 +17,19 @@ from sfumato.aggregator.storage.engine import (
 )
 from sfumato.aggregator.storage.schema import is_empty, migrate_database, require_latest
 from sfumato.aggregator.storage.statements.alarms import AlarmRows
+from sfumato.aggregator.storage.statements.batches import BatchRows
+from sfumato.aggregator.storage.statements.cells import CellRows
 from sfumato.aggregator.storage.statements.device_sums import DeviceSumRows
 from sfumato.aggregator.storage.statements.devices import DeviceRows
 from sfumato.aggregator.storage.statements.exclusion import ExclusionRows
 from sfumato.aggregator.storage.statements.inspection import InspectionRows
+from sfumato.aggregator.storage.statements.jobs import JobRows
 from sfumato.aggregator.storage.statements.keys import KeyRows
+from sfumato.aggregator.storage.statements.merge import MergeRows
 from sfumato.aggregator.storage.statements.publications import PublicationRows
 from sfumato.aggregator.storage.statements.references import ReferenceRows
 from sfumato.aggregator.storage.statements.schedules import ScheduleRows
 from sfumato.aggregator.storage.statements.sketches import SketchRows
-from sfumato.aggregator.storage.statements.snapshots import SnapshotRows
 from sfumato.aggregator.storage.statements.studies import StudyRows
 from sfumato.shared.errors import ConfigError
 
@@ -36,10 +39,13 @@ class Transaction(
     ReferenceRows,
     DeviceRows,
     SketchRows,
+    CellRows,
+    MergeRows,
+    BatchRows,
     ExclusionRows,
     DeviceSumRows,
-    SnapshotRows,
     PublicationRows,
+    JobRows,
     ScheduleRows,
     AlarmRows,
     KeyRows,

@@ -12,14 +12,14 @@ from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.models import CellRoot, CellSum, Device, Sketch, Study
 from sfumato.aggregator.storage.statements.cells import to_cell_row
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, encode_labels
 from sfumato.aggregator.storage.sums.cells import Cell
-from sfumato.aggregator.storage.sums.checking import ExpectedCells
+from sfumato.aggregator.storage.sums.check import ExpectedCells
 from sfumato.aggregator.storage.sums.dyadic import shift_slot, smallest_node
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, encode_labels
-from sfumato.aggregator.storage.sums.summing import Row
+from sfumato.aggregator.storage.sums.payloads import Row
+from sfumato.aggregator.storage.tables import CELL_ROOTS, CELLS, DEVICES, SKETCHES, STUDIES
 from sfumato.shared.plan import plan_to_json
 
 _RECEIVED = 1_772_366_400.0
@@ -34,8 +34,8 @@ async def prepare_study(store: Store, fleet: Fleet) -> str:
     rows = [_to_device_row(fleet, device) for device in fleet.devices]
     async with store.engine.begin() as connection:
         for start in range(0, len(rows), _DEVICES_AT_ONCE):
-            await connection.execute(insert(Device), rows[start : start + _DEVICES_AT_ONCE])
-        await connection.execute(update(Study).values(n_ordinals=len(rows)))
+            await connection.execute(insert(DEVICES), rows[start : start + _DEVICES_AT_ONCE])
+        await connection.execute(update(STUDIES).values(n_ordinals=len(rows)))
     return key
 
 
@@ -48,6 +48,7 @@ def _to_device_row(fleet: Fleet, device: BenchDevice) -> dict[str, Any]:
         "labels": device.labels,
         "enrolled": _RECEIVED,
         "n_sketches": 0,
+        "begins": 0,
     }
 
 
@@ -63,16 +64,16 @@ async def load_windows(store: Store, fleet: Fleet, n_windows: int) -> None:
     for sequence in range(n_windows):
         messages = [fleet.sign(device, sequence) for device in fleet.devices]
         async with store.engine.begin() as connection:
-            await connection.execute(insert(Sketch), [_to_row(fleet, m) for m in messages])
+            await connection.execute(insert(SKETCHES), [_to_row(fleet, m) for m in messages])
             entries = [_to_entry(fleet, d, m) for d, m in zip(fleet.devices, messages, strict=True)]
             await _save(connection, fleet, cells.add(entries))
     async with store.engine.begin() as connection:
         await _save(connection, fleet, cells.finish())
-        await connection.execute(update(CellRoot).values(level=root.level, first=root.first))
+        await connection.execute(update(CELL_ROOTS).values(level=root.level, first=root.first))
         n_sketches = n_windows * fleet.n_devices
         n_records = n_sketches * (messages[0].header.n_records or 0)
-        await connection.execute(update(Study).values(n_sketches=n_sketches, n_records=n_records))
-        await connection.execute(update(Device).values(last_seen=_RECEIVED, n_sketches=n_windows))
+        await connection.execute(update(STUDIES).values(n_sketches=n_sketches, n_records=n_records))
+        await connection.execute(update(DEVICES).values(last_seen=_RECEIVED, n_sketches=n_windows))
 
 
 async def _save(
@@ -80,7 +81,7 @@ async def _save(
 ) -> None:
     rows = [to_cell_row(fleet.study_id, key, cell) for key, cell in cells]
     if rows:
-        await connection.execute(insert(CellSum), rows)
+        await connection.execute(insert(CELLS), rows)
 
 
 def _to_row(fleet: Fleet, message: Signed) -> dict[str, Any]:

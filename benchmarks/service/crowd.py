@@ -20,7 +20,7 @@ from benchmarks.service.servers import Server, running_servers
 from sfumato.aggregator.records import StudyRecord, SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.models import Device
+from sfumato.aggregator.storage.tables import DEVICES
 from sfumato.shared.http_client import open_client
 from sfumato.shared.plan import compute_plan_digest, encode_plan
 from sfumato.shared.wire import compute_study_id
@@ -89,11 +89,12 @@ async def _load(n: int, store: Store) -> tuple[str, str, str]:
             "labels": {"site": SITES[i % len(SITES)]},
             "enrolled": _CREATED + i,
             "n_sketches": 0,
+            "begins": 0,
         }
         for i in range(n)
     ]
     async with store.engine.begin() as connection:
-        await connection.execute(insert(Device), devices)
+        await connection.execute(insert(DEVICES), devices)
     return key, studies[0].study_id.hex(), devices[-1]["device_id"].hex()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.aggregator.job_records import DeliveryRecord
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.alarms.events import Event
@@ -63,7 +64,7 @@ async def test_an_alarm_survives_the_server_that_was_to_deliver_it(
         (message,) = receiver.messages
         assert json.loads(message[1])["data"] == {"words": ["the records changed"]}
         async with store.begin() as transaction:
-            delivery = await transaction.get_delivery(left.delivery_id)
+            delivery = await transaction.get(DeliveryRecord, left.delivery_id)
         assert delivery is not None
         assert delivery.state == "delivered"
 

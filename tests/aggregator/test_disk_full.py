@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Layout, open_store
 from sfumato.shared.command import main
@@ -64,7 +65,7 @@ async def test_uploads_are_refused_while_the_disk_is_full_and_stored_when_it_is_
     async with store.begin() as transaction:
         layout = Layout.of(plan)
         assert await transaction.check_sums(study, layout=layout) == []
-        found = await transaction.get_study(study)
+        found = await transaction.get(StudyRecord, study)
     await store.close()
     assert found is not None
     assert found.n_sketches == 4

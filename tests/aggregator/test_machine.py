@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -14,17 +14,20 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import delete, insert, select
 
 from sfumato.aggregator.records import Selection, SketchRecord
-from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter
+from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter
 from sfumato.aggregator.storage import Transaction
-from sfumato.aggregator.storage.models import PendingSketch
 from sfumato.aggregator.storage.sums.cells import Cell
 from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.tables import PENDING_SKETCHES
 from tests.aggregator.databases import create_postgres, drop_postgres
 from tests.aggregator.machine.harness import Harness
 from tests.aggregator.machine.operations import OperationRules
 from tests.aggregator.machine.uploads import BatchRules, UploadRules
 from tests.aggregator.machine.worlds import KillableStore, Killed, PostgresWorld, SqliteWorld, World
 from tests.soak import small_and_soak
+
+
+R = TypeVar("R")
 
 
 class ExcludingMachine(UploadRules, OperationRules):
@@ -78,9 +81,13 @@ def search_faults(make_world: Callable[[], World], rules: type[Harness], *, soon
 class CountsReplays(Transaction):
     """Does not find again what is merged, and so adds it once more."""
 
-    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
-        found = await super().get_sketches(sketch_ids)
-        rows = await self.connection.execute(select(PendingSketch.sketch_id))
+    async def get_many(
+        self, kind: type[R], keys: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, R]:
+        found = await super().get_many(kind, keys, lock=lock)
+        if kind is not SketchRecord:
+            return found
+        rows = await self.connection.execute(select(PENDING_SKETCHES.c.sketch_id))
         waiting = set(rows.scalars())
         return {key: record for key, record in found.items() if key in waiting}
 
@@ -88,12 +95,13 @@ class CountsReplays(Transaction):
         return await Transaction(self.connection).list_neighbours(places)
 
     async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
-        known = await Transaction(self.connection).get_sketches([r.sketch_id for r, _ in sketches])
+        ids = [record.sketch_id for record, _ in sketches]
+        known = await Transaction(self.connection).get_many(SketchRecord, ids)
         fresh = [one for one in sketches if one[0].sketch_id not in known]
         if fresh:
             await super().add_sketches(fresh)
         waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in sketches]
-        await self.connection.execute(insert(PendingSketch).prefix_with("OR IGNORE"), waiting)
+        await self.connection.execute(insert(PENDING_SKETCHES).prefix_with("OR IGNORE"), waiting)
 
 
 class ShowsWhatLeaves(Transaction):
@@ -129,7 +137,7 @@ class LosesOnCrash(KillableStore):
         except Killed:
             if not was_dead:
                 async with self.engine.begin() as connection:
-                    await connection.execute(delete(PendingSketch))
+                    await connection.execute(delete(PENDING_SKETCHES))
             raise
 
 

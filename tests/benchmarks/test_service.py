@@ -16,7 +16,7 @@ from benchmarks.service.uploads import measure_outage, measure_uploads, send
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.models import CellRoot, CellSum, Sketch, Study
+from sfumato.aggregator.storage.tables import CELL_ROOTS, CELLS, SKETCHES, STUDIES
 
 pytestmark = pytest.mark.usefixtures("forked")
 
@@ -27,14 +27,14 @@ N_WINDOWS = 3
 
 async def read_rows(store: Store) -> dict[str, list[Any]]:
     """Read what uploads leave, but for when."""
-    sketches = [column for column in Sketch.__table__.columns if column.name != "received"]
+    sketches = [column for column in SKETCHES.c if column.name != "received"]
     statements = {
-        "sketches": select(*sketches).order_by(Sketch.sketch_id),
-        "roots": select(CellRoot),
-        "cells": select(CellSum).order_by(
-            CellSum.level, CellSum.first, CellSum.length, CellSum.labels
+        "sketches": select(*sketches).order_by(SKETCHES.c.sketch_id),
+        "roots": select(CELL_ROOTS),
+        "cells": select(CELLS).order_by(
+            CELLS.c.level, CELLS.c.first, CELLS.c.length, CELLS.c.labels
         ),
-        "studies": select(Study.n_sketches, Study.n_records, Study.n_ordinals),
+        "studies": select(STUDIES.c.n_sketches, STUDIES.c.n_records, STUDIES.c.n_ordinals),
     }
     async with store.engine.connect() as connection:
         return {
@@ -59,7 +59,7 @@ async def load_all(store: Store) -> dict[str, list[Any]]:
     assert await check_sums(store, FLEET) == []
     rows = await read_rows(store)
     async with store.engine.begin() as connection:
-        await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
+        await connection.execute(update(CELLS).values(magnitude=CELLS.c.magnitude + 1))
     assert await check_sums(store, FLEET)
     return rows
 

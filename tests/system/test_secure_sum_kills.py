@@ -278,7 +278,9 @@ class Ground:
 
     async def _read(self, store: Store) -> BatchRecord | None:
         async with store.begin() as transaction:
-            found = await transaction.list_batches(self.pair.study, after=None, limit=9)
+            found = await transaction.list_page(
+                BatchRecord, study_id=self.pair.study, after=None, limit=9
+            )
         return found[0] if found else None
 
     async def _check(

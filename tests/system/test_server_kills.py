@@ -20,7 +20,7 @@ from sqlalchemy import select
 from sfumato.aggregator.records import Selection, SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Layout, open_store
-from sfumato.aggregator.storage.models import Decode, Sketch
+from sfumato.aggregator.storage.tables import DECODES, SKETCHES
 from sfumato.shared.core import feature_table
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire import PayloadForm
@@ -247,8 +247,8 @@ async def require_all_is_there(
     """Compare the database, row by row and sum by sum, with what was acknowledged."""
     store = open_store(url)
     async with store.engine.connect() as connection:
-        rows = (await connection.execute(select(Sketch.sketch_id, Sketch.payload))).all()
-        attempts = (await connection.execute(select(Decode.attempts))).scalars().all()
+        rows = (await connection.execute(select(SKETCHES.c.sketch_id, SKETCHES.c.payload))).all()
+        attempts = (await connection.execute(select(DECODES.c.attempts))).scalars().all()
     sent = {key: values for sender in senders for key, values in sender.acknowledged.items()}
     layout, form = Layout.of(plan), PayloadForm.of(plan)
     payloads = {row.sketch_id.hex(): form.decode(row.payload)[0] for row in rows}

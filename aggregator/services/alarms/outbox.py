@@ -24,11 +24,11 @@ async def queue_events(
     events = list(events)
     if not events:
         return 0
-    alarms = await transaction.list_active_alarms(study_id)
+    alarms = await transaction.list_all(AlarmRecord, study_id=study_id, state="active")
     n_queued = 0
     for alarm in alarms:
         for event in events:
-            n_queued += await transaction.add_delivery(make_delivery(alarm, event, now=now))
+            n_queued += await transaction.add(make_delivery(alarm, event, now=now))
     return n_queued
 
 

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sfumato.aggregator.job_records import AnalysisRecord
-from sfumato.aggregator.records import DeviceSums, PageKey, Selection, StudyRecord
+from sfumato.aggregator.records import DeviceSums, Selection, SnapshotRecord, StudyRecord
 from sfumato.aggregator.services.analyses.kind import Inputs, Kind, Part
 from sfumato.aggregator.services.analyses.registry import KINDS
-from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.services.plans import require_study
+from sfumato.aggregator.services.results.requests import RequestService, require_one_cluster
 from sfumato.aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
-from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
@@ -45,12 +46,11 @@ class AnalysisWork:
         """Store nothing more."""
 
 
-class AnalysisService(Service):
-    """Queues analyses, shows them and cancels them."""
+class AnalysisService(RequestService[AnalysisRecord]):
+    """Requests for analyses."""
 
     def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
-        super().__init__(parts)
-        self._snapshots = snapshots
+        super().__init__(parts, snapshots, AnalysisRecord)
 
     async def create(
         self, study_id: bytes, request: AnalysisRequest
@@ -70,11 +70,7 @@ class AnalysisService(Service):
             The analysis cannot be computed from these sketches.
         """
         kind = KINDS[request.kind]
-        if request.n_clusters < 1:
-            # Before anything is frozen, which may fail for another reason.
-            raise DecodingError(
-                "must be at least 1", field="n_clusters", fix="request at least one cluster"
-            )
+        require_one_cluster(request.n_clusters)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             slots = await transaction.find_slots(study_id)
@@ -107,41 +103,7 @@ class AnalysisService(Service):
             inputs=[_to_document(each) for each in frozen],
             created=self._clock.now(),
         )
-        async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_job(record)
-            queued = queued or await transaction.requeue_job(AnalysisRecord, record.analysis_id)
-            return await _require_analysis(transaction, record.analysis_id), queued
-
-    async def get(self, analysis_id: bytes) -> AnalysisRecord:
-        """Return an analysis.
-
-        Raises
-        ------
-        NotFoundError
-            There is none with this identity.
-        """
-        async with self._store.begin() as transaction:
-            return await _require_analysis(transaction, analysis_id)
-
-    async def list_page(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[AnalysisRecord]:
-        """Return the analyses of a study, the newest first.
-
-        Raises
-        ------
-        NotFoundError, StudyWithdrawnError
-            There is no such study, or it was withdrawn.
-        """
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            return await transaction.list_jobs(AnalysisRecord, study_id, after=after, limit=limit)
-
-    async def cancel(self, analysis_id: bytes) -> AnalysisRecord:
-        """Cancel an analysis; one that has ended stays as it is."""
-        async with self._store.begin(write=True) as transaction:
-            await transaction.cancel_job(AnalysisRecord, analysis_id, now=self._clock.now())
-            return await _require_analysis(transaction, analysis_id)
+        return await self._queue(record)
 
     async def prepare(self, analysis: AnalysisRecord) -> AnalysisWork:
         """Load the inputs of an analysis, for a worker.
@@ -196,16 +158,11 @@ class AnalysisService(Service):
         return sums
 
 
-async def _require_analysis(transaction: Transaction, analysis_id: bytes) -> AnalysisRecord:
-    found = await transaction.get_job(AnalysisRecord, analysis_id)
-    return await require_known(transaction, found, "analysis")
-
-
 async def _read_inputs(
     transaction: Transaction, inputs: Sequence[Mapping[str, Any]]
 ) -> Sequence[Frozen]:
     wanted = [bytes.fromhex(each["snapshot_id"]) for each in inputs if each["snapshot_id"]]
-    known = await transaction.get_snapshots(wanted)
+    known = await transaction.get_many(SnapshotRecord, wanted)
     if set(wanted) - known.keys():
         raise NotFoundError("is gone", field="snapshot", fix="request the analysis again")
     return [

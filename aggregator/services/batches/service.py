@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import LOCAL_ACTOR, AuditAction, PageKey, StudyRecord
 from sfumato.aggregator.services.audit import write_entry
-from sfumato.aggregator.services.batches.suspecting import Suspicion, find_suspects
+from sfumato.aggregator.services.batches.suspects import Suspicion, find_suspects
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Layout, Transaction
@@ -39,7 +39,9 @@ class BatchService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_batches(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                BatchRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def get(self, study_id: bytes, batch_id: bytes) -> BatchDetails:
         """Return a batch.
@@ -86,7 +88,7 @@ class BatchService(Service):
                     fix="wait for more reports",
                 )
             if batch.state == "open" and not batch.is_asked:
-                await transaction.change_batch(batch_id, is_asked=True, next_at=now)
+                await transaction.change(BatchRecord, batch_id, is_asked=True, next_at=now)
                 await _note(transaction, "batch.open", batch, now, actor)
             return await _describe(transaction, await _reread(transaction, batch))
 
@@ -161,7 +163,7 @@ class BatchService(Service):
                     await transaction.count_in(batch, layout=layout)
                 elif batch.standing == "counted":
                     await transaction.count_out(batch, layout=layout)
-                await transaction.change_batch(batch_id, standing=wanted, reason=reason)
+                await transaction.change(BatchRecord, batch_id, standing=wanted, reason=reason)
                 action: AuditAction = "batch.admit" if counts else "batch.set-aside"
                 await _note(transaction, action, batch, now, actor, reason=reason)
             return await _describe(transaction, await _reread(transaction, batch))
@@ -193,7 +195,7 @@ async def _require_batch(
     transaction: Transaction, study_id: bytes, batch_id: bytes, *, lock: bool = False
 ) -> BatchRecord:
     await require_study(transaction, study_id)
-    found = await transaction.get_batch(batch_id, lock=lock)
+    found = await transaction.get(BatchRecord, batch_id, lock=lock)
     if found is None or found.study_id != study_id:
         raise NotFoundError(
             "is unknown in this study", field="batch", fix="see `sfumato batch list`"

@@ -18,7 +18,7 @@ from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.keys import hash_secret
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.storage import Transaction
 from sfumato.shared.errors import (
     AccessError,
@@ -99,7 +99,7 @@ class EnrolmentService(Service):
                 expires=now + self._settings.token_days * _SECONDS_A_DAY,
                 labels=labels,
             )
-            await transaction.add_token(record)
+            await transaction.add(record)
             about = {"study": study_id.hex(), "max_uses": max_uses, "labels": labels}
             target = record.token_hash.hex()
             await write_entry(
@@ -119,7 +119,9 @@ class EnrolmentService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_tokens(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                TokenRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def revoke_token(self, token_hash: bytes, *, actor: str = LOCAL_ACTOR) -> TokenRecord:
         """Revoke a token, at once and for good.
@@ -133,14 +135,14 @@ class EnrolmentService(Service):
         """
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            known = await transaction.get_token(token_hash, lock=True)
+            known = await transaction.get(TokenRecord, token_hash, lock=True)
             if known is None:
                 raise NotFoundError("is unknown", field="token", fix="see `sfumato study tokens`")
             await require_study(transaction, known.study_id)
-            if await transaction.revoke_token(token_hash, now=now):
+            if await transaction.revoke(TokenRecord, token_hash, now=now):
                 study, target = known.study_id.hex(), token_hash.hex()
                 await write_entry(transaction, now, actor, "token.revoke", target, study=study)
-            revoked = await transaction.get_token(token_hash)
+            revoked = await transaction.get(TokenRecord, token_hash)
         assert revoked is not None, "it was found in this transaction"
         return revoked
 
@@ -220,7 +222,7 @@ class EnrolmentService(Service):
     ) -> tuple[DeviceRecord, bool]:
         study = await require_study(transaction, wanted.study_id)
         known = await self._find_token(transaction, wanted.token, wanted.study_id, lock=True)
-        present = await transaction.get_device(device_id_of(wanted.public_key))
+        present = await transaction.get(DeviceRecord, device_id_of(wanted.public_key))
         if present is None:
             return await self._add(transaction, study, known, wanted), True
         _require_same(present, wanted.study_id, wanted.labels)
@@ -230,7 +232,7 @@ class EnrolmentService(Service):
         self, transaction: Transaction, token: str, study_id: bytes, *, lock: bool = False
     ) -> TokenRecord:
         # Locked: of two equal requests at once, the second finds the device of the first.
-        known = await transaction.get_token(hash_secret(token), lock=lock)
+        known = await transaction.get(TokenRecord, hash_secret(token), lock=lock)
         if known is None or known.study_id != study_id:
             raise AccessError(
                 "must be a token of this study", field="token", fix="ask the operator for a token"
@@ -292,7 +294,7 @@ async def _end_replaced(
     """
     if wanted.replaces is None:
         return 0
-    old = await transaction.get_device(wanted.replaces, lock=True)
+    old = await transaction.get(DeviceRecord, wanted.replaces, lock=True)
     if old is None or old.study_id != wanted.study_id or dict(old.labels) != dict(wanted.labels):
         raise ConfigError(
             "must be a device of this study with the same labels",
@@ -311,7 +313,7 @@ async def _end_replaced(
             field="replaces",
             fix="stop it, and then ask the operator for another token",
         )
-    if await transaction.revoke_device(old.device_id, now=now):
+    if await transaction.revoke(DeviceRecord, old.device_id, now=now):
         about = {"reason": "replaced", "by": device_id_of(wanted.public_key).hex()}
         actor = f"token {token.token_hash.hex()}"
         await write_entry(transaction, now, actor, "device.revoke", old.device_id.hex(), **about)

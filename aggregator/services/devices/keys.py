@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord
 from sfumato.aggregator.storage import Transaction
@@ -46,7 +45,7 @@ async def find_signer(
     try:
         message.verify(device.public_key)
     except SignatureError:
-        for retired in await transaction.list_retired_keys(device.device_id):
+        for retired in await transaction.list_all(RetiredKeyRecord, device_id=device.device_id):
             if header.sequence <= retired.last_sequences.get(header.stream, -1):
                 with suppress(SignatureError):
                     message.verify(retired.public_key)
@@ -88,10 +87,10 @@ async def take_key(
     StoreError
         The device has retired too many keys.
     """
-    retired = await transaction.list_retired_keys(device.device_id)
+    retired = await transaction.list_all(RetiredKeyRecord, device_id=device.device_id)
     key_id = key_id_of(public_key)
     used = {record.key_id for record in retired} | {key_id_of(device.public_key)}
-    if key_id in used or await transaction.get_device(key_id) is not None:
+    if key_id in used or await transaction.get(DeviceRecord, key_id) is not None:
         raise ConfigError("is or was in use", field="public_key", fix="make a new key")
     if len(retired) >= MOST_RETIRED:
         raise StoreError(
@@ -138,4 +137,4 @@ async def repeat_change(
         stream: max(signer.last_sequences.get(stream, 0), last_sequences.get(stream, 0))
         for stream in both
     }
-    await transaction.change_retired_key(replace(signer, last_sequences=furthest))
+    await transaction.change(RetiredKeyRecord, signer.key_id, last_sequences=furthest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sfumato.aggregator.records import (
     LOCAL_ACTOR,
@@ -103,7 +103,7 @@ class RosterService(Service):
         async with self._store.begin(write=True) as transaction:
             device = await _require_device(transaction, device_id, lock=True)
             if key_id is None or key_id == key_id_of(device.public_key):
-                is_new = await transaction.revoke_device(device_id, now=now)
+                is_new = await transaction.revoke(DeviceRecord, device_id, now=now)
             else:
                 is_new = await _revoke_retired(transaction, device_id, key_id, now)
             if is_new:
@@ -150,10 +150,10 @@ class RosterService(Service):
 async def _revoke_retired(
     transaction: Transaction, device_id: bytes, key_id: bytes, now: float
 ) -> bool:
-    for retired in await transaction.list_retired_keys(device_id):
+    for retired in await transaction.list_all(RetiredKeyRecord, device_id=device_id):
         if retired.key_id == key_id:
             if retired.revoked is None:
-                await transaction.change_retired_key(replace(retired, revoked=now))
+                await transaction.change(RetiredKeyRecord, key_id, revoked=now)
             return retired.revoked is None
     raise NotFoundError("must be a key of this device", field="key_id", fix="list its keys")
 
@@ -161,7 +161,7 @@ async def _revoke_retired(
 async def _require_device(
     transaction: Transaction, device_id: bytes, *, lock: bool = False
 ) -> DeviceRecord:
-    found = await transaction.get_device(device_id, lock=lock)
+    found = await transaction.get(DeviceRecord, device_id, lock=lock)
     return await require_known(transaction, found, "device")
 
 
@@ -170,5 +170,5 @@ async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDet
         device=device,
         streams=await transaction.list_streams(device.device_id),
         may_repeat=(await transaction.find_repeated([device.device_id])).get(device.device_id, ()),
-        retired_keys=await transaction.list_retired_keys(device.device_id),
+        retired_keys=await transaction.list_all(RetiredKeyRecord, device_id=device.device_id),
     )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord
+from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord, StreamRecord, StudyRecord
 from sfumato.aggregator.services.devices.keys import repeat_change, require_valid, take_key
 from sfumato.aggregator.services.plans import require_present
 from sfumato.aggregator.services.service import Service
@@ -69,8 +69,12 @@ class DeviceService(Service):
         signature = parse_request_signature(request.headers)
         async with self._store.begin() as transaction:
             device = await require_device(transaction, signature.device)
-            study = await transaction.get_study(device.study_id)
-            retired = await transaction.list_retired_keys(device.device_id) if retired_too else ()
+            study = await transaction.get(StudyRecord, device.study_id)
+            retired = (
+                await transaction.list_all(RetiredKeyRecord, device_id=device.device_id)
+                if retired_too
+                else ()
+            )
         signer = None
         try:
             self._verify(signature, request, device.public_key)
@@ -148,7 +152,7 @@ class DeviceService(Service):
             # Locked: no upload of the device runs meanwhile.
             device = await require_device(transaction, device_id, lock=True)
             if signer is not None:
-                for retired in await transaction.list_retired_keys(device_id):
+                for retired in await transaction.list_all(RetiredKeyRecord, device_id=device_id):
                     signer = retired if retired.key_id == signer.key_id else signer
                 require_valid(device, signer)
                 await repeat_change(
@@ -221,7 +225,7 @@ async def require_device(
     AccessError
         It is not enrolled here.
     """
-    device = await transaction.get_device(device_id, lock=lock)
+    device = await transaction.get(DeviceRecord, device_id, lock=lock)
     if device is None:
         raise not_enrolled()
     return device

@@ -12,12 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from sfumato.aggregator.job_records import DecodeRecord, PosteriorRecord
-from sfumato.aggregator.records import PageKey, Selection, SnapshotRecord, StudyRecord
-from sfumato.aggregator.services.plans import require_known, require_study
+from sfumato.aggregator.records import Selection, SnapshotRecord, StudyRecord
+from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.results.answers import build_problem, describe_solution
+from sfumato.aggregator.services.results.requests import RequestService, require_one_cluster
 from sfumato.aggregator.services.results.snapshots import DEFAULT_WEIGHTING, SnapshotService
 from sfumato.aggregator.services.results.sources import Sources, load_sources
-from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Transaction
 from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
 from sfumato.learning.answers.questions import Inquiry
@@ -102,7 +103,7 @@ class DecodeWork:
         """Store the densities behind the solution, which answer questions."""
         if answer.posterior is None:
             return
-        await transaction.add_posterior(
+        await transaction.add(
             PosteriorRecord(
                 decode_id=self.decode.decode_id,
                 study_id=self.decode.study_id,
@@ -112,12 +113,11 @@ class DecodeWork:
         )
 
 
-class DecodeService(Service):
-    """Queues decodes, shows them, cancels them, and answers questions on them."""
+class DecodeService(RequestService[DecodeRecord]):
+    """Requests for decodes, and answers to questions on them."""
 
     def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
-        super().__init__(parts)
-        self._snapshots = snapshots
+        super().__init__(parts, snapshots, DecodeRecord)
         self._inquiries: OrderedDict[bytes, Inquiry] = OrderedDict()
 
     async def create(
@@ -149,11 +149,7 @@ class DecodeService(Service):
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
-        if n_clusters < 1:
-            # Before the selection is frozen, which may fail for another reason.
-            raise DecodingError(
-                "must be at least 1", field="n_clusters", fix="request at least one cluster"
-            )
+        require_one_cluster(n_clusters)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
         plan = await self._plans.get(study)
@@ -162,8 +158,9 @@ class DecodeService(Service):
         snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
         # Resolved here and stored: the study's may be another when a worker takes the decode.
         box = check_search_box(plan, study.search_box if search_box is None else search_box)
-        # Refuse an impossible decode before it is queued.
-        build_problem(plan, snapshot, n_clusters, box)
+        # Refuse an impossible decode before it is queued. The problem itself checks its sketch and
+        # noise, so it is built. In a thread: frequencies of a plan are many.
+        await asyncio.to_thread(build_problem, plan, snapshot, n_clusters, box)
         record = DecodeRecord(
             decode_id=compute_decode_id(snapshot, n_clusters, solver, seed, box),
             study_id=study_id,
@@ -176,10 +173,7 @@ class DecodeService(Service):
             seed=seed,
             created=self._clock.now(),
         )
-        async with self._store.begin(write=True) as transaction:
-            queued = await transaction.add_job(record)
-            queued = queued or await transaction.requeue_job(DecodeRecord, record.decode_id)
-            return await _require_decode(transaction, record.decode_id), queued
+        return await self._queue(record)
 
     async def _find_snapshot(
         self,
@@ -205,37 +199,6 @@ class DecodeService(Service):
                 "must be a snapshot of this study", field="snapshot", fix="check its identity"
             )
         return snapshot
-
-    async def get(self, decode_id: bytes) -> DecodeRecord:
-        """Return a decode.
-
-        Raises
-        ------
-        NotFoundError
-            There is none with this identity.
-        """
-        async with self._store.begin() as transaction:
-            return await _require_decode(transaction, decode_id)
-
-    async def list_page(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[DecodeRecord]:
-        """Return the decodes of a study, the newest first.
-
-        Raises
-        ------
-        NotFoundError, StudyWithdrawnError
-            There is no such study, or it was withdrawn.
-        """
-        async with self._store.begin() as transaction:
-            await require_study(transaction, study_id)
-            return await transaction.list_jobs(DecodeRecord, study_id, after=after, limit=limit)
-
-    async def cancel(self, decode_id: bytes) -> DecodeRecord:
-        """Cancel a decode; one that has ended stays as it is."""
-        async with self._store.begin(write=True) as transaction:
-            await transaction.cancel_job(DecodeRecord, decode_id, now=self._clock.now())
-            return await _require_decode(transaction, decode_id)
 
     async def ask(self, decode_id: bytes, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions on the density behind a decode; costs no privacy.
@@ -300,10 +263,10 @@ class DecodeService(Service):
     async def _find_inquiry(self, decode_id: bytes) -> tuple[DecodeRecord, StudyRecord, Inquiry]:
         """Return a decode that has succeeded, its study, and densities, from memory if possible."""
         async with self._store.begin() as transaction:
-            decode = await _require_decode(transaction, decode_id)
+            decode = await self._require(transaction, decode_id)
             study = await require_study(transaction, decode.study_id)
             inquiry = self._inquiries.get(decode_id)
-            found = None if inquiry else await transaction.get_posterior(decode_id)
+            found = None if inquiry else await transaction.get(PosteriorRecord, decode_id)
         if inquiry is None:
             if found is None:
                 raise _refuse_question(decode)
@@ -330,7 +293,7 @@ class DecodeService(Service):
         """
         async with self._store.begin() as transaction:
             study = await require_study(transaction, decode.study_id)
-            snapshot = await transaction.get_snapshot(decode.snapshot_id)
+            snapshot = await transaction.get(SnapshotRecord, decode.snapshot_id)
         if snapshot is None:
             raise NotFoundError("is gone", field="snapshot", fix="make it again")
         plan = await self._plans.get(study)
@@ -352,12 +315,6 @@ class DecodeService(Service):
             solver=solver,
             sources=sources,
         )
-
-
-async def _require_decode(transaction: Transaction, decode_id: bytes) -> DecodeRecord:
-    return await require_known(
-        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
-    )
 
 
 def _refuse_question(decode: DecodeRecord) -> DecodingError:

@@ -81,7 +81,7 @@ class SnapshotService(Service):
         record = replace(record, **batches)
         # A transaction of its own: uploads do not wait for the sum, which may take long.
         async with self._store.begin(write=True) as transaction:
-            is_new = await transaction.add_snapshot(record)
+            is_new = await transaction.add(record)
             stored = await _require_snapshot(transaction, record.snapshot_id)
         return stored, is_new
 
@@ -130,7 +130,7 @@ class SnapshotService(Service):
         async with self._store.begin(write=True) as transaction:
             for each in frozen:
                 if each.snapshot is not None:
-                    await transaction.add_snapshot(each.snapshot)
+                    await transaction.add(each.snapshot)
         return frozen
 
     async def get(self, snapshot_id: bytes) -> SnapshotRecord:
@@ -166,7 +166,7 @@ class SnapshotService(Service):
 
 
 async def _require_snapshot(transaction: Transaction, snapshot_id: bytes) -> SnapshotRecord:
-    found = await transaction.get_snapshot(snapshot_id)
+    found = await transaction.get(SnapshotRecord, snapshot_id)
     return await require_known(transaction, found, "snapshot")
 
 

@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.tables import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     # SQLite changes a table by copying it.
     render_as_batch=True,
 )

@@ -2,76 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
-from sfumato.aggregator.job_records import AlarmRecord, DeliveryRecord
-from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Alarm, Delivery
+from sfumato.aggregator.job_records import DeliveryRecord
 from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.statements.schedules import LONGEST_LEASE_S
+from sfumato.aggregator.storage.tables import ALARMS, DELIVERIES
 
 
 class AlarmRows(Rows):
     """Statements on webhooks and messages to them."""
 
-    async def add_alarm(self, record: AlarmRecord) -> bool:
-        """Store a webhook."""
-        return await self._add(Alarm, record)
-
-    async def get_alarm(self, alarm_id: bytes, *, lock: bool = False) -> AlarmRecord | None:
-        """Return a webhook."""
-        return await self._find(Alarm, AlarmRecord, Alarm.alarm_id == alarm_id, lock=lock)
-
-    async def list_alarms(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[AlarmRecord]:
-        """Return the webhooks of a study, the oldest first."""
-        order, which = (Alarm.created, Alarm.alarm_id), Alarm.study_id == study_id
-        return await self._list_page(Alarm, AlarmRecord, order, which, after=after, limit=limit)
-
-    async def list_active_alarms(self, study_id: bytes) -> Sequence[AlarmRecord]:
-        """Return the webhooks of a study that messages are sent to."""
-        which = and_(Alarm.study_id == study_id, Alarm.state == "active")
-        return await self._list(select_records(Alarm, AlarmRecord).where(which), AlarmRecord)
-
-    async def change_alarm(self, alarm_id: bytes, **values: Any) -> bool:
-        """Change columns of a webhook; false if there is none."""
-        which = Alarm.alarm_id == alarm_id
-        return await self._change(update(Alarm).where(which).values(values)) > 0
-
     async def remove_alarm(self, alarm_id: bytes) -> bool:
         """Remove a webhook with its messages; false if there is none."""
-        await self._change(delete(Delivery).where(Delivery.alarm_id == alarm_id))
-        return await self._change(delete(Alarm).where(Alarm.alarm_id == alarm_id)) > 0
-
-    async def add_delivery(self, record: DeliveryRecord) -> bool:
-        """Store a message; false if the alarm has one of this event already."""
-        return await self._add(Delivery, record)
-
-    async def get_delivery(self, delivery_id: bytes) -> DeliveryRecord | None:
-        """Return a message."""
-        return await self._find(Delivery, DeliveryRecord, Delivery.delivery_id == delivery_id)
-
-    async def list_deliveries(
-        self, alarm_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[DeliveryRecord]:
-        """Return the messages to a webhook, the newest first."""
-        order, which = (Delivery.created, Delivery.delivery_id), Delivery.alarm_id == alarm_id
-        return await self._list_page(
-            Delivery, DeliveryRecord, order, which, after=after, limit=limit, newest_first=True
-        )
+        await self._change(delete(DELIVERIES).where(DELIVERIES.c.alarm_id == alarm_id))
+        return await self._change(delete(ALARMS).where(ALARMS.c.alarm_id == alarm_id)) > 0
 
     async def list_due_alarms(self, *, now: float) -> Sequence[tuple[bytes, str]]:
         """Return identity and address of each webhook with due messages, the longest due first."""
         statement = (
-            select(Alarm.alarm_id, Alarm.url)
-            .join(Delivery, Delivery.alarm_id == Alarm.alarm_id)
+            select(ALARMS.c.alarm_id, ALARMS.c.url)
+            .join(DELIVERIES, DELIVERIES.c.alarm_id == ALARMS.c.alarm_id)
             .where(_due(now))
-            .group_by(Alarm.alarm_id, Alarm.url)
-            .order_by(func.min(Delivery.next_at))
+            .group_by(ALARMS.c.alarm_id, ALARMS.c.url)
+            .order_by(func.min(DELIVERIES.c.next_at))
         )
         return [(row.alarm_id, row.url) for row in await self._connection.execute(statement)]
 
@@ -80,9 +36,9 @@ class AlarmRows(Rows):
     ) -> Sequence[DeliveryRecord]:
         """Lease the messages that are due for longest; of two servers one gets each."""
         oldest = (
-            select(Delivery.delivery_id)
-            .where(_due(now), Delivery.alarm_id.in_(alarm_ids))
-            .order_by(Delivery.next_at)
+            select(DELIVERIES.c.delivery_id)
+            .where(_due(now), DELIVERIES.c.alarm_id.in_(alarm_ids))
+            .order_by(DELIVERIES.c.next_at)
             .limit(most)
             .with_for_update(skip_locked=True)
         )
@@ -90,41 +46,29 @@ class AlarmRows(Rows):
         taken = {
             "lease_token": token,
             "lease_expires": expires,
-            "attempts": Delivery.attempts + 1,
+            "attempts": DELIVERIES.c.attempts + 1,
         }
-        statement = update(Delivery).where(Delivery.delivery_id.in_(oldest)).values(taken)
-        columns = select_records(Delivery, DeliveryRecord).selected_columns
+        statement = update(DELIVERIES).where(DELIVERIES.c.delivery_id.in_(oldest)).values(taken)
+        columns = select_records(DeliveryRecord).selected_columns
         found = await self._connection.execute(statement.returning(*columns))
         return [DeliveryRecord(**row._mapping) for row in found]
 
-    async def settle_delivery(self, delivery_id: bytes, token: bytes, **values: Any) -> bool:
-        """Change a leased message and release the lease; false if the lease is lost."""
-        which = and_(Delivery.delivery_id == delivery_id, Delivery.lease_token == token)
-        freed = {"lease_token": None, "lease_expires": None}
-        return await self._change(update(Delivery).where(which).values(values | freed)) > 0
-
     async def give_up_deliveries(self, alarm_id: bytes, *, now: float, problem: str) -> int:
         """Give up all waiting messages to a webhook; return the number."""
-        which = and_(Delivery.alarm_id == alarm_id, Delivery.state == "pending")
+        which = and_(DELIVERIES.c.alarm_id == alarm_id, DELIVERIES.c.state == "pending")
         given_up = {"state": "failed", "ended": now, "problem": problem}
-        return await self._change(update(Delivery).where(which).values(given_up))
+        return await self._change(update(DELIVERIES).where(which).values(given_up))
 
     async def drop_deliveries(self, *, ended_before: float) -> int:
         """Remove messages that ended long ago; return the number."""
-        which = and_(Delivery.state != "pending", Delivery.ended < ended_before)
-        return await self._change(delete(Delivery).where(which))
-
-    async def count_deliveries(self) -> Mapping[str, int]:
-        """Count messages by state, without states that do not occur."""
-        counts = select(Delivery.state, func.count()).group_by(Delivery.state)
-        found = await self._connection.execute(counts)
-        return {str(state): int(count) for state, count in found}
+        which = and_(DELIVERIES.c.state != "pending", DELIVERIES.c.ended < ended_before)
+        return await self._change(delete(DELIVERIES).where(which))
 
 
 def _due(now: float) -> ColumnElement[bool]:
     is_free = or_(
-        Delivery.lease_expires.is_(None),
-        Delivery.lease_expires < now,
-        Delivery.lease_expires > now + LONGEST_LEASE_S,
+        DELIVERIES.c.lease_expires.is_(None),
+        DELIVERIES.c.lease_expires < now,
+        DELIVERIES.c.lease_expires > now + LONGEST_LEASE_S,
     )
-    return and_(Delivery.state == "pending", Delivery.next_at <= now, is_free)
+    return and_(DELIVERIES.c.state == "pending", DELIVERIES.c.next_at <= now, is_free)

@@ -9,26 +9,28 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
-from sfumato.aggregator.records import PageKey, Selection, SketchTotals
-from sfumato.aggregator.storage.models import Batch, Device, Sketch, Study
-from sfumato.aggregator.storage.statements.merging import MergeRows
-from sfumato.aggregator.storage.statements.rows import select_records, to_record
+from sfumato.aggregator.records import Selection, SketchTotals
+from sfumato.aggregator.storage.statements.cells import load_cells, lock_root, read_root, save_cells
+from sfumato.aggregator.storage.statements.merge import add_to_cells, move_root
+from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.sums.addition import sum_up
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import sum_up
-from sfumato.aggregator.storage.sums.summing import PayloadSum
+from sfumato.aggregator.storage.sums.payloads import PayloadSum
+from sfumato.aggregator.storage.tables import BATCHES, DEVICES, SKETCHES, STUDIES
 from sfumato.shared.errors import HelperError, StoreError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
 from sfumato.shared.wire import problem_type_of
 
-_LIVE = ("waiting", "accepted")
+LIVE = ("waiting", "accepted")
+"""States of reports whose payloads are kept."""
 _WITHOUT_HELPER = problem_type_of(HelperError).uri
 _AT_ONCE = 500
 _STREAMED = 64
 
 
-class BatchRows(MergeRows):
+class BatchRows(Rows):
     """Statements on batches."""
 
     async def join_batches(
@@ -45,61 +47,44 @@ class BatchRows(MergeRows):
             Of the batches; its number does not matter.
         """
         is_its = (
-            Batch.study_id == study_id,
-            Batch.slot == key.slot,
-            Batch.labels == dict(key.labels),
-            Batch.part == key.part,
+            BATCHES.c.study_id == study_id,
+            BATCHES.c.slot == key.slot,
+            BATCHES.c.labels == dict(key.labels),
+            BATCHES.c.part == key.part,
         )
-        has_room = (*is_its, Batch.state == "open", Batch.n_reports < Batch.most_reports)
-        first = select_records(Batch, BatchRecord).where(*has_room).order_by(Batch.number).limit(1)
+        has_room = (
+            *is_its,
+            BATCHES.c.state == "open",
+            BATCHES.c.n_reports < BATCHES.c.most_reports,
+        )
+        first = select_records(BatchRecord).where(*has_room).order_by(BATCHES.c.number).limit(1)
         joined: list[bytes] = []
         while len(joined) < n_reports:
             found = await self._connection.execute(first.with_for_update())
             batch = to_record(BatchRecord, found.first())
             if batch is None:
-                last = await self._scalar(select(func.max(Batch.number)).where(*is_its))
+                last = await self._scalar(select(func.max(BATCHES.c.number)).where(*is_its))
                 number = 0 if last is None else int(last) + 1
                 new = BatchKey(**{**vars(key), "number": number})
-                await self.add_batch(BatchRecord.of(plan, new, study_id=study_id, now=now))
+                await self.add(BatchRecord.of(plan, new, study_id=study_id, now=now))
                 continue
             n_taken = min(n_reports - len(joined), batch.most_reports - batch.n_reports)
-            await self.change_batch(batch.batch_id, n_reports=Batch.n_reports + n_taken)
+            await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports + n_taken)
             joined += [batch.batch_id] * n_taken
         return joined
-
-    async def add_batch(self, record: BatchRecord) -> bool:
-        """Store a batch."""
-        return await self._add(Batch, record)
-
-    async def get_batch(self, batch_id: bytes, *, lock: bool = False) -> BatchRecord | None:
-        """Return a batch; ``lock`` keeps its state and its reports as they are."""
-        return await self._find(Batch, BatchRecord, Batch.batch_id == batch_id, lock=lock)
-
-    async def change_batch(self, batch_id: bytes, **values: Any) -> None:
-        """Change columns of a batch."""
-        await self._change(update(Batch).where(Batch.batch_id == batch_id).values(**values))
-
-    async def list_batches(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[BatchRecord]:
-        """Return the batches of a study, the newest first."""
-        order, is_its = (Batch.created, Batch.batch_id), Batch.study_id == study_id
-        return await self._list_page(
-            Batch, BatchRecord, order, is_its, after=after, limit=limit, newest_first=True
-        )
 
     async def list_parts(self, batch: BatchRecord) -> Sequence[BatchRecord]:
         """Return the acknowledged batches of the same slot, labels and number, by part."""
         statement = (
-            select_records(Batch, BatchRecord)
+            select_records(BatchRecord)
             .where(
-                Batch.study_id == batch.study_id,
-                Batch.slot == batch.slot,
-                Batch.labels == dict(batch.labels),
-                Batch.number == batch.number,
-                Batch.state == "acknowledged",
+                BATCHES.c.study_id == batch.study_id,
+                BATCHES.c.slot == batch.slot,
+                BATCHES.c.labels == dict(batch.labels),
+                BATCHES.c.number == batch.number,
+                BATCHES.c.state == "acknowledged",
             )
-            .order_by(Batch.part)
+            .order_by(BATCHES.c.part)
         )
         return await self._list(statement, BatchRecord)
 
@@ -107,15 +92,17 @@ class BatchRows(MergeRows):
         self, study_id: bytes, selection: Selection
     ) -> tuple[Sequence[bytes], int]:
         """Return the counted batches of a selection, and the number that may be counted later."""
-        conditions = [Batch.study_id == study_id, Batch.state != "void"]
+        conditions = [BATCHES.c.study_id == study_id, BATCHES.c.state != "void"]
         if selection.first_slot is not None:
-            conditions.append(Batch.slot >= selection.first_slot)
+            conditions.append(BATCHES.c.slot >= selection.first_slot)
         if selection.last_slot is not None:
-            conditions.append(Batch.slot <= selection.last_slot)
-        statement = select(Batch.batch_id, Batch.labels, Batch.standing).where(*conditions)
+            conditions.append(BATCHES.c.slot <= selection.last_slot)
+        statement = select(BATCHES.c.batch_id, BATCHES.c.labels, BATCHES.c.standing).where(
+            *conditions
+        )
         found = [
             row
-            for row in await self._connection.execute(statement.order_by(Batch.batch_id))
+            for row in await self._connection.execute(statement.order_by(BATCHES.c.batch_id))
             if selection.matches_labels(row.labels)
         ]
         counted = [row.batch_id for row in found if row.standing == "counted"]
@@ -127,8 +114,8 @@ class BatchRows(MergeRows):
         """Return those of some batches that are counted, each with its total."""
         found: list[tuple[BatchRecord, SketchTotals]] = []
         for part in _cut(batch_ids):
-            statement = select_records(Batch, BatchRecord).where(
-                Batch.batch_id.in_(part), Batch.standing == "counted"
+            statement = select_records(BatchRecord).where(
+                BATCHES.c.batch_id.in_(part), BATCHES.c.standing == "counted"
             )
             for batch in await self._list(statement, BatchRecord):
                 running = PayloadSum(layout)
@@ -140,16 +127,16 @@ class BatchRows(MergeRows):
         """Return those of some batches whose totals are not in the sums now."""
         found: list[bytes] = []
         for some in _cut(batch_ids):
-            gone = select(Batch.batch_id).where(
-                Batch.batch_id.in_(some), Batch.standing != "counted"
+            gone = select(BATCHES.c.batch_id).where(
+                BATCHES.c.batch_id.in_(some), BATCHES.c.standing != "counted"
             )
             found += (await self._connection.execute(gone)).scalars()
         return sorted(found)
 
     async def list_acknowledged(self, study_id: bytes) -> Sequence[BatchRecord]:
         """Return all acknowledged batches of a study."""
-        statement = select_records(Batch, BatchRecord).where(
-            Batch.study_id == study_id, Batch.state == "acknowledged"
+        statement = select_records(BatchRecord).where(
+            BATCHES.c.study_id == study_id, BATCHES.c.state == "acknowledged"
         )
         return await self._list(statement, BatchRecord)
 
@@ -157,36 +144,36 @@ class BatchRows(MergeRows):
         self, study_id: bytes, ordinals: Sequence[int]
     ) -> Mapping[int, bytes]:
         """Return the identities of devices by their numbers in the study."""
-        statement = select(Device.ordinal, Device.device_id).where(
-            Device.study_id == study_id, Device.ordinal.in_(ordinals)
+        statement = select(DEVICES.c.ordinal, DEVICES.c.device_id).where(
+            DEVICES.c.study_id == study_id, DEVICES.c.ordinal.in_(ordinals)
         )
         return {row[0]: row[1] for row in await self._connection.execute(statement)}
 
     async def count_batches(self) -> BatchTotals:
         """Count batches and reports of all studies."""
-        by_state = select(Batch.state, func.count()).group_by(Batch.state)
+        by_state = select(BATCHES.c.state, func.count()).group_by(BATCHES.c.state)
         batches = {str(row[0]): int(row[1]) for row in await self._connection.execute(by_state)}
         flagged: dict[str, int] = {}
-        held = select(Batch.flags).where(Batch.standing == "flagged")
+        held = select(BATCHES.c.flags).where(BATCHES.c.standing == "flagged")
         for flags in (await self._connection.execute(held)).scalars():
             for flag in flags:
                 flagged[flag] = flagged.get(flag, 0) + 1
         reports: dict[str, int] = {}
         if batches:
             counted = (
-                select(Sketch.state, func.count())
-                .where(Sketch.batch_id.is_not(None))
-                .group_by(Sketch.state)
+                select(SKETCHES.c.state, func.count())
+                .where(SKETCHES.c.batch_id.is_not(None))
+                .group_by(SKETCHES.c.state)
             )
             reports = {row[0]: int(row[1]) for row in await self._connection.execute(counted)}
-        under_way = Batch.state.in_(("closing", "opened"))
-        waiting = select(Batch.problem).where(under_way, Batch.problem.is_not(None))
+        under_way = BATCHES.c.state.in_(("closing", "opened"))
+        waiting = select(BATCHES.c.problem).where(under_way, BATCHES.c.problem.is_not(None))
         problems = (await self._connection.execute(waiting)).scalars().all()
         return BatchTotals(
             batches=batches,
             flagged=flagged,
             reports=reports,
-            oldest=await self._scalar(select(func.min(Batch.closes)).where(under_way)),
+            oldest=await self._scalar(select(func.min(BATCHES.c.closes)).where(under_way)),
             n_without_helper=sum(
                 problem.get("type") == _WITHOUT_HELPER for problem in problems if problem
             ),
@@ -195,9 +182,9 @@ class BatchRows(MergeRows):
     async def count_reports(self, batch_id: bytes) -> Mapping[str, int]:
         """Count the reports of a batch by state."""
         statement = (
-            select(Sketch.state, func.count())
-            .where(Sketch.batch_id == batch_id)
-            .group_by(Sketch.state)
+            select(SKETCHES.c.state, func.count())
+            .where(SKETCHES.c.batch_id == batch_id)
+            .group_by(SKETCHES.c.state)
         )
         return {row[0]: int(row[1]) for row in await self._connection.execute(statement)}
 
@@ -207,43 +194,30 @@ class BatchRows(MergeRows):
 
     async def lease_batch(self, *, token: bytes, now: float, expires: float) -> BatchRecord | None:
         """Lease the batch that has been due for longest."""
-        due = _select_due(now).order_by(Batch.next_at, Batch.batch_id).limit(1)
-        first = due.with_for_update(skip_locked=True, of=Batch).scalar_subquery()
-        columns = select_records(Batch, BatchRecord).selected_columns
-        statement = (
-            update(Batch)
-            .where(Batch.batch_id == first)
-            .values(lease_token=token, lease_expires=expires)
-            .returning(*columns)
-        )
-        return to_record(BatchRecord, (await self._connection.execute(statement)).first())
+        due = _select_due(now).order_by(BATCHES.c.next_at, BATCHES.c.batch_id)
+        return await self._lease(BatchRecord, due, lease_token=token, lease_expires=expires)
 
     async def renew_batch(self, batch_id: bytes, token: bytes, *, expires: float) -> bool:
         """Prolong a lease; false if it is lost."""
-        held = update(Batch).where(Batch.batch_id == batch_id, Batch.lease_token == token)
+        held = update(BATCHES).where(BATCHES.c.batch_id == batch_id, BATCHES.c.lease_token == token)
         return await self._change(held.values(lease_expires=expires)) > 0
-
-    async def release_batch(self, batch_id: bytes, token: bytes, **values: Any) -> bool:
-        """End a lease, and change columns with it; false if it is lost."""
-        held = update(Batch).where(Batch.batch_id == batch_id, Batch.lease_token == token)
-        return await self._change(held.values(lease_token=None, lease_expires=None, **values)) > 0
 
     async def list_waiting_reports(
         self, batch_id: bytes, *, most: int
     ) -> Sequence[tuple[bytes, bytes]]:
         """Return identity and header of reports that the helper has not judged yet."""
         statement = (
-            select(Sketch.sketch_id, Sketch.header)
-            .where(Sketch.batch_id == batch_id, Sketch.state == "waiting")
-            .order_by(Sketch.sketch_id)
+            select(SKETCHES.c.sketch_id, SKETCHES.c.header)
+            .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
+            .order_by(SKETCHES.c.sketch_id)
             .limit(most)
         )
         return [(row[0], row[1]) for row in await self._connection.execute(statement)]
 
     async def list_left_out(self, batch_id: bytes) -> Sequence[bytes]:
         """Return the reports of a batch whose devices were excluded."""
-        statement = select(Sketch.sketch_id).where(
-            Sketch.batch_id == batch_id, Sketch.state == "excluded"
+        statement = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "excluded"
         )
         return list((await self._connection.execute(statement)).scalars())
 
@@ -259,13 +233,15 @@ class BatchRows(MergeRows):
         if state != "accepted":
             values["payload"] = None
         for some in _cut(sketch_ids):
-            waiting = update(Sketch).where(
-                Sketch.batch_id == batch_id, Sketch.sketch_id.in_(some), Sketch.state == "waiting"
+            waiting = update(SKETCHES).where(
+                SKETCHES.c.batch_id == batch_id,
+                SKETCHES.c.sketch_id.in_(some),
+                SKETCHES.c.state == "waiting",
             )
             run = self._change if state == "accepted" else self._erase
             n_marked += await run(waiting.values(**values))
         if state != "accepted" and n_marked:
-            await self.change_batch(batch_id, n_reports=Batch.n_reports - n_marked)
+            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n_marked)
         return n_marked
 
     async def move_reports(
@@ -287,112 +263,74 @@ class BatchRows(MergeRows):
         held = await self._find_waiting(batch.batch_id, sketch_ids)
         if not held:
             return
-        await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
+        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
         joined = await self.join_batches(
             plan, key, study_id=batch.study_id, n_reports=len(held), now=now
         )
         for sketch_id, batch_id in zip(held, joined, strict=True):
-            moved = update(Sketch).where(Sketch.sketch_id == sketch_id)
+            moved = update(SKETCHES).where(SKETCHES.c.sketch_id == sketch_id)
             await self._change(moved.values(batch_id=batch_id))
 
     async def move_reports_to(
         self, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
     ) -> None:
         """Put waiting reports into one later batch, made if it is missing, while it is open."""
-        await self.add_batch(target)
-        found = await self.get_batch(target.batch_id, lock=True)
+        await self.add(target)
+        found = await self.get(BatchRecord, target.batch_id, lock=True)
         held = await self._find_waiting(batch.batch_id, sketch_ids)
         if found is None or found.state != "open" or not held:
             return
         for some in _cut(held):
-            moved = update(Sketch).where(Sketch.sketch_id.in_(some))
+            moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
             await self._change(moved.values(batch_id=target.batch_id))
-        await self.change_batch(batch.batch_id, n_reports=Batch.n_reports - len(held))
-        await self.change_batch(target.batch_id, n_reports=Batch.n_reports + len(held))
+        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
+        await self.change(BatchRecord, target.batch_id, n_reports=BATCHES.c.n_reports + len(held))
 
     async def fetch_reports(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> int:
         """Put reports that wait in other batches into this one; return how many there were."""
         places: dict[bytes, list[bytes]] = {}
         for some in _cut(sketch_ids):
-            waiting = select(Sketch.batch_id, Sketch.sketch_id).where(
-                Sketch.sketch_id.in_(some), Sketch.state == "waiting", Sketch.batch_id != batch_id
+            waiting = select(SKETCHES.c.batch_id, SKETCHES.c.sketch_id).where(
+                SKETCHES.c.sketch_id.in_(some),
+                SKETCHES.c.state == "waiting",
+                SKETCHES.c.batch_id != batch_id,
             )
             for row in await self._connection.execute(waiting):
                 places.setdefault(row.batch_id, []).append(row.sketch_id)
         n_fetched = 0
         for other, its in sorted(places.items()):
-            await self.get_batch(other, lock=True)
+            await self.get(BatchRecord, other, lock=True)
             held = await self._find_waiting(other, its)
             for some in _cut(held):
-                moved = update(Sketch).where(Sketch.sketch_id.in_(some))
+                moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
                 await self._change(moved.values(batch_id=batch_id))
-            await self.change_batch(other, n_reports=Batch.n_reports - len(held))
-            await self.change_batch(batch_id, n_reports=Batch.n_reports + len(held), members=None)
+            await self.change(BatchRecord, other, n_reports=BATCHES.c.n_reports - len(held))
+            await self.change(
+                BatchRecord, batch_id, n_reports=BATCHES.c.n_reports + len(held), members=None
+            )
             n_fetched += len(held)
         return n_fetched
 
     async def list_reports(self, batch_id: bytes) -> set[bytes]:
         """Return the reports of a batch, whatever became of them."""
-        statement = select(Sketch.sketch_id).where(Sketch.batch_id == batch_id)
+        statement = select(SKETCHES.c.sketch_id).where(SKETCHES.c.batch_id == batch_id)
         return set((await self._connection.execute(statement)).scalars())
 
     async def _find_waiting(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> list[bytes]:
         held: list[bytes] = []
         for some in _cut(sketch_ids):
-            waiting = select(Sketch.sketch_id).where(
-                Sketch.batch_id == batch_id,
-                Sketch.sketch_id.in_(some),
-                Sketch.state == "waiting",
+            waiting = select(SKETCHES.c.sketch_id).where(
+                SKETCHES.c.batch_id == batch_id,
+                SKETCHES.c.sketch_id.in_(some),
+                SKETCHES.c.state == "waiting",
             )
             held += (await self._connection.execute(waiting)).scalars()
         return held
 
-    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
-        """Take the reports of a device out of batches whose members are not fixed."""
-        of_device = Sketch.device_id == device_id, Sketch.state.in_(_LIVE)
-        batch_ids = select(Sketch.batch_id).where(*of_device).distinct()
-        unfixed = (
-            select(Batch.batch_id)
-            .where(Batch.batch_id.in_(batch_ids), Batch.members.is_(None))
-            .order_by(Batch.batch_id)
-            .with_for_update()
-        )
-        n_reports = n_records = 0
-        for batch_id in (await self._connection.execute(unfixed)).scalars().all():
-            its = (*of_device, Sketch.batch_id == batch_id)
-            counted = select(func.count(), func.sum(Sketch.n_records)).where(*its)
-            n, records = (await self._connection.execute(counted)).one()
-            await self._erase(update(Sketch).where(*its).values(state="excluded", payload=None))
-            await self.change_batch(batch_id, n_reports=Batch.n_reports - n)
-            n_reports, n_records = n_reports + n, n_records + int(records or 0)
-        if n_reports:
-            fewer = update(Study).where(Study.study_id == study_id)
-            await self._change(
-                fewer.values(
-                    n_sketches=Study.n_sketches - n_reports, n_records=Study.n_records - n_records
-                )
-            )
-
-    async def repeat_check(self, batch: BatchRecord) -> None:
-        """Let the helper judge all reports of a batch again, but for devices excluded since."""
-        batch_id = batch.batch_id
-        accepted = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state == "accepted")
-        await self._change(accepted.values(state="waiting"))
-        await self.change_batch(batch_id, members=None)
-        excluded = (
-            select(Sketch.device_id)
-            .join(Device, Device.device_id == Sketch.device_id)
-            .where(Sketch.batch_id == batch_id, Sketch.state == "waiting")
-            .where(Device.excluded.is_not(None))
-            .distinct()
-        )
-        for device_id in (await self._connection.execute(excluded)).scalars().all():
-            await self.leave_batches(device_id, study_id=batch.study_id)
-
     async def compute_batch_members(self, batch_id: bytes) -> tuple[bytes, int, int | None]:
         """Return digest, number and records of the accepted reports of a batch."""
-        statement = select(Sketch.header, Sketch.n_records).where(
-            Sketch.batch_id == batch_id, Sketch.state == "accepted"
+        statement = select(SKETCHES.c.header, SKETCHES.c.n_records).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
         )
         rows = (await self._connection.execute(statement)).all()
         members = compute_members(compute_report(row.header) for row in rows)
@@ -403,8 +341,8 @@ class BatchRows(MergeRows):
         self, batch_id: bytes
     ) -> AsyncIterator[Sequence[tuple[bytes, bytes]]]:
         """Yield header and payload of the accepted reports of a batch, some at once."""
-        statement = select(Sketch.header, Sketch.payload).where(
-            Sketch.batch_id == batch_id, Sketch.state == "accepted"
+        statement = select(SKETCHES.c.header, SKETCHES.c.payload).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
         )
         async with self._connection.stream(statement) as result:
             try:
@@ -417,17 +355,20 @@ class BatchRows(MergeRows):
         self, batch_id: bytes, *, sums: bytes, n_records: int | None, answer: bytes, now: float
     ) -> None:
         """Store the total of a batch, and drop the payloads that it came from."""
-        ordinals = select(Device.ordinal).where(
-            Device.device_id.in_(
-                select(Sketch.device_id).where(
-                    Sketch.batch_id == batch_id, Sketch.state == "accepted"
+        ordinals = select(DEVICES.c.ordinal).where(
+            DEVICES.c.device_id.in_(
+                select(SKETCHES.c.device_id).where(
+                    SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
                 )
             )
         )
         found = list((await self._connection.execute(ordinals)).scalars())
-        accepted = update(Sketch).where(Sketch.batch_id == batch_id, Sketch.state == "accepted")
+        accepted = update(SKETCHES).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+        )
         await self._erase(accepted.values(state="opened", payload=None))
-        await self.change_batch(
+        await self.change(
+            BatchRecord,
             batch_id,
             state="opened",
             sums=sums,
@@ -441,11 +382,12 @@ class BatchRows(MergeRows):
 
     async def void_batch(self, batch_id: bytes, *, reason: str) -> int:
         """Drop the payloads, or the total, of a batch that nobody uses; return how many reports."""
-        live = update(Sketch).where(
-            Sketch.batch_id == batch_id, Sketch.state.in_((*_LIVE, "opened"))
+        live = update(SKETCHES).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*LIVE, "opened"))
         )
         n_dropped = await self._erase(live.values(state="void", payload=None))
-        await self.change_batch(
+        await self.change(
+            BatchRecord,
             batch_id,
             state="void",
             members=None,
@@ -464,57 +406,60 @@ class BatchRows(MergeRows):
 
         Before a batch is locked, because a batch that is counted may change others.
         """
-        await self._lock_root(study_id)
+        await lock_root(self._connection, study_id)
 
     async def count_in(self, batch: BatchRecord, *, layout: Layout) -> None:
         """Add the total of a batch to the cells of its slot and labels, as one sketch."""
         study_id = batch.study_id
-        await self._lock_root(study_id)
-        root = await self._read_root(study_id)
+        await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
         addition = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        await self._move_root(study_id, addition.old, addition.new)
-        await self._add_cells(study_id, addition.cells, layout)
+        await move_root(self._connection, study_id, addition.old, addition.new)
+        await add_to_cells(self._connection, study_id, addition.cells, layout)
 
     async def count_out(self, batch: BatchRecord, *, layout: Layout) -> None:
         """Take the total of a batch out of the cells, exactly."""
         study_id = batch.study_id
-        await self._lock_root(study_id)
-        root = await self._read_root(study_id)
-        counted = select_records(Batch, BatchRecord).where(
-            Batch.study_id == study_id,
-            Batch.standing == "counted",
-            Batch.batch_id != batch.batch_id,
+        await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
+        counted = select_records(BatchRecord).where(
+            BATCHES.c.study_id == study_id,
+            BATCHES.c.standing == "counted",
+            BATCHES.c.batch_id != batch.batch_id,
         )
         others = await self._list(counted, BatchRecord)
         entry = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        present = await self._load(study_id, {node for node, _ in entry.cells})
+        present = await load_cells(self._connection, study_id, {node for node, _ in entry.cells})
         if entry.cells.keys() - present.keys():
             raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
-        await self._save(study_id, take_out(batch, others, root, layout, present))
+        await save_cells(self._connection, study_id, take_out(batch, others, root, layout, present))
 
 
 def _select_due(now: float) -> Any:
     """Select the batches that a worker can take further."""
     over = and_(
-        Study.state == "closed", or_(Study.accept_until.is_(None), Study.accept_until <= now)
+        STUDIES.c.state == "closed",
+        or_(STUDIES.c.accept_until.is_(None), STUDIES.c.accept_until <= now),
     )
     closes = or_(
-        Batch.n_reports >= Batch.most_reports,
+        BATCHES.c.n_reports >= BATCHES.c.most_reports,
         and_(
-            or_(Batch.closes <= now, Batch.is_asked, over),
-            Batch.n_reports >= Batch.least_reports,
+            or_(BATCHES.c.closes <= now, BATCHES.c.is_asked, over),
+            BATCHES.c.n_reports >= BATCHES.c.least_reports,
         ),
-        Batch.expires <= now,
+        BATCHES.c.expires <= now,
         over,
     )
     return (
-        select(Batch.batch_id)
-        .join(Study, Study.study_id == Batch.study_id)
+        select(BATCHES.c.batch_id)
+        .join(STUDIES, STUDIES.c.study_id == BATCHES.c.study_id)
         .where(
-            Study.state != "withdrawn",
-            Batch.next_at <= now,
-            or_(Batch.lease_expires.is_(None), Batch.lease_expires < now),
-            or_(and_(Batch.state == "open", closes), Batch.state.in_(("closing", "opened"))),
+            STUDIES.c.state != "withdrawn",
+            BATCHES.c.next_at <= now,
+            or_(BATCHES.c.lease_expires.is_(None), BATCHES.c.lease_expires < now),
+            or_(
+                and_(BATCHES.c.state == "open", closes), BATCHES.c.state.in_(("closing", "opened"))
+            ),
         )
     )
 

@@ -12,25 +12,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, false, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection, SketchTotals
-from sfumato.aggregator.storage.models import (
-    Batch,
-    CellRoot,
-    CellSum,
-    Device,
-    PendingSketch,
-    Sketch,
-)
 from sfumato.aggregator.storage.statements.entries import (
-    EntryRows,
     order_of,
+    read_leaving,
     select_entries,
     select_pending,
+    subtract_leaving,
+    sum_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import follows, select_records
+from sfumato.aggregator.storage.statements.rows import Rows, follows, insert_into, select_records
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, is_shown
 from sfumato.aggregator.storage.sums.batches import to_batch_entry
 from sfumato.aggregator.storage.sums.cells import (
     Cell,
@@ -45,7 +41,7 @@ from sfumato.aggregator.storage.sums.cells import (
     encode_members,
     encode_moments,
 )
-from sfumato.aggregator.storage.sums.checking import (
+from sfumato.aggregator.storage.sums.check import (
     ExpectedCells,
     describe_differences,
     describe_key,
@@ -59,8 +55,15 @@ from sfumato.aggregator.storage.sums.dyadic import (
     unshift_slot,
 )
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, is_shown
-from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.sums.payloads import BATCH
+from sfumato.aggregator.storage.tables import (
+    BATCHES,
+    CELL_ROOTS,
+    CELLS,
+    DEVICES,
+    PENDING_SKETCHES,
+    SKETCHES,
+)
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]
@@ -68,7 +71,7 @@ Mark = tuple[bytes, bytes]
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
-class CellRows(EntryRows):
+class CellRows(Rows):
     """Statements on cells."""
 
     async def sum_sketches(
@@ -86,30 +89,30 @@ class CellRows(EntryRows):
         """
         if self._is_writing:
             # The statements of a writer see different moments; the lock keeps merging out.
-            await self._lock_root(study_id)
-        root = await self._read_root(study_id)
+            await lock_root(self._connection, study_id)
+        root = await read_root(self._connection, study_id)
         chosen = cover(root, selection.first_slot, selection.last_slot)
         labels = await self._find_label_sets(study_id, root, selection)
         total = await self._sum_cells(study_id, chosen, labels, layout)
-        total = await self._subtract_leaving(study_id, selection, total, layout)
-        counted = select_pending(study_id).where(Device.excluded.is_(None))
-        waiting = await self._sum_entries(counted, selection, layout)
+        total = await subtract_leaving(self._connection, study_id, selection, total, layout)
+        counted = select_pending(study_id).where(DEVICES.c.excluded.is_(None))
+        waiting = await sum_entries(self._connection, counted, selection, layout)
         return add_cells([total, waiting], layout).to_totals()
 
     async def find_slots(self, study_id: bytes) -> tuple[int, int] | None:
         """Return the first and the last slot that hold a sketch; None where none has a slot."""
-        held = select(CellSum.first, CellSum.length).where(
-            CellSum.study_id == study_id,
-            CellSum.labels == NO_LABELS,
-            CellSum.n_sketches > 0,
-            or_(CellSum.level == 0, CellSum.length > 0),
+        held = select(CELLS.c.first, CELLS.c.length).where(
+            CELLS.c.study_id == study_id,
+            CELLS.c.labels == NO_LABELS,
+            CELLS.c.n_sketches > 0,
+            or_(CELLS.c.level == 0, CELLS.c.length > 0),
         )
         nodes = [Node(0, *row) for row in await self._connection.execute(held)]
         ends = [(unshift_slot(node.first), unshift_slot(node.last)) for node in nodes]
         pending = (
-            select(func.min(Sketch.first_slot), func.max(Sketch.last_slot))
-            .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-            .where(PendingSketch.study_id == study_id)
+            select(func.min(SKETCHES.c.first_slot), func.max(SKETCHES.c.last_slot))
+            .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
+            .where(PENDING_SKETCHES.c.study_id == study_id)
         )
         first, last = (await self._connection.execute(pending)).one()
         if first is not None and last is not None:
@@ -124,19 +127,25 @@ class CellRows(EntryRows):
         Where payloads were dropped, only sizes and digests of members are compared.
         """
         if self._is_writing:
-            await self._lock_root(study_id)
-        expected = ExpectedCells(await self._read_root(study_id), layout)
-        dropped = select(Sketch.sketch_id).where(
-            Sketch.study_id == study_id, Sketch.state == "stored", Sketch.payload.is_(None)
+            await lock_root(self._connection, study_id)
+        expected = ExpectedCells(await read_root(self._connection, study_id), layout)
+        dropped = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.study_id == study_id,
+            SKETCHES.c.state == "stored",
+            SKETCHES.c.payload.is_(None),
         )
         has_all = not await self._exists(dropped)
-        unsure = await self._read_leaving(study_id)
+        unsure = await read_leaving(self._connection, study_id)
         wrong: list[str] = []
         seen: set[CellKey] = set()
 
         async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
             cells = dict(closed)
-            found = await self._load(study_id, {node for node, _ in cells}) if cells else {}
+            found = (
+                await load_cells(self._connection, study_id, {node for node, _ in cells})
+                if cells
+                else {}
+            )
             seen.update(cells)
             wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
 
@@ -146,7 +155,7 @@ class CellRows(EntryRows):
             await compare(expected.add(entries))
             after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
         await compare(expected.finish())
-        held = select(*_key_columns()).where(CellSum.study_id == study_id, CellSum.n_sketches != 0)
+        held = select(*_key_columns()).where(CELLS.c.study_id == study_id, CELLS.c.n_sketches != 0)
         for row in await self._connection.execute(held):
             if (_to_node(row), row.labels) not in seen:
                 wrong.append(describe_key((_to_node(row), row.labels)))
@@ -154,10 +163,10 @@ class CellRows(EntryRows):
 
     async def _list_counted(self, study_id: bytes, after: tuple[int, bytes] | None) -> list[Entry]:
         statement = (
-            select_records(Batch, BatchRecord)
-            .where(Batch.study_id == study_id, Batch.standing == "counted")
-            .where(*follows(Batch.slot, Batch.batch_id, after))
-            .order_by(Batch.slot, Batch.batch_id)
+            select_records(BatchRecord)
+            .where(BATCHES.c.study_id == study_id, BATCHES.c.standing == "counted")
+            .where(*follows(BATCHES.c.slot, BATCHES.c.batch_id, after))
+            .order_by(BATCHES.c.slot, BATCHES.c.batch_id)
             .limit(_CHECKED_AT_ONCE)
         )
         return [to_batch_entry(batch) for batch in await self._list(statement, BatchRecord)]
@@ -167,18 +176,18 @@ class CellRows(EntryRows):
     ) -> list[Entry]:
         if layout.is_batched:
             return await self._list_counted(study_id, after)
-        order = func.coalesce(Sketch.first_slot, order_of(None))
-        waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+        order = func.coalesce(SKETCHES.c.first_slot, order_of(None))
+        waits = select(PENDING_SKETCHES.c.sketch_id).where(PENDING_SKETCHES.c.study_id == study_id)
         # The page is found without payloads: the database sorts every remaining sketch.
         page = (
-            select(Sketch.sketch_id)
-            .where(Sketch.study_id == study_id, Sketch.state == "stored")
-            .where(Sketch.sketch_id.not_in(waits), *follows(order, Sketch.sketch_id, after))
-            .order_by(order, Sketch.sketch_id)
+            select(SKETCHES.c.sketch_id)
+            .where(SKETCHES.c.study_id == study_id, SKETCHES.c.state == "stored")
+            .where(SKETCHES.c.sketch_id.not_in(waits), *follows(order, SKETCHES.c.sketch_id, after))
+            .order_by(order, SKETCHES.c.sketch_id)
             .limit(_CHECKED_AT_ONCE)
         )
-        statement = select_entries().where(Sketch.sketch_id.in_(page))
-        found = await self._connection.execute(statement.order_by(order, Sketch.sketch_id))
+        statement = select_entries().where(SKETCHES.c.sketch_id.in_(page))
+        found = await self._connection.execute(statement.order_by(order, SKETCHES.c.sketch_id))
         return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
     async def _sum_cells(
@@ -187,8 +196,8 @@ class CellRows(EntryRows):
         if not labels:
             return add_cells([], layout)
         total = add_cells([], layout)
-        statement = select(CellSum).where(
-            CellSum.study_id == study_id, CellSum.labels.in_(labels), _in_cover(chosen)
+        statement = select(CELLS).where(
+            CELLS.c.study_id == study_id, CELLS.c.labels.in_(labels), _in_cover(chosen)
         )
         async with self._connection.stream(statement) as result:
             try:
@@ -207,54 +216,79 @@ class CellRows(EntryRows):
         if not selection.labels:
             return [NO_LABELS]
         tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
-        statement = select(CellSum.labels).where(CellSum.study_id == study_id, _at(tops)).distinct()
+        statement = select(CELLS.c.labels).where(CELLS.c.study_id == study_id, _at(tops)).distinct()
         present = (await self._connection.execute(statement)).scalars()
         return [text for text in present if is_shown(text, selection)]
 
-    async def _read_root(self, study_id: bytes) -> Node | None:
-        statement = select(CellRoot.level, CellRoot.first).where(CellRoot.study_id == study_id)
-        return to_root((await self._connection.execute(statement)).first())
 
-    async def _lock_root(self, study_id: bytes, *, skip_locked: bool = False) -> Any:
-        """Return the root, and lock the cells of the study until the transaction ends."""
-        statement = (
-            select(CellRoot.level, CellRoot.first)
-            .where(CellRoot.study_id == study_id)
-            .with_for_update(skip_locked=skip_locked)
-        )
-        return (await self._connection.execute(statement)).first()
+async def read_root(connection: AsyncConnection, study_id: bytes) -> Node | None:
+    """Return the root of a study's cells; None before the first."""
+    statement = select(CELL_ROOTS.c.level, CELL_ROOTS.c.first).where(
+        CELL_ROOTS.c.study_id == study_id
+    )
+    return to_root((await connection.execute(statement)).first())
 
-    async def _load(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Cell]:
-        found = await self._load_rows(study_id, nodes)
-        return {key: to_cell(row) for key, row in found.items()}
 
-    async def _load_rows(
-        self, study_id: bytes, nodes: Collection[Node], *columns: Any
-    ) -> dict[CellKey, Row[Any]]:
-        statement = select(*(columns or [CellSum])).where(CellSum.study_id == study_id, _at(nodes))
-        found = await self._connection.execute(statement)
-        return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+async def lock_root(
+    connection: AsyncConnection, study_id: bytes, *, skip_locked: bool = False
+) -> Any:
+    """Return the root, and lock the cells of the study until the transaction ends."""
+    statement = (
+        select(CELL_ROOTS.c.level, CELL_ROOTS.c.first)
+        .where(CELL_ROOTS.c.study_id == study_id)
+        .with_for_update(skip_locked=skip_locked)
+    )
+    return (await connection.execute(statement)).first()
 
-    async def _read_marks(self, study_id: bytes, nodes: Collection[Node]) -> dict[CellKey, Mark]:
-        columns = (*_key_columns(), CellSum.members, CellSum.devices)
-        found = await self._load_rows(study_id, nodes, *columns)
-        return {key: mark_of(row) for key, row in found.items()}
 
-    async def _save(self, study_id: bytes, cells: Mapping[CellKey, Cell]) -> None:
-        await self._save_rows([to_cell_row(study_id, key, cell) for key, cell in cells.items()])
+async def load_cells(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node]
+) -> dict[CellKey, Cell]:
+    """Return the cells at some nodes."""
+    found = await load_cell_rows(connection, study_id, nodes)
+    return {key: to_cell(row) for key, row in found.items()}
 
-    async def _save_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        if not rows:
-            return
-        statement = self._insert(CellSum)
-        changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
-        await self._connection.execute(
-            statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
-        )
+
+async def load_cell_rows(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node], *columns: Any
+) -> dict[CellKey, Row[Any]]:
+    """Return the rows of the cells at some nodes, of all columns or some."""
+    statement = select(*(columns or [CELLS])).where(CELLS.c.study_id == study_id, _at(nodes))
+    found = await connection.execute(statement)
+    return {(node, row.labels): row for row in found if (node := _to_node(row)) in nodes}
+
+
+async def read_marks(
+    connection: AsyncConnection, study_id: bytes, nodes: Collection[Node]
+) -> dict[CellKey, Mark]:
+    """Return the marks of the cells at some nodes."""
+    columns = (*_key_columns(), CELLS.c.members, CELLS.c.devices)
+    found = await load_cell_rows(connection, study_id, nodes, *columns)
+    return {key: mark_of(row) for key, row in found.items()}
+
+
+async def save_cells(
+    connection: AsyncConnection, study_id: bytes, cells: Mapping[CellKey, Cell]
+) -> None:
+    """Store cells, new or changed."""
+    await save_cell_rows(
+        connection, [to_cell_row(study_id, key, cell) for key, cell in cells.items()]
+    )
+
+
+async def save_cell_rows(connection: AsyncConnection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store the rows of cells, new or changed."""
+    if not rows:
+        return
+    statement = insert_into(CELLS, connection.dialect.name)
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in _KEY}
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=_KEY, set_=changed), rows
+    )
 
 
 def _key_columns() -> list[Any]:
-    return [CellSum.level, CellSum.first, CellSum.length, CellSum.labels]
+    return [CELLS.c.level, CELLS.c.first, CELLS.c.length, CELLS.c.labels]
 
 
 def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
@@ -266,9 +300,9 @@ def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
         false(),
         *(
             and_(
-                CellSum.level == level,
-                CellSum.first.in_(sorted(values)),
-                CellSum.length > 0 if is_span else CellSum.length == 0,
+                CELLS.c.level == level,
+                CELLS.c.first.in_(sorted(values)),
+                CELLS.c.length > 0 if is_span else CELLS.c.length == 0,
             )
             for (level, is_span), values in sorted(firsts.items())
         ),
@@ -278,9 +312,9 @@ def _at(nodes: Collection[Node]) -> ColumnElement[bool]:
 def _in_cover(chosen: Cover) -> ColumnElement[bool]:
     spans = [
         and_(
-            CellSum.level == node.level,
-            CellSum.first.between(node.first, node.last),
-            CellSum.length > 0,
+            CELLS.c.level == node.level,
+            CELLS.c.first.between(node.first, node.last),
+            CELLS.c.length > 0,
         )
         for node in chosen.crossed
         if node.level > 0

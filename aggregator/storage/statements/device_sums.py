@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from sqlalchemy import or_
 
 from sfumato.aggregator.records import DeviceRecord, DeviceSums, Selection
-from sfumato.aggregator.storage.models import Device, Sketch
 from sfumato.aggregator.storage.statements.entries import (
-    EntryRows,
     inside,
     select_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import select_records
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.sums.cells import digest_members, empty_members, encode_members
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row
+from sfumato.aggregator.storage.tables import DEVICES, SKETCHES
 
 
-class DeviceSumRows(EntryRows):
+class DeviceSumRows(Rows):
     """Statements that add the sketches of each device up."""
 
     async def sum_devices(
@@ -43,10 +42,10 @@ class DeviceSumRows(EntryRows):
         """
         # As in every total: without the sketches of excluded devices whose payloads are kept.
         statement = select_entries().where(
-            Sketch.study_id == study_id,
-            Sketch.state == "stored",
-            Sketch.received <= received_until,
-            or_(Device.excluded.is_(None), Sketch.payload.is_(None)),
+            SKETCHES.c.study_id == study_id,
+            SKETCHES.c.state == "stored",
+            SKETCHES.c.received <= received_until,
+            or_(DEVICES.c.excluded.is_(None), SKETCHES.c.payload.is_(None)),
             *inside(selection),
         )
         running: dict[int, PayloadSum] = defaultdict(lambda: PayloadSum(layout))
@@ -80,5 +79,5 @@ class DeviceSumRows(EntryRows):
         return sums, encode_members(members)
 
     async def _list_by_ordinal(self, study_id: bytes) -> Mapping[int, DeviceRecord]:
-        statement = select_records(Device, DeviceRecord).where(Device.study_id == study_id)
+        statement = select_records(DeviceRecord).where(DEVICES.c.study_id == study_id)
         return {record.ordinal: record for record in await self._list(statement, DeviceRecord)}

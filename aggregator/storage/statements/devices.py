@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    FromClause,
     Select,
     Text,
     and_,
@@ -25,7 +26,6 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.orm import aliased
 
 from sfumato.aggregator.records import (
     MOST_RANGES,
@@ -34,18 +34,15 @@ from sfumato.aggregator.records import (
     RetiredKeyRecord,
     StreamRecord,
 )
-from sfumato.aggregator.storage.models import Device, RetiredKey, Sketch, Study
-from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.tables import DEVICES, SKETCHES, STUDIES
 
 # Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
-_GET_MANY = select_records(Device, DeviceRecord).where(Device.device_id.in_(_IDS))
-# In one order everywhere, so that two lockers of the same devices cannot deadlock.
-_LOCK_MANY = _GET_MANY.order_by(Device.device_id).with_for_update()
 _TOUCH = (
-    update(Device)
-    .where(Device.device_id.in_(_IDS))
-    .values(last_seen=bindparam("now"), n_sketches=Device.n_sketches + bindparam("more"))
+    update(DEVICES)
+    .where(DEVICES.c.device_id.in_(_IDS))
+    .values(last_seen=bindparam("now"), n_sketches=DEVICES.c.n_sketches + bindparam("more"))
 )
 # Jumps from each stream to the next: DISTINCT would read every sketch of the device.
 _COUNT_STREAMS = text(
@@ -58,7 +55,7 @@ _COUNT_STREAMS = text(
 )
 
 StreamKey = tuple[bytes, str]
-_STREAM = (Sketch.device_id, Sketch.stream)
+_STREAM = (SKETCHES.c.device_id, SKETCHES.c.stream)
 
 
 class DeviceRows(Rows):
@@ -68,25 +65,12 @@ class DeviceRows(Rows):
         """Store a device."""
         # Counted in the study: two that took the highest number so far would collide.
         ordinal = await self._connection.execute(
-            update(Study)
-            .where(Study.study_id == record.study_id)
-            .values(n_ordinals=Study.n_ordinals + 1)
-            .returning(Study.n_ordinals)
+            update(STUDIES)
+            .where(STUDIES.c.study_id == record.study_id)
+            .values(n_ordinals=STUDIES.c.n_ordinals + 1)
+            .returning(STUDIES.c.n_ordinals)
         )
-        return await self._add(Device, replace(record, ordinal=ordinal.scalar_one() - 1))
-
-    async def get_device(self, device_id: bytes, *, lock: bool = False) -> DeviceRecord | None:
-        """Return a device; ``lock`` keeps its uploads out until the transaction ends."""
-        return await self._find(Device, DeviceRecord, Device.device_id == device_id, lock=lock)
-
-    async def get_devices(
-        self, device_ids: Collection[bytes], *, lock: bool = False
-    ) -> Mapping[bytes, DeviceRecord]:
-        """Return the devices that exist, by id; ``lock`` as in :meth:`get_device`."""
-        found = await self._connection.execute(
-            _LOCK_MANY if lock else _GET_MANY, {"device_ids": list(device_ids)}
-        )
-        return {row.device_id: DeviceRecord(**row._mapping) for row in found}
+        return await self.add(replace(record, ordinal=ordinal.scalar_one() - 1))
 
     async def touch_devices(
         self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
@@ -106,12 +90,12 @@ class DeviceRows(Rows):
             "last_seen": now,
             "n_plan_refusals": len(heartbeat["plan_refusals"]),
         }
-        await self._change(update(Device).where(Device.device_id == device_id).values(said))
+        await self._change(update(DEVICES).where(DEVICES.c.device_id == device_id).values(said))
 
     async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
         """Count the devices whose latest heartbeat refuses the plan, by rule."""
-        statement = select(Device.heartbeat).where(
-            Device.study_id == study_id, Device.n_plan_refusals > 0
+        statement = select(DEVICES.c.heartbeat).where(
+            DEVICES.c.study_id == study_id, DEVICES.c.n_plan_refusals > 0
         )
         found = await self._connection.execute(statement)
         return _count_rules(heartbeat or {} for heartbeat in found.scalars())
@@ -120,34 +104,19 @@ class DeviceRows(Rows):
         self, study_id: bytes | None, *, after: PageKey | None, limit: int
     ) -> Sequence[DeviceRecord]:
         """Return devices in the order of enrolment, of one study or of all."""
-        gone = select(Study.study_id).where(Study.state == "withdrawn")
-        among = Device.study_id.not_in(gone) if study_id is None else Device.study_id == study_id
-        order = (Device.enrolled, Device.device_id)
-        return await self._list_page(Device, DeviceRecord, order, among, after=after, limit=limit)
+        gone = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
+        among = (
+            DEVICES.c.study_id.not_in(gone) if study_id is None else DEVICES.c.study_id == study_id
+        )
+        return await self._list_page(DeviceRecord, among, after=after, limit=limit)
 
     async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
         """Replace the key of a device and retire the old one; false if it was retired before."""
-        if not await self._add(RetiredKey, retired):
+        if not await self.add(retired):
             return False
-        owner = update(Device).where(Device.device_id == retired.device_id)
+        owner = update(DEVICES).where(DEVICES.c.device_id == retired.device_id)
         await self._change(owner.values(public_key=public_key))
         return True
-
-    async def list_retired_keys(self, device_id: bytes) -> Sequence[RetiredKeyRecord]:
-        """Return the retired keys of a device, the latest last."""
-        its = select_records(RetiredKey, RetiredKeyRecord).where(RetiredKey.device_id == device_id)
-        order = (RetiredKey.retired, RetiredKey.key_id)
-        return await self._list(its.order_by(*order), RetiredKeyRecord)
-
-    async def change_retired_key(self, record: RetiredKeyRecord) -> None:
-        """Store the last sequences of a retired key, and whether it is revoked."""
-        key = update(RetiredKey).where(RetiredKey.key_id == record.key_id)
-        await self._change(key.values(last_sequences=record.last_sequences, revoked=record.revoked))
-
-    async def revoke_device(self, device_id: bytes, *, now: float) -> bool:
-        """Revoke a device; false if it is revoked already."""
-        is_in_use = update(Device).where(Device.device_id == device_id, Device.revoked.is_(None))
-        return await self._change(is_in_use.values(revoked=now)) > 0
 
     async def find_repeated(self, device_ids: Sequence[bytes]) -> Mapping[bytes, list[bytes]]:
         """Return the earlier devices whose slots a device fills again, by id of the later one.
@@ -155,20 +124,24 @@ class DeviceRows(Rows):
         Only where every earlier device of its labels had fallen silent before it enrolled: live
         devices of the same labels share slots as a rule.
         """
-        earlier, live = aliased(Device), aliased(Device)
-        is_live = func.coalesce(live.last_seen, live.enrolled) >= Device.enrolled
+        earlier, live = DEVICES.alias(), DEVICES.alias()
+        is_live = func.coalesce(live.c.last_seen, live.c.enrolled) >= DEVICES.c.enrolled
         statement = (
-            select(Device.device_id, earlier.device_id)
+            select(DEVICES.c.device_id, earlier.c.device_id)
             .join(earlier, _is_before(earlier))
-            .where(Device.device_id.in_(device_ids))
+            .where(DEVICES.c.device_id.in_(device_ids))
             .where(~exists().where(_is_before(live), is_live))
-            .order_by(earlier.enrolled, earlier.device_id)
+            .order_by(earlier.c.enrolled, earlier.c.device_id)
         )
         pairs = (await self._connection.execute(statement)).all()
         spans = await self._connection.execute(
-            select(Sketch.device_id, func.min(Sketch.first_slot), func.max(Sketch.last_slot))
-            .where(Sketch.device_id.in_({each for pair in pairs for each in pair}))
-            .group_by(Sketch.device_id)
+            select(
+                SKETCHES.c.device_id,
+                func.min(SKETCHES.c.first_slot),
+                func.max(SKETCHES.c.last_slot),
+            )
+            .where(SKETCHES.c.device_id.in_({each for pair in pairs for each in pair}))
+            .group_by(SKETCHES.c.device_id)
         )
         slots = {
             device: (first, last)
@@ -198,21 +171,26 @@ class DeviceRows(Rows):
         """Return the streams of several devices, by id; devices without a stream are absent."""
         last = (
             select(
-                Sketch.device_id,
-                Sketch.stream,
-                func.max(Sketch.sequence).label("sequence"),
+                SKETCHES.c.device_id,
+                SKETCHES.c.stream,
+                func.max(SKETCHES.c.sequence).label("sequence"),
                 func.count().label("n_stored"),
             )
-            .where(Sketch.device_id.in_(device_ids))
-            .group_by(Sketch.device_id, Sketch.stream)
+            .where(SKETCHES.c.device_id.in_(device_ids))
+            .group_by(SKETCHES.c.device_id, SKETCHES.c.stream)
             .subquery()
         )
         same = and_(
-            Sketch.device_id == last.c.device_id,
-            Sketch.stream == last.c.stream,
-            Sketch.sequence == last.c.sequence,
+            SKETCHES.c.device_id == last.c.device_id,
+            SKETCHES.c.stream == last.c.stream,
+            SKETCHES.c.sequence == last.c.sequence,
         )
-        columns = (Sketch.device_id, Sketch.stream, Sketch.sequence, Sketch.last_slot)
+        columns = (
+            SKETCHES.c.device_id,
+            SKETCHES.c.stream,
+            SKETCHES.c.sequence,
+            SKETCHES.c.last_slot,
+        )
         statement = select(*columns, last.c.n_stored).join(last, same)
         rows = (await self._connection.execute(statement)).all()
         # Counting is cheap, and most streams have no gap.
@@ -232,7 +210,7 @@ class DeviceRows(Rows):
     async def _list_gaps(
         self, device_ids: Collection[bytes]
     ) -> dict[StreamKey, Sequence[tuple[int, int]]]:
-        gaps = _select_gaps(Sketch.device_id.in_(device_ids)).subquery()
+        gaps = _select_gaps(SKETCHES.c.device_id.in_(device_ids)).subquery()
         rank = func.row_number().over(
             partition_by=(gaps.c.device_id, gaps.c.stream), order_by=gaps.c.first
         )
@@ -254,14 +232,14 @@ class DeviceRows(Rows):
         """
         # Sketches of withdrawn studies are removed in no order.
         kept = (
-            select(Device.device_id)
-            .join(Study, Study.study_id == Device.study_id)
-            .where(Study.state != "withdrawn")
+            select(DEVICES.c.device_id)
+            .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
+            .where(STUDIES.c.state != "withdrawn")
         )
-        since = func.min(Sketch.received).over(
-            partition_by=_STREAM, order_by=Sketch.sequence, rows=(0, None)
+        since = func.min(SKETCHES.c.received).over(
+            partition_by=_STREAM, order_by=SKETCHES.c.sequence, rows=(0, None)
         )
-        gaps = _select_gaps(Sketch.device_id.in_(kept), since.label("since"))
+        gaps = _select_gaps(SKETCHES.c.device_id.in_(kept), since.label("since"))
         order = (gaps.selected_columns.device_id, gaps.selected_columns.stream)
         statement = gaps.order_by(*order, gaps.selected_columns.first)
         async with self._connection.stream(statement) as result:
@@ -272,9 +250,11 @@ class DeviceRows(Rows):
                     f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
                     f"since {moment}"
                 )
-        last = select(*_STREAM, func.max(Sketch.sequence).label("last")).group_by(*_STREAM)
+        last = select(*_STREAM, func.max(SKETCHES.c.sequence).label("last")).group_by(*_STREAM)
         held = {(r.device_id, r.stream): r.last for r in await self._connection.execute(last)}
-        beats = select(Device.device_id, Device.heartbeat).where(Device.device_id.in_(kept))
+        beats = select(DEVICES.c.device_id, DEVICES.c.heartbeat).where(
+            DEVICES.c.device_id.in_(kept)
+        )
         for device_id, heartbeat in await self._connection.execute(beats):
             for stream, acknowledged in (heartbeat or {}).get("acknowledged", {}).items():
                 stored = held.get((device_id, stream), -1)
@@ -285,12 +265,12 @@ class DeviceRows(Rows):
                     )
 
 
-def _is_before(other: type[Device]) -> ColumnElement[bool]:
+def _is_before(other: FromClause) -> ColumnElement[bool]:
     """Return whether another device of the same study and labels enrolled before a device."""
     return and_(
-        other.study_id == Device.study_id,
-        cast(other.labels, Text) == cast(Device.labels, Text),
-        other.enrolled < Device.enrolled,
+        other.c.study_id == DEVICES.c.study_id,
+        cast(other.c.labels, Text) == cast(DEVICES.c.labels, Text),
+        other.c.enrolled < DEVICES.c.enrolled,
     )
 
 
@@ -304,9 +284,9 @@ def _count_rules(heartbeats: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
 
 def _select_gaps(among: ColumnElement[bool], *more: ColumnElement[Any]) -> Select[Any]:
     """Select ``device_id, stream, first, last`` of each gap, and more columns."""
-    before = func.lag(Sketch.sequence).over(partition_by=_STREAM, order_by=Sketch.sequence)
+    before = func.lag(SKETCHES.c.sequence).over(partition_by=_STREAM, order_by=SKETCHES.c.sequence)
     stored = (
-        select(*_STREAM, Sketch.sequence, func.coalesce(before, -1).label("before"), *more)
+        select(*_STREAM, SKETCHES.c.sequence, func.coalesce(before, -1).label("before"), *more)
         .where(among)
         .subquery()
     )

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Row, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.util import await_, greenlet_spawn
 
 from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage.models import Device, LeavingDevice, PendingSketch, Sketch
-from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.sums.addition import Entry, encode_labels
 from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell, to_bits
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Kept
-from sfumato.aggregator.storage.sums.merging import Entry, encode_labels
-from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row as SketchRow
+from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row as SketchRow
+from sfumato.aggregator.storage.sums.removal import Kept
+from sfumato.aggregator.storage.tables import DEVICES, LEAVING_DEVICES, PENDING_SKETCHES, SKETCHES
 
 T = TypeVar("T")
 
@@ -27,115 +27,119 @@ _SLICE_S = 0.002
 _REST = 3.0
 
 
-class EntryRows(Rows):
-    """Statements that add sketches up."""
+async def sum_entries(
+    connection: AsyncConnection, statement: Any, selection: Selection, layout: Layout
+) -> Cell:
+    """Add up the sketches of a statement that are in a selection."""
+    running = PayloadSum(layout)
+    async with connection.stream(statement.where(*inside(selection))) as result:
+        try:
+            async for rows in result.partitions(BATCH):
+                running.add(
+                    [
+                        to_entry(row).row
+                        for row in rows
+                        if selection.matches_labels(row.device_labels)
+                    ]
+                )
+        finally:
+            # The block closes the server's cursor only where no error leaves it.
+            await result.close()
+    return running.total()
 
-    async def _sum_entries(self, statement: Any, selection: Selection, layout: Layout) -> Cell:
-        """Add up the sketches of a statement that are in a selection."""
-        running = PayloadSum(layout)
-        async with self._connection.stream(statement.where(*inside(selection))) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    running.add(
-                        [
-                            to_entry(row).row
-                            for row in rows
-                            if selection.matches_labels(row.device_labels)
-                        ]
-                    )
-            finally:
-                # The block closes the server's cursor only where no error leaves it.
-                await result.close()
-        return running.total()
 
-    async def _subtract_leaving(
-        self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
-    ) -> Cell:
-        leaving = await self._read_leaving(study_id)
-        if not leaving:
-            return total
-        less = await self._sum_entries(select_leaving(study_id), selection, layout)
-        kept = to_bits(place.device for place in await self._list_kept(study_id, selection))
-        return subtract_cell(total, replace(less, devices=leaving), keep=kept)
+async def subtract_leaving(
+    connection: AsyncConnection, study_id: bytes, selection: Selection, total: Cell, layout: Layout
+) -> Cell:
+    """Subtract the leaving sketches of a selection from its total."""
+    leaving = await read_leaving(connection, study_id)
+    if not leaving:
+        return total
+    less = await sum_entries(connection, select_leaving(study_id), selection, layout)
+    kept = to_bits(place.device for place in await list_kept(connection, study_id, selection))
+    return subtract_cell(total, replace(less, devices=leaving), keep=kept)
 
-    async def _read_leaving(self, study_id: bytes) -> int:
-        statement = (
-            select(Device.ordinal)
-            .join(LeavingDevice, LeavingDevice.device_id == Device.device_id)
-            .where(LeavingDevice.study_id == study_id)
+
+async def read_leaving(connection: AsyncConnection, study_id: bytes) -> int:
+    """Return the leaving devices of a study, as bits."""
+    statement = (
+        select(DEVICES.c.ordinal)
+        .join(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == DEVICES.c.device_id)
+        .where(LEAVING_DEVICES.c.study_id == study_id)
+    )
+    return to_bits((await connection.execute(statement)).scalars())
+
+
+async def list_kept(
+    connection: AsyncConnection, study_id: bytes, selection: Selection = _EVERYTHING
+) -> Sequence[Kept]:
+    """Return the places of sketches of leaving devices that stay."""
+    statement = (
+        select(
+            SKETCHES.c.first_slot,
+            SKETCHES.c.last_slot,
+            DEVICES.c.ordinal,
+            DEVICES.c.labels.label("device_labels"),
         )
-        return to_bits((await self._connection.execute(statement)).scalars())
-
-    async def _list_kept(
-        self, study_id: bytes, selection: Selection = _EVERYTHING
-    ) -> Sequence[Kept]:
-        """Return the places of sketches of leaving devices that stay."""
-        statement = (
-            select(
-                Sketch.first_slot,
-                Sketch.last_slot,
-                Device.ordinal,
-                Device.labels.label("device_labels"),
-            )
-            .distinct()
-            .select_from(LeavingDevice)
-            .join(Device, Device.device_id == LeavingDevice.device_id)
-            .join(Sketch, Sketch.device_id == LeavingDevice.device_id)
-            .where(LeavingDevice.study_id == study_id, *stays(), *inside(selection))
-        )
-        return [
-            Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.ordinal)
-            for row in await self._connection.execute(statement)
-            if selection.matches_labels(row.device_labels)
-        ]
+        .distinct()
+        .select_from(LEAVING_DEVICES)
+        .join(DEVICES, DEVICES.c.device_id == LEAVING_DEVICES.c.device_id)
+        .join(SKETCHES, SKETCHES.c.device_id == LEAVING_DEVICES.c.device_id)
+        .where(LEAVING_DEVICES.c.study_id == study_id, *stays(), *inside(selection))
+    )
+    return [
+        Kept(row.first_slot, row.last_slot, encode_labels(row.device_labels), row.ordinal)
+        for row in await connection.execute(statement)
+        if selection.matches_labels(row.device_labels)
+    ]
 
 
 def select_pending(study_id: bytes) -> Any:
     """Select the pending sketches of a study."""
     return (
         select_entries()
-        .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-        .where(PendingSketch.study_id == study_id)
+        .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
+        .where(PENDING_SKETCHES.c.study_id == study_id)
     )
 
 
 def select_leaving(study_id: bytes) -> Any:
     """Select the leaving sketches of a study: still in cells, and no longer counted."""
-    waits = select(PendingSketch.sketch_id).where(PendingSketch.study_id == study_id)
+    waits = select(PENDING_SKETCHES.c.sketch_id).where(PENDING_SKETCHES.c.study_id == study_id)
     return (
         select_entries()
-        .join(LeavingDevice, LeavingDevice.device_id == Sketch.device_id)
-        .where(LeavingDevice.study_id == study_id, *leaves())
-        .where(Sketch.sketch_id.not_in(waits))
+        .join(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == SKETCHES.c.device_id)
+        .where(LEAVING_DEVICES.c.study_id == study_id, *leaves())
+        .where(SKETCHES.c.sketch_id.not_in(waits))
     )
 
 
 def leaves() -> list[ColumnElement[bool]]:
     """Return the conditions for a sketch of an excluded device to be leaving."""
-    return [Sketch.state == "stored", Sketch.payload.is_not(None)]
+    return [SKETCHES.c.state == "stored", SKETCHES.c.payload.is_not(None)]
 
 
 def stays() -> list[ColumnElement[bool]]:
     """Return the conditions for a sketch of an excluded device to stay: no payload."""
-    return [Sketch.state == "stored", Sketch.payload.is_(None)]
+    return [SKETCHES.c.state == "stored", SKETCHES.c.payload.is_(None)]
 
 
 def select_entries() -> Any:
     """Select the columns that :func:`to_entry` needs."""
     return (
         select(
-            Sketch.sketch_id,
-            Sketch.payload_digest,
-            Sketch.n_records,
-            Sketch.block,
-            Sketch.payload,
-            Sketch.first_slot,
-            Sketch.last_slot,
-            Device.ordinal,
-            Device.labels.label("device_labels"),
+            SKETCHES.c.sketch_id,
+            SKETCHES.c.payload_digest,
+            SKETCHES.c.n_records,
+            SKETCHES.c.block,
+            SKETCHES.c.payload,
+            SKETCHES.c.first_slot,
+            SKETCHES.c.last_slot,
+            DEVICES.c.ordinal,
+            DEVICES.c.labels.label("device_labels"),
         )
-        .select_from(Sketch)
-        .join(Device, Device.device_id == Sketch.device_id)
+        .select_from(SKETCHES)
+        .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
     )
 
 
@@ -165,9 +169,9 @@ def inside(selection: Selection) -> list[ColumnElement[bool]]:
     """Return the conditions for all slots of a sketch to be in a selection."""
     conditions: list[ColumnElement[bool]] = []
     if selection.first_slot is not None:
-        conditions.append(Sketch.first_slot >= selection.first_slot)
+        conditions.append(SKETCHES.c.first_slot >= selection.first_slot)
     if selection.last_slot is not None:
-        conditions.append(Sketch.last_slot <= selection.last_slot)
+        conditions.append(SKETCHES.c.last_slot <= selection.last_slot)
     return conditions
 
 

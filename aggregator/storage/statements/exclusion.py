@@ -8,38 +8,47 @@ from typing import Any
 
 from sqlalchemy import Select, Table, and_, delete, func, insert, or_, select, tuple_, update
 
+from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import ExcludedSketches
-from sfumato.aggregator.storage.models import (
-    Base,
-    Batch,
-    Device,
-    LeavingDevice,
-    PendingSketch,
-    Sketch,
-    Study,
+from sfumato.aggregator.storage.statements.batches import LIVE
+from sfumato.aggregator.storage.statements.cells import (
+    load_cells,
+    lock_root,
+    read_root,
+    save_cells,
+    to_root,
 )
-from sfumato.aggregator.storage.statements.batches import BatchRows
-from sfumato.aggregator.storage.statements.cells import to_root
 from sfumato.aggregator.storage.statements.entries import (
     in_turns,
     leaves,
+    list_kept,
     select_leaving,
     stays,
     to_entry,
 )
+from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.sums.cells import has_device
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Removal, sum_removal
+from sfumato.aggregator.storage.sums.removal import Removal, sum_removal
+from sfumato.aggregator.storage.tables import (
+    BATCHES,
+    DEVICES,
+    LEAVING_DEVICES,
+    METADATA,
+    PENDING_SKETCHES,
+    SKETCHES,
+    STUDIES,
+)
 
 # Referring tables before the tables they refer to; devices learn of the withdrawal from theirs.
 _HELD = [
     table
-    for table in reversed(Base.metadata.sorted_tables)
-    if "study_id" in table.c and table.name not in (Study.__tablename__, Device.__tablename__)
+    for table in reversed(METADATA.sorted_tables)
+    if "study_id" in table.c and table.name not in (STUDIES.name, DEVICES.name)
 ]
 
 
-class ExclusionRows(BatchRows):
+class ExclusionRows(Rows):
     """Statements that take data out."""
 
     async def exclude_device(
@@ -52,56 +61,103 @@ class ExclusionRows(BatchRows):
         device's row must be locked.
         """
         marked = await self._connection.execute(
-            update(Device)
-            .where(Device.device_id == device_id, Device.excluded.is_(None))
+            update(DEVICES)
+            .where(DEVICES.c.device_id == device_id, DEVICES.c.excluded.is_(None))
             .values(excluded=now, reason=reason)
-            .returning(Device.study_id)
+            .returning(DEVICES.c.study_id)
         )
         study_id = marked.scalar_one_or_none()
         if study_id is None:
             return None
-        if await self._exists(select(Batch.batch_id).where(Batch.study_id == study_id)):
+        if await self._exists(select(BATCHES.c.batch_id).where(BATCHES.c.study_id == study_id)):
             # The study has a secure sum: no sketch of a device is in a cell by itself.
             await self.leave_batches(device_id, study_id=study_id)
             return await self.count_excluded(device_id)
         # A writing transaction that sums sees all of this, or nothing.
-        await self._lock_root(study_id)
+        await lock_root(self._connection, study_id)
         # An index alone answers both: uploads may wait meanwhile.
-        counted = select(func.count(), func.sum(Sketch.n_records))
-        held = counted.where(Sketch.device_id == device_id, *leaves())
+        counted = select(func.count(), func.sum(SKETCHES.c.n_records))
+        held = counted.where(SKETCHES.c.device_id == device_id, *leaves())
         n_leaving, n_records = (await self._connection.execute(held)).one()
-        n_all = await self._count_rows(select(Sketch).where(Sketch.device_id == device_id))
+        n_all = await self._count_rows(select(SKETCHES).where(SKETCHES.c.device_id == device_id))
         if n_leaving:
             await self._connection.execute(
-                insert(LeavingDevice).values(device_id=device_id, study_id=study_id)
+                insert(LEAVING_DEVICES).values(device_id=device_id, study_id=study_id)
             )
             await self._connection.execute(
-                update(Study)
-                .where(Study.study_id == study_id)
+                update(STUDIES)
+                .where(STUDIES.c.study_id == study_id)
                 .values(
-                    n_sketches=Study.n_sketches - n_leaving,
-                    n_records=Study.n_records - int(n_records or 0),
+                    n_sketches=STUDIES.c.n_sketches - n_leaving,
+                    n_records=STUDIES.c.n_records - int(n_records or 0),
                 )
             )
         return ExcludedSketches(n_subtracted=n_leaving, n_kept=n_all - n_leaving)
 
     async def count_excluded(self, device_id: bytes) -> ExcludedSketches:
         """Count the sketches of an excluded device that were taken out, and that stay."""
-        of_device = select(Sketch).where(Sketch.device_id == device_id)
-        opened = Sketch.state.in_(("opened", "accepted"))
+        of_device = select(SKETCHES).where(SKETCHES.c.device_id == device_id)
+        opened = SKETCHES.c.state.in_(("opened", "accepted"))
         n_kept = await self._count_rows(of_device.where(or_(and_(*stays()), opened)))
         # Void and refused reports were in no sum.
-        counted = of_device.where(Sketch.state.in_(("stored", "excluded", "opened", "accepted")))
+        counted = of_device.where(
+            SKETCHES.c.state.in_(("stored", "excluded", "opened", "accepted"))
+        )
         return ExcludedSketches(
             n_subtracted=await self._count_rows(counted) - n_kept, n_kept=n_kept
         )
+
+    async def leave_batches(self, device_id: bytes, *, study_id: bytes) -> None:
+        """Take the reports of a device out of batches whose members are not fixed."""
+        of_device = SKETCHES.c.device_id == device_id, SKETCHES.c.state.in_(LIVE)
+        batch_ids = select(SKETCHES.c.batch_id).where(*of_device).distinct()
+        unfixed = (
+            select(BATCHES.c.batch_id)
+            .where(BATCHES.c.batch_id.in_(batch_ids), BATCHES.c.members.is_(None))
+            .order_by(BATCHES.c.batch_id)
+            .with_for_update()
+        )
+        n_reports = n_records = 0
+        for batch_id in (await self._connection.execute(unfixed)).scalars().all():
+            its = (*of_device, SKETCHES.c.batch_id == batch_id)
+            counted = select(func.count(), func.sum(SKETCHES.c.n_records)).where(*its)
+            n, records = (await self._connection.execute(counted)).one()
+            await self._erase(update(SKETCHES).where(*its).values(state="excluded", payload=None))
+            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n)
+            n_reports, n_records = n_reports + n, n_records + int(records or 0)
+        if n_reports:
+            fewer = update(STUDIES).where(STUDIES.c.study_id == study_id)
+            await self._change(
+                fewer.values(
+                    n_sketches=STUDIES.c.n_sketches - n_reports,
+                    n_records=STUDIES.c.n_records - n_records,
+                )
+            )
+
+    async def repeat_check(self, batch: BatchRecord) -> None:
+        """Let the helper judge all reports of a batch again, but for devices excluded since."""
+        batch_id = batch.batch_id
+        accepted = update(SKETCHES).where(
+            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+        )
+        await self._change(accepted.values(state="waiting"))
+        await self.change(BatchRecord, batch_id, members=None)
+        excluded = (
+            select(SKETCHES.c.device_id)
+            .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
+            .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
+            .where(DEVICES.c.excluded.is_not(None))
+            .distinct()
+        )
+        for device_id in (await self._connection.execute(excluded)).scalars().all():
+            await self.leave_batches(device_id, study_id=batch.study_id)
 
     async def _count_rows(self, rows: Select[Any]) -> int:
         return int(await self._scalar(rows.with_only_columns(func.count())))
 
     async def list_leaving(self) -> Sequence[bytes]:
         """Return the studies with leaving devices."""
-        statement = select(LeavingDevice.study_id).distinct()
+        statement = select(LEAVING_DEVICES.c.study_id).distinct()
         return list((await self._connection.execute(statement)).scalars())
 
     async def prepare_removal(
@@ -116,12 +172,12 @@ class ExclusionRows(BatchRows):
         StoreError
             A sum could leave 64 bits.
         """
-        root = await self._read_root(study_id)
+        root = await read_root(self._connection, study_id)
         found = await self._connection.execute(select_leaving(study_id).limit(most))
         entries = [to_entry(row) for row in found]
         if not entries:
             return None
-        kept = await self._list_kept(study_id)
+        kept = await list_kept(self._connection, study_id)
         return await in_turns(partial(sum_removal, study_id, entries, kept, root, layout))
 
     async def apply_removal(self, prepared: Removal) -> int:
@@ -136,34 +192,34 @@ class ExclusionRows(BatchRows):
         """
         study_id, n_leaving = prepared.study_id, len(prepared.sketch_ids)
         # Only who holds the root takes sketches out of cells.
-        found = await self._lock_root(study_id, skip_locked=True)
+        found = await lock_root(self._connection, study_id, skip_locked=True)
         if found is None or to_root(found) != prepared.root:
             return 0
-        which = Sketch.sketch_id.in_(prepared.sketch_ids)
+        which = SKETCHES.c.sketch_id.in_(prepared.sketch_ids)
         still = (
-            select(Sketch)
-            .join(LeavingDevice, LeavingDevice.device_id == Sketch.device_id)
+            select(SKETCHES)
+            .join(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == SKETCHES.c.device_id)
             .where(which, *leaves())
         )
         if await self._count_rows(still) != n_leaving:
             return 0
-        present = await self._load(study_id, {node for node, _ in prepared.cells})
-        await self._save(study_id, prepared.take_out(present))
-        await self._connection.execute(update(Sketch).where(which).values(state="excluded"))
-        more = select(Sketch.sketch_id).where(
-            Sketch.device_id == LeavingDevice.device_id, *leaves()
+        present = await load_cells(self._connection, study_id, {node for node, _ in prepared.cells})
+        await save_cells(self._connection, study_id, prepared.take_out(present))
+        await self._connection.execute(update(SKETCHES).where(which).values(state="excluded"))
+        more = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.device_id == LEAVING_DEVICES.c.device_id, *leaves()
         )
         await self._connection.execute(
-            delete(LeavingDevice).where(LeavingDevice.study_id == study_id, ~more.exists())
+            delete(LEAVING_DEVICES).where(LEAVING_DEVICES.c.study_id == study_id, ~more.exists())
         )
         return n_leaving
 
     async def find_excluded(self, study_id: bytes, devices: bytes) -> Sequence[bytes]:
         """Return the excluded devices of a snapshot, by identity."""
         statement = (
-            select(Device.device_id, Device.ordinal)
-            .where(Device.study_id == study_id, Device.excluded.is_not(None))
-            .order_by(Device.device_id)
+            select(DEVICES.c.device_id, DEVICES.c.ordinal)
+            .where(DEVICES.c.study_id == study_id, DEVICES.c.excluded.is_not(None))
+            .order_by(DEVICES.c.device_id)
         )
         found = await self._connection.execute(statement)
         return [row.device_id for row in found if has_device(devices, row.ordinal)]
@@ -174,21 +230,23 @@ class ExclusionRows(BatchRows):
         Pending and leaving sketches keep theirs. The rest of the row stays, so that a replay is
         still recognised.
         """
-        waits = select(PendingSketch.sketch_id)
+        waits = select(PENDING_SKETCHES.c.sketch_id)
         old = (
-            select(Sketch.sketch_id)
-            .join(Device, Device.device_id == Sketch.device_id)
-            .where(Sketch.received < received_before, Sketch.payload.is_not(None))
-            .where(Sketch.sketch_id.not_in(waits))
+            select(SKETCHES.c.sketch_id)
+            .join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
+            .where(SKETCHES.c.received < received_before, SKETCHES.c.payload.is_not(None))
+            .where(SKETCHES.c.sketch_id.not_in(waits))
             # A batch drops its payloads itself, when it is opened or void.
-            .where(Sketch.batch_id.is_(None))
-            .where(or_(Device.excluded.is_(None), Sketch.state != "stored"))
+            .where(SKETCHES.c.batch_id.is_(None))
+            .where(or_(DEVICES.c.excluded.is_(None), SKETCHES.c.state != "stored"))
             .limit(most)
             # The device too: one excluded between finding its payloads and dropping them would
             # leave in the sums what its exclusion says is taken out.
-            .with_for_update(of=(Sketch, Device), key_share=True, skip_locked=True)
+            .with_for_update(of=(SKETCHES, DEVICES), key_share=True, skip_locked=True)
         )
-        held = update(Sketch).where(Sketch.sketch_id.in_(old), Sketch.payload.is_not(None))
+        held = update(SKETCHES).where(
+            SKETCHES.c.sketch_id.in_(old), SKETCHES.c.payload.is_not(None)
+        )
         return await self._erase(held.values(payload=None))
 
     async def withdraw_study(self, study_id: bytes) -> bool:
@@ -197,16 +255,16 @@ class ExclusionRows(BatchRows):
         Its pending sketches are never merged.
         """
         # The order in which exclusion locks too; merging stays out from here on.
-        await self._lock_root(study_id)
-        kept = update(Study).where(Study.study_id == study_id, Study.state != "withdrawn")
+        await lock_root(self._connection, study_id)
+        kept = update(STUDIES).where(STUDIES.c.study_id == study_id, STUDIES.c.state != "withdrawn")
         gone = kept.values(
-            state="withdrawn", accept_until=None, accepted=[], version=Study.version + 1
+            state="withdrawn", accept_until=None, accepted=[], version=STUDIES.c.version + 1
         )
         if not await self._change(gone):
             return False
         # Every upload updates the study's row, so none can add to these after this.
-        await self._change(delete(PendingSketch).where(PendingSketch.study_id == study_id))
-        await self._change(delete(LeavingDevice).where(LeavingDevice.study_id == study_id))
+        await self._change(delete(PENDING_SKETCHES).where(PENDING_SKETCHES.c.study_id == study_id))
+        await self._change(delete(LEAVING_DEVICES).where(LEAVING_DEVICES.c.study_id == study_id))
         return True
 
     async def purge_withdrawn(self, *, most: int) -> int:
@@ -227,16 +285,18 @@ class ExclusionRows(BatchRows):
         return await self._erase(delete(table).where(which))
 
     async def _forget_devices(self) -> int:
-        says_more = or_(Device.labels != {}, Device.heartbeat.is_not(None), Device.n_sketches > 0)
+        says_more = or_(
+            DEVICES.c.labels != {}, DEVICES.c.heartbeat.is_not(None), DEVICES.c.n_sketches > 0
+        )
         n_cleared = await self._change(
-            update(Device)
-            .where(Device.study_id.in_(_withdrawn()), says_more)
+            update(DEVICES)
+            .where(DEVICES.c.study_id.in_(_withdrawn()), says_more)
             .values(labels={}, heartbeat=None, heartbeat_at=None, n_plan_refusals=0, n_sketches=0)
         )
-        full = update(Study).where(Study.state == "withdrawn", Study.n_sketches > 0)
+        full = update(STUDIES).where(STUDIES.c.state == "withdrawn", STUDIES.c.n_sketches > 0)
         await self._change(full.values(n_sketches=0, n_records=0))
         return n_cleared
 
 
 def _withdrawn() -> Any:
-    return select(Study.study_id).where(Study.state == "withdrawn")
+    return select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")

@@ -9,22 +9,22 @@ from typing import Any
 from sqlalchemy import Row, Select, Table, and_, case, func, or_, select
 
 from sfumato.aggregator.records import list_columns
-from sfumato.aggregator.storage.models import (
-    Analysis,
-    Base,
-    Batch,
-    CellRoot,
-    Decode,
-    Device,
-    LeavingDevice,
-    PendingSketch,
-    RetiredKey,
-    Sketch,
-    Study,
-)
 from sfumato.aggregator.storage.statements.entries import leaves
 from sfumato.aggregator.storage.statements.rows import Rows
-from sfumato.aggregator.storage.sums.summing import BATCH
+from sfumato.aggregator.storage.sums.payloads import BATCH
+from sfumato.aggregator.storage.tables import (
+    ANALYSES,
+    BATCHES,
+    CELL_ROOTS,
+    DECODES,
+    DEVICES,
+    LEAVING_DEVICES,
+    METADATA,
+    PENDING_SKETCHES,
+    RETIRED_KEYS,
+    SKETCHES,
+    STUDIES,
+)
 from sfumato.shared.errors import SignatureError, WireError
 from sfumato.shared.wire import decode_header, verify_header
 
@@ -32,18 +32,18 @@ from sfumato.shared.wire import decode_header, verify_header
 class InspectionRows(Rows):
     """Checks at one moment; each yields a line for every fault."""
 
-    async def count_rows(self, table: type[Base] | Table) -> int:
+    async def count_rows(self, table: Table) -> int:
         """Count the rows of a table."""
         return int(await self._scalar(select(func.count()).select_from(table)))
 
     async def count_all_rows(self) -> int:
         """Count the rows of all tables."""
-        return sum([await self.count_rows(table) for table in Base.metadata.sorted_tables])
+        return sum([await self.count_rows(table) for table in METADATA.sorted_tables])
 
     async def list_study_ids(self) -> Sequence[bytes]:
         """Return the identities of the studies that were not withdrawn."""
-        kept = select(Study.study_id).where(Study.state != "withdrawn")
-        found = await self._connection.execute(kept.order_by(Study.study_id))
+        kept = select(STUDIES.c.study_id).where(STUDIES.c.state != "withdrawn")
+        found = await self._connection.execute(kept.order_by(STUDIES.c.study_id))
         return list(found.scalars())
 
     async def find_file_faults(self) -> AsyncIterator[str]:
@@ -57,24 +57,31 @@ class InspectionRows(Rows):
 
     async def find_plan_faults(self) -> AsyncIterator[str]:
         """Compare the digests of plans with the plans."""
-        rows = await self._connection.execute(select(Study.study_id, Study.plan, Study.plan_digest))
+        rows = await self._connection.execute(
+            select(STUDIES.c.study_id, STUDIES.c.plan, STUDIES.c.plan_digest)
+        )
         for row in rows:
             if hashlib.sha256(row.plan).digest() != row.plan_digest:
                 yield f"study {row.study_id.hex()}: the plan does not have its digest"
 
     async def find_sketch_faults(self) -> AsyncIterator[str]:
         """Compare each payload with its digest, and each row with its signed header."""
-        async for rows in self._list_pages(select(*Sketch.__table__.columns)):
+        async for rows in self._list_pages(select(*SKETCHES.c)):
             for row in rows:
                 for fault in _check_sketch(row):
                     yield f"sketch {row.sketch_id.hex()}: {fault}"
 
     async def find_signature_faults(self) -> AsyncIterator[str]:
         """Verify each header with its device's keys: a retired one up to its last sequences."""
-        columns = (Sketch.sketch_id, Sketch.device_id, Sketch.header, Sketch.signature)
-        signed = select(*columns, Sketch.stream, Sketch.sequence, Device.public_key).join(
-            Device, Device.device_id == Sketch.device_id
+        columns = (
+            SKETCHES.c.sketch_id,
+            SKETCHES.c.device_id,
+            SKETCHES.c.header,
+            SKETCHES.c.signature,
         )
+        signed = select(
+            *columns, SKETCHES.c.stream, SKETCHES.c.sequence, DEVICES.c.public_key
+        ).join(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
         async for rows in self._list_pages(signed):
             retired = await self._read_retired({row.device_id for row in rows})
             for row in rows:
@@ -89,15 +96,19 @@ class InspectionRows(Rows):
     async def _list_pages(
         self, sketches: Select[*tuple[Any, ...]]
     ) -> AsyncIterator[Sequence[Row[Any]]]:
-        statement = page = sketches.order_by(Sketch.sketch_id).limit(BATCH)
+        statement = page = sketches.order_by(SKETCHES.c.sketch_id).limit(BATCH)
         while rows := (await self._connection.execute(statement)).all():
             yield rows
-            statement = page.where(Sketch.sketch_id > rows[-1].sketch_id)
+            statement = page.where(SKETCHES.c.sketch_id > rows[-1].sketch_id)
 
-    async def _read_retired(self, device_ids: Collection[bytes]) -> dict[bytes, list[Row[Any]]]:
-        columns = (RetiredKey.device_id, RetiredKey.public_key, RetiredKey.last_sequences)
-        statement = select(*columns).where(RetiredKey.device_id.in_(device_ids))
-        found: dict[bytes, list[Row[Any]]] = {}
+    async def _read_retired(self, device_ids: Collection[bytes]) -> dict[bytes, list[Any]]:
+        columns = (
+            RETIRED_KEYS.c.device_id,
+            RETIRED_KEYS.c.public_key,
+            RETIRED_KEYS.c.last_sequences,
+        )
+        statement = select(*columns).where(RETIRED_KEYS.c.device_id.in_(device_ids))
+        found: dict[bytes, list[Any]] = {}
         for row in await self._connection.execute(statement):
             found.setdefault(row.device_id, []).append(row)
         return found
@@ -107,25 +118,26 @@ class InspectionRows(Rows):
         # Leaving sketches are still in cells, and no longer counted.
         counts = or_(
             and_(
-                Sketch.state == "stored", or_(Device.excluded.is_(None), Sketch.payload.is_(None))
+                SKETCHES.c.state == "stored",
+                or_(DEVICES.c.excluded.is_(None), SKETCHES.c.payload.is_(None)),
             ),
-            and_(Sketch.batch_id.is_not(None), Sketch.state != "excluded"),
+            and_(SKETCHES.c.batch_id.is_not(None), SKETCHES.c.state != "excluded"),
         )
         stored = case((counts, 1), else_=0)
-        sizes = case((counts, func.coalesce(Sketch.n_records, 0)), else_=0)
+        sizes = case((counts, func.coalesce(SKETCHES.c.n_records, 0)), else_=0)
         statement = (
             select(
-                Study.study_id,
-                Study.n_sketches,
-                Study.n_records,
+                STUDIES.c.study_id,
+                STUDIES.c.n_sketches,
+                STUDIES.c.n_records,
                 func.coalesce(func.sum(stored), 0).label("found_sketches"),
                 func.coalesce(func.sum(sizes), 0).label("found_records"),
             )
-            .outerjoin(Sketch, Sketch.study_id == Study.study_id)
-            .outerjoin(Device, Device.device_id == Sketch.device_id)
+            .outerjoin(SKETCHES, SKETCHES.c.study_id == STUDIES.c.study_id)
+            .outerjoin(DEVICES, DEVICES.c.device_id == SKETCHES.c.device_id)
             # A withdrawn study is removed batch by batch.
-            .where(Study.state != "withdrawn")
-            .group_by(Study.study_id, Study.n_sketches, Study.n_records)
+            .where(STUDIES.c.state != "withdrawn")
+            .group_by(STUDIES.c.study_id, STUDIES.c.n_sketches, STUDIES.c.n_records)
         )
         for row in await self._connection.execute(statement):
             for what in ("sketches", "records"):
@@ -133,11 +145,15 @@ class InspectionRows(Rows):
                 if says != found:
                     yield f"study {row.study_id.hex()}: says {says} {what}, and has {found}"
         devices = (
-            select(Device.device_id, Device.n_sketches, func.count(Sketch.sketch_id).label("found"))
-            .outerjoin(Sketch, Sketch.device_id == Device.device_id)
-            .join(Study, Study.study_id == Device.study_id)
-            .where(Study.state != "withdrawn")
-            .group_by(Device.device_id, Device.n_sketches)
+            select(
+                DEVICES.c.device_id,
+                DEVICES.c.n_sketches,
+                func.count(SKETCHES.c.sketch_id).label("found"),
+            )
+            .outerjoin(SKETCHES, SKETCHES.c.device_id == DEVICES.c.device_id)
+            .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
+            .where(STUDIES.c.state != "withdrawn")
+            .group_by(DEVICES.c.device_id, DEVICES.c.n_sketches)
         )
         for row in await self._connection.execute(devices):
             if row.n_sketches != row.found:
@@ -148,7 +164,7 @@ class InspectionRows(Rows):
 
     async def find_orphans(self) -> AsyncIterator[str]:
         """Find dangling references, and rows in a wrong state."""
-        for table in Base.metadata.sorted_tables:
+        for table in METADATA.sorted_tables:
             for column, target in _references(table):
                 parent = target.table.alias()
                 statement = (
@@ -164,90 +180,94 @@ class InspectionRows(Rows):
     async def _find_misplaced(self) -> AsyncIterator[str]:
         # The cells of a withdrawn study go as a whole.
         kept = (
-            select(Device.device_id)
-            .join(Study, Study.study_id == Device.study_id)
-            .outerjoin(LeavingDevice, LeavingDevice.device_id == Device.device_id)
-            .where(Study.state != "withdrawn")
+            select(DEVICES.c.device_id)
+            .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
+            .outerjoin(LEAVING_DEVICES, LEAVING_DEVICES.c.device_id == DEVICES.c.device_id)
+            .where(STUDIES.c.state != "withdrawn")
         )
-        is_leaving = LeavingDevice.device_id.is_not(None)
-        held = select(Sketch.sketch_id).where(Sketch.device_id == Device.device_id, *leaves())
+        is_leaving = LEAVING_DEVICES.c.device_id.is_not(None)
+        held = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.device_id == DEVICES.c.device_id, *leaves()
+        )
         contradictions: tuple[tuple[Select[Any], str], ...] = (
             (
-                select(Sketch.sketch_id)
-                .join(PendingSketch, PendingSketch.sketch_id == Sketch.sketch_id)
-                .where(or_(Sketch.payload.is_(None), Sketch.state != "stored")),
+                select(SKETCHES.c.sketch_id)
+                .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
+                .where(or_(SKETCHES.c.payload.is_(None), SKETCHES.c.state != "stored")),
                 "sketch {}: is pending, and has nothing to add",
             ),
             (
-                kept.where(Device.excluded.is_not(None), ~is_leaving, held.exists()),
+                kept.where(DEVICES.c.excluded.is_not(None), ~is_leaving, held.exists()),
                 "device {}: is excluded, and its sketches stay in the sums",
             ),
             (
-                kept.where(Device.excluded.is_(None), is_leaving),
+                kept.where(DEVICES.c.excluded.is_(None), is_leaving),
                 "device {}: is not excluded, and leaves the sums",
             ),
             (
-                select(Study.study_id)
-                .outerjoin(CellRoot, CellRoot.study_id == Study.study_id)
-                .where(CellRoot.study_id.is_(None), Study.state != "withdrawn"),
+                select(STUDIES.c.study_id)
+                .outerjoin(CELL_ROOTS, CELL_ROOTS.c.study_id == STUDIES.c.study_id)
+                .where(CELL_ROOTS.c.study_id.is_(None), STUDIES.c.state != "withdrawn"),
                 "study {}: has no root, so nothing is ever merged",
             ),
             (
-                select(Batch.batch_id).where(
-                    Batch.state.in_(("opened", "acknowledged")) != Batch.sums.is_not(None)
+                select(BATCHES.c.batch_id).where(
+                    BATCHES.c.state.in_(("opened", "acknowledged")) != BATCHES.c.sums.is_not(None)
                 ),
                 "batch {}: its state and its total contradict each other",
             ),
             (
-                select(Batch.batch_id).where(
-                    (Batch.state == "acknowledged") != Batch.standing.is_not(None)
+                select(BATCHES.c.batch_id).where(
+                    (BATCHES.c.state == "acknowledged") != BATCHES.c.standing.is_not(None)
                 ),
                 "batch {}: its state and its place in the sums contradict each other",
             ),
             (
-                select(Sketch.sketch_id)
-                .join(Batch, Batch.batch_id == Sketch.batch_id)
+                select(SKETCHES.c.sketch_id)
+                .join(BATCHES, BATCHES.c.batch_id == SKETCHES.c.batch_id)
                 .where(
                     or_(
-                        (Sketch.state == "opened") & Batch.state.not_in(("opened", "acknowledged")),
-                        Sketch.state.in_(("waiting", "accepted"))
-                        & Batch.state.not_in(("open", "closing")),
-                        Sketch.state.in_(("waiting", "accepted")) != Sketch.payload.is_not(None),
+                        (SKETCHES.c.state == "opened")
+                        & BATCHES.c.state.not_in(("opened", "acknowledged")),
+                        SKETCHES.c.state.in_(("waiting", "accepted"))
+                        & BATCHES.c.state.not_in(("open", "closing")),
+                        SKETCHES.c.state.in_(("waiting", "accepted"))
+                        != SKETCHES.c.payload.is_not(None),
                     )
                 ),
                 "sketch {}: its state contradicts that of its batch",
             ),
             (
-                select(Batch.batch_id)
+                select(BATCHES.c.batch_id)
                 .outerjoin(
-                    Sketch,
+                    SKETCHES,
                     and_(
-                        Sketch.batch_id == Batch.batch_id,
-                        Sketch.state.in_(("waiting", "accepted", "opened", "void")),
+                        SKETCHES.c.batch_id == BATCHES.c.batch_id,
+                        SKETCHES.c.state.in_(("waiting", "accepted", "opened", "void")),
                     ),
                 )
-                .join(Study, Study.study_id == Batch.study_id)
-                .where(Study.state != "withdrawn")
-                .group_by(Batch.batch_id, Batch.n_reports, Batch.state)
+                .join(STUDIES, STUDIES.c.study_id == BATCHES.c.study_id)
+                .where(STUDIES.c.state != "withdrawn")
+                .group_by(BATCHES.c.batch_id, BATCHES.c.n_reports, BATCHES.c.state)
                 # A server that was restored may lack rows of a total that the helper has.
                 .having(
                     or_(
-                        func.count(Sketch.sketch_id) > Batch.n_reports,
-                        (func.count(Sketch.sketch_id) < Batch.n_reports)
-                        & Batch.state.not_in(("opened", "acknowledged")),
+                        func.count(SKETCHES.c.sketch_id) > BATCHES.c.n_reports,
+                        (func.count(SKETCHES.c.sketch_id) < BATCHES.c.n_reports)
+                        & BATCHES.c.state.not_in(("opened", "acknowledged")),
                     )
                 ),
                 "batch {}: its number of reports is not that of its rows",
             ),
             (
-                select(Decode.decode_id).where(
-                    (Decode.state == "succeeded") != Decode.result.is_not(None)
+                select(DECODES.c.decode_id).where(
+                    (DECODES.c.state == "succeeded") != DECODES.c.result.is_not(None)
                 ),
                 "decode {}: its state and its result contradict each other",
             ),
             (
-                select(Analysis.analysis_id).where(
-                    (Analysis.state == "succeeded") != Analysis.result.is_not(None)
+                select(ANALYSES.c.analysis_id).where(
+                    (ANALYSES.c.state == "succeeded") != ANALYSES.c.result.is_not(None)
                 ),
                 "analysis {}: its state and its result contradict each other",
             ),

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, update
 from sqlalchemy.sql.dml import Update
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord, JobState
-from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Analysis, Decode, WorkerPresence
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.records import StoreTotals
+from sfumato.aggregator.storage.statements.rows import (
+    NO_LEASE,
+    Rows,
+    key_of,
+    update_one,
+)
+from sfumato.aggregator.storage.tables import DEVICES, STUDIES, TABLES, WORKERS
 
-J = TypeVar("J", bound=JobRecord)
-
-_MODELS: Final[Mapping[type[JobRecord], Any]] = {DecodeRecord: Decode, AnalysisRecord: Analysis}
-"""The table of each kind of job."""
-_NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
+_KINDS: Final[tuple[type[JobRecord], ...]] = (DecodeRecord, AnalysisRecord)
 _AFRESH: dict[str, Any] = {
     "state": "queued",
     "progress": 0.0,
@@ -26,7 +27,7 @@ _AFRESH: dict[str, Any] = {
     "result": None,
     "problem": None,
     "attempts": 0,
-    **_NO_LEASE,
+    **NO_LEASE,
 }
 
 
@@ -36,39 +37,21 @@ class JobRows(Rows):
     A job is named by its record's class, which gives the table, and its identity.
     """
 
-    async def add_job(self, record: JobRecord) -> bool:
-        """Queue a job."""
-        return await self._add(_MODELS[type(record)], record)
-
-    async def get_job(self, kind: type[J], job_id: bytes) -> J | None:
-        """Return a job."""
-        return await self._find(_MODELS[kind], kind, _identity(kind) == job_id)
-
-    async def list_jobs(
-        self, kind: type[J], study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[J]:
-        """Return the jobs of a study, the newest first."""
-        model = _MODELS[kind]
-        order, is_its = (model.created, _identity(kind)), model.study_id == study_id
-        return await self._list_page(
-            model, kind, order, is_its, after=after, limit=limit, newest_first=True
-        )
-
     async def requeue_job(self, kind: type[JobRecord], job_id: bytes) -> bool:
         """Queue a failed or cancelled job again; false if it is in another state."""
-        ended = _MODELS[kind].state.in_(["failed", "cancelled"])
-        return await self._change(_of(kind, job_id).where(ended).values(_AFRESH)) > 0
+        ended = TABLES[kind].c.state.in_(["failed", "cancelled"])
+        return await self._change(update_one(kind, job_id).where(ended).values(_AFRESH)) > 0
 
     async def cancel_job(self, kind: type[JobRecord], job_id: bytes, *, now: float) -> bool:
         """Cancel a job; false if it has ended."""
-        under_way = _MODELS[kind].state.in_(["queued", "running"])
-        cancelled = {"state": "cancelled", "finished": now, **_NO_LEASE}
-        return await self._change(_of(kind, job_id).where(under_way).values(cancelled)) > 0
+        under_way = TABLES[kind].c.state.in_(["queued", "running"])
+        cancelled = {"state": "cancelled", "finished": now, **NO_LEASE}
+        return await self._change(update_one(kind, job_id).where(under_way).values(cancelled)) > 0
 
     async def has_leasable_job(self, *, now: float) -> bool:
         """Return whether a job waits for a worker."""
-        for kind, model in _MODELS.items():
-            if await self._exists(select(_identity(kind)).where(_leasable(model, now))):
+        for kind in _KINDS:
+            if await self._exists(select(key_of(TABLES[kind])).where(_leasable(kind, now))):
                 return True
         return False
 
@@ -81,45 +64,30 @@ class JobRows(Rows):
         rows; SQLite has one writer.
         """
         waiting: list[tuple[float, type[JobRecord]]] = []
-        for kind, model in _MODELS.items():
-            oldest = select(func.min(model.created)).where(
-                _leasable(model, now), model.attempts < max_attempts
+        for kind in _KINDS:
+            jobs = TABLES[kind].c
+            oldest = select(func.min(jobs.created)).where(
+                _leasable(kind, now), jobs.attempts < max_attempts
             )
             since = await self._scalar(oldest)
             if since is not None:
                 waiting.append((since, kind))
         for _, kind in sorted(waiting, key=lambda each: each[0]):
+            jobs = TABLES[kind].c
+            is_due = and_(_leasable(kind, now), jobs.attempts < max_attempts)
             leased = await self._lease(
-                kind, token=token, now=now, expires=expires, max_attempts=max_attempts
+                kind,
+                select(key_of(TABLES[kind])).where(is_due).order_by(jobs.created),
+                state="running",
+                started=now,
+                progress=0.0,
+                lease_token=token,
+                lease_expires=expires,
+                attempts=jobs.attempts + 1,
             )
             if leased is not None:
                 return leased
         return None
-
-    async def _lease(
-        self, kind: type[J], *, token: bytes, now: float, expires: float, max_attempts: int
-    ) -> J | None:
-        model = _MODELS[kind]
-        oldest = (
-            select(_identity(kind))
-            .where(_leasable(model, now), model.attempts < max_attempts)
-            .order_by(model.created)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        taken = {
-            "state": "running",
-            "started": now,
-            "progress": 0.0,
-            "lease_token": token,
-            "lease_expires": expires,
-            "attempts": model.attempts + 1,
-        }
-        statement = update(model).where(_identity(kind) == oldest).values(taken)
-        columns = select_records(model, kind).selected_columns
-        found = await self._connection.execute(statement.returning(*columns))
-        return to_record(kind, found.first())
 
     async def renew_lease(
         self,
@@ -140,8 +108,8 @@ class JobRows(Rows):
             "state": "queued",
             "started": None,
             "progress": 0.0,
-            "attempts": _MODELS[kind].attempts - 1,
-            **_NO_LEASE,
+            "attempts": TABLES[kind].c.attempts - 1,
+            **NO_LEASE,
         }
         return await self._change(_held(kind, job_id, token).values(waiting)) > 0
 
@@ -157,7 +125,7 @@ class JobRows(Rows):
         problem: Mapping[str, Any] | None = None,
     ) -> bool:
         """Store the end of a job; false if the lease is lost or it was cancelled."""
-        ended = {"state": state, "finished": now, "result": result, "problem": problem, **_NO_LEASE}
+        ended = {"state": state, "finished": now, "result": result, "problem": problem, **NO_LEASE}
         if state == "succeeded":
             ended["progress"] = 1.0
         return await self._change(_held(kind, job_id, token).values(ended)) > 0
@@ -166,53 +134,55 @@ class JobRows(Rows):
         self, *, now: float, max_attempts: int, problem: Mapping[str, Any]
     ) -> int:
         """Fail jobs whose last allowed attempt has expired; return the number."""
-        failed = {"state": "failed", "finished": now, "problem": problem, **_NO_LEASE}
+        failed = {"state": "failed", "finished": now, "problem": problem, **NO_LEASE}
         n_failed = 0
-        for model in _MODELS.values():
-            exhausted = update(model).where(_leasable(model, now), model.attempts >= max_attempts)
+        for kind in _KINDS:
+            jobs = TABLES[kind].c
+            exhausted = update(TABLES[kind]).where(
+                _leasable(kind, now), jobs.attempts >= max_attempts
+            )
             n_failed += await self._change(exhausted.values(failed))
         return n_failed
 
-    async def count_jobs(self, kind: type[JobRecord]) -> Mapping[str, int]:
-        """Count jobs by state; states that do not occur are left out."""
-        model = _MODELS[kind]
-        states = select(model.state, func.count()).group_by(model.state)
-        found = await self._connection.execute(states)
-        return {str(state): int(count) for state, count in found}
+    async def count_totals(self) -> StoreTotals:
+        """Count studies, devices, decodes and analyses, for the metrics."""
+        withdrawn = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
+        return StoreTotals(
+            n_studies=await self._count(STUDIES, STUDIES.c.state != "withdrawn"),
+            n_devices=await self._count(DEVICES, DEVICES.c.study_id.not_in(withdrawn)),
+            decodes=await self.count_states(DecodeRecord),
+            analyses=await self.count_states(AnalysisRecord),
+        )
+
+    async def _count(self, table: Table, which: ColumnElement[bool]) -> int:
+        return int(await self._scalar(select(func.count()).select_from(table).where(which)))
 
     async def note_worker(self, worker_id: bytes, *, now: float, oldest: float) -> None:
         """Note that a worker is there; forget those that were last seen before ``oldest``."""
-        await self._change(delete(WorkerPresence).where(WorkerPresence.seen < oldest))
-        note = self._insert(WorkerPresence).values(worker_id=worker_id, seen=now)
-        key = [WorkerPresence.worker_id]
+        await self._change(delete(WORKERS).where(WORKERS.c.seen < oldest))
+        note = self._insert(WORKERS).values(worker_id=worker_id, seen=now)
+        key = [WORKERS.c.worker_id]
         await self._connection.execute(
             note.on_conflict_do_update(index_elements=key, set_={"seen": now})
         )
 
     async def drop_worker(self, worker_id: bytes) -> None:
         """Forget a worker that ends."""
-        await self._change(delete(WorkerPresence).where(WorkerPresence.worker_id == worker_id))
+        await self._change(delete(WORKERS).where(WORKERS.c.worker_id == worker_id))
 
     async def count_workers(self, *, since: float) -> int:
         """Count the workers that were seen since a time."""
-        seen = WorkerPresence.seen >= since
-        return int(await self._scalar(select(func.count()).select_from(WorkerPresence).where(seen)))
-
-
-def _identity(kind: type[JobRecord]) -> Any:
-    return getattr(_MODELS[kind], kind.identity)
-
-
-def _of(kind: type[JobRecord], job_id: bytes) -> Update:
-    return update(_MODELS[kind]).where(_identity(kind) == job_id)
+        seen = WORKERS.c.seen >= since
+        return int(await self._scalar(select(func.count()).select_from(WORKERS).where(seen)))
 
 
 def _held(kind: type[JobRecord], job_id: bytes, token: bytes) -> Update:
     """Update as the holder of the lease: a worker that is too late finds no row."""
-    model = _MODELS[kind]
-    return _of(kind, job_id).where(model.state == "running", model.lease_token == token)
+    jobs = TABLES[kind].c
+    return update_one(kind, job_id).where(jobs.state == "running", jobs.lease_token == token)
 
 
-def _leasable(model: Any, now: float) -> ColumnElement[bool]:
-    expired = and_(model.state == "running", model.lease_expires < now)
-    return or_(model.state == "queued", expired)
+def _leasable(kind: type[JobRecord], now: float) -> ColumnElement[bool]:
+    jobs = TABLES[kind].c
+    expired = and_(jobs.state == "running", jobs.lease_expires < now)
+    return or_(jobs.state == "queued", expired)

@@ -8,33 +8,33 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.storage.models import (
-    Alarm,
-    Analysis,
-    Batch,
-    Decode,
-    Device,
-    Schedule,
-    Snapshot,
-    Study,
-    Token,
-)
 from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.tables import (
+    ALARMS,
+    ANALYSES,
+    BATCHES,
+    DECODES,
+    DEVICES,
+    SCHEDULES,
+    SNAPSHOTS,
+    STUDIES,
+    TOKENS,
+)
 
 Identified = Literal[
     "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
 ]
 """Kinds of what people refer to by first digits."""
 _COLUMNS: dict[Identified, Any] = {
-    "study": Study.study_id,
-    "device": Device.device_id,
-    "batch": Batch.batch_id,
-    "snapshot": Snapshot.snapshot_id,
-    "decode": Decode.decode_id,
-    "analysis": Analysis.analysis_id,
-    "schedule": Schedule.schedule_id,
-    "alarm": Alarm.alarm_id,
-    "token": Token.token_hash,
+    "study": STUDIES.c.study_id,
+    "device": DEVICES.c.device_id,
+    "batch": BATCHES.c.batch_id,
+    "snapshot": SNAPSHOTS.c.snapshot_id,
+    "decode": DECODES.c.decode_id,
+    "analysis": ANALYSES.c.analysis_id,
+    "schedule": SCHEDULES.c.schedule_id,
+    "alarm": ALARMS.c.alarm_id,
+    "token": TOKENS.c.token_hash,
 }
 _DIGITS = 64
 
@@ -54,9 +54,9 @@ class ReferenceRows(Rows):
     async def find_studies(self, name: str, *, limit: int) -> Sequence[StudyRecord]:
         """Return the studies of a name that are not withdrawn, the oldest first."""
         statement = (
-            select_records(Study, StudyRecord)
-            .where(Study.name == name, Study.state != "withdrawn")
-            .order_by(Study.created, Study.study_id)
+            select_records(StudyRecord)
+            .where(STUDIES.c.name == name, STUDIES.c.state != "withdrawn")
+            .order_by(STUDIES.c.created, STUDIES.c.study_id)
             .limit(limit)
         )
         return await self._list(statement, StudyRecord)

@@ -1,24 +1,42 @@
-"""Statements that every subject needs: find a record, list a page, change a row."""
+"""Statements on the table of any record: add, get, list, change, remove."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Row, Select, and_, inspect, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Row,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import Delete, Update
 
 from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.tables import TABLES
 
 R = TypeVar("R")
+NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
 
 
 class Rows:
-    """Statements on one connection, inside one transaction."""
+    """Statements on one connection, inside one transaction.
+
+    A record is named by its class, which gives the table, and the value of its only key.
+    """
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -31,45 +49,95 @@ class Rows:
         options = cast("Any", self._connection.sync_connection).get_execution_options()
         return bool(options.get("sfumato_write", False))
 
-    def _insert(self, model: type[Base]) -> postgresql.Insert:
-        return insert_into(model, self._connection.dialect.name)
+    def _insert(self, table: Table) -> postgresql.Insert:
+        return insert_into(table, self._connection.dialect.name)
 
-    async def _add(self, model: type[Base], record: object, **more: Any) -> bool:
+    async def add(self, record: object) -> bool:
         """Insert a record; false if a unique constraint forbids it."""
-        values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))} | more
-        statement = self._insert(model).values(values).on_conflict_do_nothing()
-        key = inspect(model).primary_key
-        found = await self._connection.execute(statement.returning(*key))
+        table = TABLES[type(record)]
+        values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))}
+        statement = self._insert(table).values(values).on_conflict_do_nothing()
+        found = await self._connection.execute(statement.returning(*table.primary_key))
         return found.first() is not None
 
-    async def _find(
-        self, model: type[Base], record: type[R], which: ColumnElement[bool], *, lock: bool = False
-    ) -> R | None:
-        """Return the record of one row; ``lock`` it until the transaction ends."""
-        statement = select_records(model, record).where(which)
-        if lock:  # written by Postgres alone: a writer of SQLite is alone anyway
-            statement = statement.with_for_update()
-        return to_record(record, (await self._connection.execute(statement)).first())
+    async def get(self, kind: type[R], key: object, *, lock: bool = False) -> R | None:
+        """Return the record of a key; ``lock`` its row until the transaction ends."""
+        found = await self._connection.execute(
+            _select_one(cast("Any", kind), lock=lock), {"key": key}
+        )
+        return to_record(kind, found.first())
 
-    async def _list(self, statement: Select[*tuple[Any, ...]], record: type[R]) -> list[R]:
+    async def get_many(
+        self, kind: type[R], keys: Collection[bytes], *, lock: bool = False
+    ) -> Mapping[bytes, R]:
+        """Return the records that exist, by key; ``lock`` their rows."""
+        found = await self._connection.execute(
+            _select_many(cast("Any", kind), lock=lock), {"keys": list(keys)}
+        )
+        name = key_of(TABLES[kind]).name
+        return {row._mapping[name]: kind(**row._mapping) for row in found}
+
+    async def find(self, kind: type[R], **members: Any) -> R | None:
+        """Return the first record with these members."""
+        return next(iter(await self.list_all(kind, **members)), None)
+
+    async def list_all(self, kind: type[R], **members: Any) -> Sequence[R]:
+        """Return all records with these members, in the order of their pages."""
+        return await self._list(_select_in_order(kind).where(*_equal(kind, members)), kind)
+
+    async def list_page(
+        self, kind: type[R], *, after: PageKey | None, limit: int, **members: Any
+    ) -> Sequence[R]:
+        """Return records with these members, after the end of a page."""
+        return await self._list_page(kind, *_equal(kind, members), after=after, limit=limit)
+
+    async def change(self, kind: type[Any], key: object, **values: Any) -> bool:
+        """Change columns of a record; false if there is none."""
+        return await self._change(update_one(kind, key).values(values)) > 0
+
+    async def revoke(self, kind: type[Any], key: object, *, now: float) -> bool:
+        """Revoke a record; false if there is none or it is revoked already."""
+        in_use = update_one(kind, key).where(TABLES[kind].c.revoked.is_(None))
+        return await self._change(in_use.values(revoked=now)) > 0
+
+    async def settle(self, kind: type[Any], key: object, token: bytes, **values: Any) -> bool:
+        """Change a leased record and end its lease; false if the lease is lost."""
+        held = update_one(kind, key).where(TABLES[kind].c.lease_token == token)
+        return await self._change(held.values(values | NO_LEASE)) > 0
+
+    async def remove(self, kind: type[Any], key: object) -> bool:
+        """Remove a record; false if there is none."""
+        table = TABLES[kind]
+        return await self._change(delete(table).where(key_of(table) == key)) > 0
+
+    async def _list(self, statement: Select[*tuple[Any, ...]], kind: type[R]) -> list[R]:
         found = await self._connection.execute(statement)
-        return [record(**row._mapping) for row in found]
+        return [kind(**row._mapping) for row in found]
 
     async def _list_page(
-        self,
-        model: type[Base],
-        record: type[R],
-        order: tuple[Any, Any],
-        *which: ColumnElement[bool],
-        after: PageKey | None,
-        limit: int,
-        newest_first: bool = False,
+        self, kind: type[R], *which: ColumnElement[bool], after: PageKey | None, limit: int
     ) -> Sequence[R]:
-        """List records in the order of a time and an identity, after the end of a page."""
-        later = follows(*order, after, newest_first=newest_first)
-        columns = [column.desc() for column in order] if newest_first else order
-        statement = select_records(model, record).where(*which, *later)
-        return await self._list(statement.order_by(*columns).limit(limit), record)
+        time, identity = TABLES[kind].info["order"]
+        is_newest_first = TABLES[kind].info["is_newest_first"]
+        later = follows(time, identity, after, newest_first=is_newest_first)
+        statement = _select_in_order(kind).where(*which, *later)
+        return await self._list(statement.limit(limit), kind)
+
+    async def count_states(self, kind: type[Any]) -> Mapping[str, int]:
+        """Count records by state, without states that do not occur."""
+        state = TABLES[kind].c.state
+        found = await self._connection.execute(select(state, func.count()).group_by(state))
+        return {str(each): int(count) for each, count in found}
+
+    async def _lease(self, kind: type[R], due: Select[Any], **taken: Any) -> R | None:
+        """Change the first of some keys, and return its record: of two servers one gets it."""
+        table = TABLES[kind]
+        # On Postgres, others skip the locked row; SQLite has one writer.
+        first = due.limit(1).with_for_update(skip_locked=True, of=table).scalar_subquery()
+        statement = update(table).where(key_of(table) == first).values(taken)
+        columns = select_records(kind).selected_columns
+        found = await self._connection.execute(statement.returning(*columns))
+        return to_record(kind, found.first())
 
     async def _scalar(self, statement: Select[Any]) -> Any:
         return (await self._connection.execute(statement)).scalar_one()
@@ -87,21 +155,58 @@ class Rows:
         return (await self._connection.execute(statement)).rowcount
 
 
-def insert_into(model: type[Base], dialect: str) -> postgresql.Insert:
+def insert_into(table: Table, dialect: str) -> postgresql.Insert:
     """Start an insert that can name what to do on a conflict; both dialects write it alike."""
     if dialect == "postgresql":
-        return postgresql.insert(model)
-    return cast("postgresql.Insert", sqlite.insert(model))
+        return postgresql.insert(table)
+    return cast("postgresql.Insert", sqlite.insert(table))
 
 
-def select_records(model: type[Base], record: type[Any]) -> Select[Any]:
+def select_records(kind: type[Any]) -> Select[Any]:
     """Select the columns that a record holds."""
-    return select(*(getattr(model, f.name) for f in fields(record)))
+    return select(*(TABLES[kind].c[f.name] for f in fields(kind)))
 
 
-def to_record(record: type[R], row: Row[Any] | None) -> R | None:
+@cache
+def _select_one(kind: Any, *, lock: bool) -> Select[Any]:
+    # Built once: every upload runs some, and building one takes as long as running it.
+    statement = select_records(kind).where(key_of(TABLES[kind]) == bindparam("key"))
+    # Written by Postgres alone: a writer of SQLite is alone anyway.
+    return statement.with_for_update() if lock else statement
+
+
+@cache
+def _select_many(kind: Any, *, lock: bool) -> Select[Any]:
+    key = key_of(TABLES[kind])
+    statement = select_records(kind).where(key.in_(bindparam("keys", expanding=True)))
+    # In one order everywhere, so that two lockers of the same rows cannot deadlock.
+    return statement.order_by(key).with_for_update() if lock else statement
+
+
+def _select_in_order(kind: type[Any]) -> Select[Any]:
+    info = TABLES[kind].info
+    columns = [each.desc() if info["is_newest_first"] else each for each in info["order"]]
+    return select_records(kind).order_by(*columns)
+
+
+def _equal(kind: type[Any], members: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+    return [TABLES[kind].c[name] == value for name, value in members.items()]
+
+
+def key_of(table: Table) -> Column[Any]:
+    """Return the only column of a primary key."""
+    (key,) = table.primary_key
+    return key
+
+
+def update_one(kind: type[Any], key: object) -> Update:
+    """Start an update of the record of a key."""
+    return update(TABLES[kind]).where(key_of(TABLES[kind]) == key)
+
+
+def to_record(kind: type[R], row: Row[Any] | None) -> R | None:
     """Make a record of a row."""
-    return None if row is None else record(**row._mapping)
+    return None if row is None else kind(**row._mapping)
 
 
 def follows(

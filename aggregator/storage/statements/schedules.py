@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 
 from sfumato.aggregator.job_records import ScheduleRecord
-from sfumato.aggregator.records import PageKey
-from sfumato.aggregator.storage.models import Schedule
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.tables import SCHEDULES
 
 LONGEST_LEASE_S = 3600.0
 """A lease that ends later was taken by a clock that was wrong."""
@@ -20,80 +19,36 @@ _LEEWAY_S = 300.0
 class ScheduleRows(Rows):
     """Statements on schedules."""
 
-    async def add_schedule(self, record: ScheduleRecord) -> bool:
-        """Store a schedule."""
-        return await self._add(Schedule, record)
-
-    async def get_schedule(self, schedule_id: bytes) -> ScheduleRecord | None:
-        """Return a schedule."""
-        return await self._find(Schedule, ScheduleRecord, Schedule.schedule_id == schedule_id)
-
-    async def list_schedules(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[ScheduleRecord]:
-        """Return the schedules of a study, the oldest first."""
-        order, which = (Schedule.created, Schedule.schedule_id), Schedule.study_id == study_id
-        return await self._list_page(
-            Schedule, ScheduleRecord, order, which, after=after, limit=limit
-        )
-
     async def list_running_schedules(self) -> Sequence[ScheduleRecord]:
         """Return the schedules with a job under way."""
-        statement = select_records(Schedule, ScheduleRecord).where(Schedule.job_id.is_not(None))
+        statement = select_records(ScheduleRecord).where(SCHEDULES.c.job_id.is_not(None))
         return await self._list(statement, ScheduleRecord)
-
-    async def remove_schedule(self, schedule_id: bytes) -> bool:
-        """Remove a schedule; false if there is none."""
-        gone = delete(Schedule).where(Schedule.schedule_id == schedule_id)
-        return await self._change(gone) > 0
-
-    async def change_schedule(self, schedule_id: bytes, **values: Any) -> bool:
-        """Change columns of a schedule; false if there is none."""
-        which = Schedule.schedule_id == schedule_id
-        return await self._change(update(Schedule).where(which).values(values)) > 0
 
     async def has_due_schedule(self, *, now: float) -> bool:
         """Return whether a schedule waits to be started."""
-        return await self._exists(select(Schedule.schedule_id).where(_due(now)))
+        return await self._exists(select(SCHEDULES.c.schedule_id).where(_due(now)))
 
     async def lease_schedule(
         self, *, token: bytes, now: float, expires: float
     ) -> ScheduleRecord | None:
-        """Lease the schedule that is due for longest; of two servers one gets it."""
-        oldest = (
-            select(Schedule.schedule_id)
-            .where(_due(now))
-            .order_by(Schedule.next_at)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        taken = {"lease_token": token, "lease_expires": expires}
-        statement = update(Schedule).where(Schedule.schedule_id == oldest).values(taken)
-        columns = select_records(Schedule, ScheduleRecord).selected_columns
-        found = await self._connection.execute(statement.returning(*columns))
-        return to_record(ScheduleRecord, found.first())
-
-    async def settle_schedule(self, schedule_id: bytes, token: bytes, **values: Any) -> bool:
-        """Change a leased schedule and release the lease; false if the lease is lost."""
-        which = and_(Schedule.schedule_id == schedule_id, Schedule.lease_token == token)
-        freed = {"lease_token": None, "lease_expires": None}
-        return await self._change(update(Schedule).where(which).values(values | freed)) > 0
+        """Lease the schedule that is due for longest."""
+        due = select(SCHEDULES.c.schedule_id).where(_due(now)).order_by(SCHEDULES.c.next_at)
+        return await self._lease(ScheduleRecord, due, lease_token=token, lease_expires=expires)
 
     async def finish_schedule(self, schedule_id: bytes, job_id: bytes, **values: Any) -> bool:
         """Note that the job under way has ended; false if another server did."""
-        which = and_(Schedule.schedule_id == schedule_id, Schedule.job_id == job_id)
+        which = and_(SCHEDULES.c.schedule_id == schedule_id, SCHEDULES.c.job_id == job_id)
         done = values | {"job_id": None}
-        return await self._change(update(Schedule).where(which).values(done)) > 0
+        return await self._change(update(SCHEDULES).where(which).values(done)) > 0
 
 
 def _due(now: float) -> ColumnElement[bool]:
     # The next start is at most one period away, unless the clock was ahead when it was set.
-    is_beyond = Schedule.next_at > now + 2.0 * Schedule.every_s + _LEEWAY_S
+    is_beyond = SCHEDULES.c.next_at > now + 2.0 * SCHEDULES.c.every_s + _LEEWAY_S
     is_free = or_(
-        Schedule.lease_expires.is_(None),
-        Schedule.lease_expires < now,
-        Schedule.lease_expires > now + LONGEST_LEASE_S,
+        SCHEDULES.c.lease_expires.is_(None),
+        SCHEDULES.c.lease_expires < now,
+        SCHEDULES.c.lease_expires > now + LONGEST_LEASE_S,
     )
-    is_idle = and_(Schedule.state == "active", Schedule.job_id.is_(None))
-    return and_(is_idle, or_(Schedule.next_at <= now, is_beyond), is_free)
+    is_idle = and_(SCHEDULES.c.state == "active", SCHEDULES.c.job_id.is_(None))
+    return and_(is_idle, or_(SCHEDULES.c.next_at <= now, is_beyond), is_free)

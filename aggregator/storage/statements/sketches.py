@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
 
-from sfumato.aggregator.records import PageKey, RefusalRecord, SketchRecord
-from sfumato.aggregator.storage.models import PendingSketch, Refusal, Sketch, Study
-from sfumato.aggregator.storage.statements.rows import Rows, insert_into, select_records
+from sfumato.aggregator.records import RefusalRecord, SketchRecord
+from sfumato.aggregator.storage.statements.rows import Rows, insert_into
+from sfumato.aggregator.storage.tables import PENDING_SKETCHES, REFUSALS, SKETCHES, STUDIES
 from sfumato.shared.errors import StoreError
 
 # Every upload runs these: building one takes as long as running it.
-_IDS: Any = bindparam("sketch_ids", expanding=True)
-_GET_MANY = select_records(Sketch, SketchRecord).where(Sketch.sketch_id.in_(_IDS))
-_ADD_PENDING = insert(PendingSketch)
+_ADD_PENDING = insert(PENDING_SKETCHES)
 _ACCEPTS = or_(
-    Study.state == "open", and_(Study.state == "closed", Study.accept_until > bindparam("now"))
+    STUDIES.c.state == "open",
+    and_(STUDIES.c.state == "closed", STUDIES.c.accept_until > bindparam("now")),
 )
 _COUNT = (
-    update(Study)
+    update(STUDIES)
     .where(
-        Study.study_id == bindparam("of_study"),
-        Study.n_sketches <= bindparam("most_before"),
+        STUDIES.c.study_id == bindparam("of_study"),
+        STUDIES.c.n_sketches <= bindparam("most_before"),
         _ACCEPTS,
     )
     .values(
-        n_sketches=Study.n_sketches + bindparam("more_sketches"),
-        n_records=Study.n_records + bindparam("more_records"),
+        n_sketches=STUDIES.c.n_sketches + bindparam("more_sketches"),
+        n_records=STUDIES.c.n_records + bindparam("more_records"),
     )
-    .returning(Study.n_sketches)
+    .returning(STUDIES.c.n_sketches)
 )
 
 
@@ -63,11 +62,6 @@ class SketchRows(Rows):
             await self._connection.execute(_ADD_PENDING, waiting)
         if len(stored) != len(sketches):
             raise StoreError("is stored already", field="sequence")
-
-    async def get_sketches(self, sketch_ids: Collection[bytes]) -> Mapping[bytes, SketchRecord]:
-        """Return the sketches that exist, by id, without their payloads."""
-        found = await self._connection.execute(_GET_MANY, {"sketch_ids": list(sketch_ids)})
-        return {row.sketch_id: SketchRecord(**row._mapping) for row in found}
 
     async def count_sketch(
         self,
@@ -103,39 +97,32 @@ class SketchRows(Rows):
         found = await self._connection.execute(_select_neighbours(size), given)
         both = [(row[0], row[1]) for row in found][: len(places)]
         wanted = {identity for pair in both for identity in pair if identity is not None}
-        known = await self.get_sketches(wanted) if wanted else {}
+        known = await self.get_many(SketchRecord, wanted) if wanted else {}
         return [(known.get(below), known.get(above)) for below, above in both]
-
-    async def list_sketches(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[SketchRecord]:
-        """Return sketches in the order of arrival."""
-        order, is_its = (Sketch.received, Sketch.sketch_id), Sketch.study_id == study_id
-        return await self._list_page(Sketch, SketchRecord, order, is_its, after=after, limit=limit)
 
     async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
         """Count refusals."""
-        statement = self._insert(Refusal).values(study_id=study_id, problem=problem, count=count)
+        statement = self._insert(REFUSALS).values(study_id=study_id, problem=problem, count=count)
         await self._connection.execute(
             statement.on_conflict_do_update(
-                index_elements=["study_id", "problem"], set_={"count": Refusal.count + count}
+                index_elements=["study_id", "problem"], set_={"count": REFUSALS.c.count + count}
             )
         )
 
     async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
         """Return the refusals of a study, most frequent first."""
         statement = (
-            select(Refusal.problem, Refusal.count)
-            .where(Refusal.study_id == study_id)
-            .order_by(Refusal.count.desc(), Refusal.problem)
+            select(REFUSALS.c.problem, REFUSALS.c.count)
+            .where(REFUSALS.c.study_id == study_id)
+            .order_by(REFUSALS.c.count.desc(), REFUSALS.c.problem)
         )
         return await self._list(statement, RefusalRecord)
 
 
 @cache
 def _add_many(dialect: str) -> Any:
-    statement = insert_into(Sketch, dialect).on_conflict_do_nothing()
-    return statement.returning(Sketch.sketch_id, Sketch.study_id, Sketch.batch_id)
+    statement = insert_into(SKETCHES, dialect).on_conflict_do_nothing()
+    return statement.returning(SKETCHES.c.sketch_id, SKETCHES.c.study_id, SKETCHES.c.batch_id)
 
 
 @cache

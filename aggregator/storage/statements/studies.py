@@ -6,15 +6,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import func, select, update
 
-from sfumato.aggregator.records import PageKey, StudyRecord, TokenRecord
-from sfumato.aggregator.storage.models import CellRoot, Device, Server, Sketch, Study, Token
+from sfumato.aggregator.records import PageKey, StudyRecord
 from sfumato.aggregator.storage.schema import GENERATION_BYTES
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
-
-# Every upload runs this: building it takes as long as running it.
-_GET = select_records(Study, StudyRecord).where(Study.study_id == bindparam("study_id"))
+from sfumato.aggregator.storage.statements.rows import Rows, select_records
+from sfumato.aggregator.storage.tables import CELL_ROOTS, DEVICES, SERVER, SKETCHES, STUDIES, TOKENS
 
 
 class StudyRows(Rows):
@@ -22,38 +19,35 @@ class StudyRows(Rows):
 
     async def get_generation(self) -> bytes:
         """Return the generation: 16 bytes that change when a backup is restored."""
-        return bytes(await self._scalar(select(Server.generation)))
+        return bytes(await self._scalar(select(SERVER.c.generation)))
 
     async def renew_generation(self) -> bytes:
         """Draw and store a new generation."""
         generation = secrets.token_bytes(GENERATION_BYTES)
-        await self._connection.execute(update(Server).values(generation=generation))
+        await self._connection.execute(update(SERVER).values(generation=generation))
         return generation
 
     async def add_study(self, record: StudyRecord) -> bool:
         """Store a study."""
-        if not await self._add(Study, record):
+        if not await self.add(record):
             return False
-        await self._connection.execute(self._insert(CellRoot).values(study_id=record.study_id))
+        await self._connection.execute(self._insert(CELL_ROOTS).values(study_id=record.study_id))
         return True
-
-    async def get_study(self, study_id: bytes) -> StudyRecord | None:
-        """Return a study."""
-        found = await self._connection.execute(_GET, {"study_id": study_id})
-        return to_record(StudyRecord, found.first())
 
     async def find_studies_of_plan(self, plan_digest: bytes) -> Sequence[StudyRecord]:
         """Return the studies of a plan that are not withdrawn, the oldest first."""
         statement = (
-            select_records(Study, StudyRecord)
-            .where(Study.plan_digest == plan_digest, Study.state != "withdrawn")
-            .order_by(Study.created, Study.study_id)
+            select_records(StudyRecord)
+            .where(STUDIES.c.plan_digest == plan_digest, STUDIES.c.state != "withdrawn")
+            .order_by(STUDIES.c.created, STUDIES.c.study_id)
         )
         return await self._list(statement, StudyRecord)
 
     async def has_study_of_plan(self, plan_digest: bytes) -> bool:
         """Return whether a study has a plan, or a withdrawn one had it."""
-        return await self._exists(select(Study.study_id).where(Study.plan_digest == plan_digest))
+        return await self._exists(
+            select(STUDIES.c.study_id).where(STUDIES.c.plan_digest == plan_digest)
+        )
 
     async def list_studies(
         self, *, after: PageKey | None, limit: int, beginning: str = ""
@@ -65,11 +59,11 @@ class StudyRows(Rows):
         beginning
             First characters of their names; the empty text for all.
         """
-        order, which = (Study.created, Study.study_id), [Study.state != "withdrawn"]
+        which = [STUDIES.c.state != "withdrawn"]
         if beginning:
             # Not LIKE, which SQLite compares without regard to case.
-            which.append(func.substr(Study.name, 1, len(beginning)) == beginning)
-        return await self._list_page(Study, StudyRecord, order, *which, after=after, limit=limit)
+            which.append(func.substr(STUDIES.c.name, 1, len(beginning)) == beginning)
+        return await self._list_page(StudyRecord, *which, after=after, limit=limit)
 
     async def change_study(self, changed: StudyRecord) -> bool:
         """Store the life cycle and search box of a study as its next version.
@@ -80,8 +74,8 @@ class StudyRows(Rows):
             False if the stored version is not ``changed.version``.
         """
         statement = (
-            update(Study)
-            .where(Study.study_id == changed.study_id, Study.version == changed.version)
+            update(STUDIES)
+            .where(STUDIES.c.study_id == changed.study_id, STUDIES.c.version == changed.version)
             .values(
                 state=changed.state,
                 accept_until=changed.accept_until,
@@ -93,20 +87,20 @@ class StudyRows(Rows):
 
     async def list_accepted(self, study_id: bytes, *, lock: bool = False) -> list[dict[str, Any]]:
         """Return the accepted changes of a study, in order; ``lock`` keeps others from changing."""
-        statement = select(Study.accepted).where(Study.study_id == study_id)
+        statement = select(STUDIES.c.accepted).where(STUDIES.c.study_id == study_id)
         return list(await self._scalar(statement.with_for_update() if lock else statement))
 
     async def store_accepted(self, study_id: bytes, accepted: Sequence[dict[str, Any]]) -> None:
         """Store the accepted changes of a study; devices do not see them, so its version stays."""
-        statement = update(Study).where(Study.study_id == study_id)
+        statement = update(STUDIES).where(STUDIES.c.study_id == study_id)
         await self._change(statement.values(accepted=list(accepted)))
 
     async def count_devices(self, study_ids: Sequence[bytes]) -> Mapping[bytes, int]:
         """Count the enrolled devices of some studies; those without one are absent."""
         counted = (
-            select(Device.study_id, func.count())
-            .where(Device.study_id.in_(study_ids))
-            .group_by(Device.study_id)
+            select(DEVICES.c.study_id, func.count())
+            .where(DEVICES.c.study_id.in_(study_ids))
+            .group_by(DEVICES.c.study_id)
         )
         return {row[0]: int(row[1]) for row in await self._connection.execute(counted)}
 
@@ -114,43 +108,27 @@ class StudyRows(Rows):
         """Return when the latest sketch of some studies arrived; those without are absent."""
         # One search of the index for each: GROUP BY would read every sketch.
         latest = (
-            select(Sketch.received)
-            .where(Sketch.study_id == Study.study_id)
-            .order_by(Sketch.received.desc())
+            select(SKETCHES.c.received)
+            .where(SKETCHES.c.study_id == STUDIES.c.study_id)
+            .order_by(SKETCHES.c.received.desc())
             .limit(1)
             .scalar_subquery()
         )
         found = await self._connection.execute(
-            select(Study.study_id, latest).where(Study.study_id.in_(study_ids))
+            select(STUDIES.c.study_id, latest).where(STUDIES.c.study_id.in_(study_ids))
         )
         return {study_id: received for study_id, received in found if received is not None}
-
-    async def add_token(self, record: TokenRecord) -> bool:
-        """Store an enrolment token."""
-        return await self._add(Token, record)
-
-    async def get_token(self, token_hash: bytes, *, lock: bool = False) -> TokenRecord | None:
-        """Return an enrolment token; ``lock`` keeps its enrolments out until this ends."""
-        return await self._find(Token, TokenRecord, Token.token_hash == token_hash, lock=lock)
 
     async def use_token(self, token_hash: bytes, *, now: float) -> bool:
         """Count one use; false if it is used up, expired or revoked."""
         statement = (
-            update(Token)
-            .where(Token.token_hash == token_hash, Token.uses < Token.max_uses, Token.expires > now)
-            .where(Token.revoked.is_(None))
-            .values(uses=Token.uses + 1)
+            update(TOKENS)
+            .where(
+                TOKENS.c.token_hash == token_hash,
+                TOKENS.c.uses < TOKENS.c.max_uses,
+                TOKENS.c.expires > now,
+            )
+            .where(TOKENS.c.revoked.is_(None))
+            .values(uses=TOKENS.c.uses + 1)
         )
         return await self._change(statement) > 0
-
-    async def list_tokens(
-        self, study_id: bytes, *, after: PageKey | None, limit: int
-    ) -> Sequence[TokenRecord]:
-        """Return the tokens of a study in the order of creation."""
-        order, is_its = (Token.created, Token.token_hash), Token.study_id == study_id
-        return await self._list_page(Token, TokenRecord, order, is_its, after=after, limit=limit)
-
-    async def revoke_token(self, token_hash: bytes, *, now: float) -> bool:
-        """Revoke a token; false if there is none or it is revoked already."""
-        is_usable = update(Token).where(Token.token_hash == token_hash, Token.revoked.is_(None))
-        return await self._change(is_usable.values(revoked=now)) > 0

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, encode_labels, roll_up
 from sfumato.aggregator.storage.sums.cells import Cell, encode_devices, subtract_cell
 from sfumato.aggregator.storage.sums.dyadic import Node, homes, label_sets
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, encode_labels, roll_up
-from sfumato.aggregator.storage.sums.summing import Row
+from sfumato.aggregator.storage.sums.payloads import Row
 
 
 def to_batch_entry(batch: BatchRecord) -> Entry:

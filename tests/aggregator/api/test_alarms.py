@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from sfumato.aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
-from sfumato.aggregator.services.alarms.delivering import KEEP_S, MOST_FAILURES, PAUSES_S
+from sfumato.aggregator.records import StudyRecord
+from sfumato.aggregator.services.alarms.delivery import KEEP_S, MOST_FAILURES, PAUSES_S
 from sfumato.aggregator.services.alarms.events import describe_window, find_events
 from sfumato.aggregator.services.alarms.outbox import queue_events
-from sfumato.aggregator.services.alarms.running import find_first_slot, find_next
+from sfumato.aggregator.services.alarms.scheduler import find_first_slot, find_next
 from sfumato.aggregator.services.alarms.webhooks import (
     Sender,
     read_secret,
@@ -179,7 +180,7 @@ async def test_starts_that_were_missed_are_made_up_by_one(server: Server) -> Non
     shown = await show(server, made)
     assert shown["n_runs"] == 2
     async with server.store.begin() as transaction:
-        record = await transaction.get_schedule(bytes.fromhex(made["schedule_id"]))
+        record = await transaction.get(ScheduleRecord, bytes.fromhex(made["schedule_id"]))
     assert record is not None
     assert record.next_at - server.clock.now() == 0.75 * DAY
 
@@ -262,7 +263,7 @@ async def test_a_schedule_publishes_each_new_result_once_unless_it_should_not_be
     schedules = server.services.scheduler
     async with server.store.begin() as transaction:
         (running,) = await transaction.list_running_schedules()
-        job = await transaction.get_job(DecodeRecord, running.job_id or b"")
+        job = await transaction.get(DecodeRecord, running.job_id or b"")
     await schedules._publish(running, job)
     published = await latest(study)
     await run()
@@ -555,7 +556,7 @@ async def run_timelines(server: Server, *results: dict[str, Any]) -> list[tuple[
     """Judge timelines one after the other; return type and start of the events."""
     study = await fill(server.desk)
     async with server.store.begin() as transaction:
-        record = await transaction.get_study(study)
+        record = await transaction.get(StudyRecord, study)
     assert record is not None
     known: Any = {}
     seen = []
@@ -642,7 +643,7 @@ async def test_an_event_is_queued_once_whoever_finds_it(server: Server) -> None:
     study = await fill(server.desk)
     await create_alarm(server.desk, study, "https://example.org/hook")
     async with server.store.begin() as transaction:
-        record = await transaction.get_study(study)
+        record = await transaction.get(StudyRecord, study)
     assert record is not None
     plan = ScheduleRecord(
         schedule_id=b"s" * 32,

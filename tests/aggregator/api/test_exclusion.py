@@ -3,6 +3,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sfumato.aggregator.records import SketchRecord
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
@@ -100,7 +101,7 @@ async def test_a_study_that_is_withdrawn_while_sketches_leave_is_removed_whole(
     assert await server.services.merger.merge_all() == 0
     assert await server.services.studies.purge() > 0
     async with server.store.begin() as transaction:
-        assert await transaction.list_sketches(study, after=None, limit=9) == []
+        assert await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9) == []
 
 
 async def test_an_excluded_device_uploads_no_more_and_its_replays_are_known(

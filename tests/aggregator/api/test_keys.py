@@ -8,6 +8,7 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
+from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.services.keys import hash_secret
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -40,7 +41,7 @@ async def test_a_key_is_shown_once_and_stored_as_a_hash(server: Server) -> None:
     assert made["key_id"] in listed.text
     assert made["key"] not in listed.text
     async with server.store.begin() as transaction:
-        stored = await transaction.get_key(made["key_id"])
+        stored = await transaction.get(KeyRecord, made["key_id"])
     assert stored is not None
     assert stored.key_hash == hash_secret(made["key"])
     assert made["key"] not in repr(stored)

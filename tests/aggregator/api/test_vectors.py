@@ -43,7 +43,7 @@ async def enrol(server: Server) -> dict[str, Any]:
         expires=now + 1,
     )
     async with server.store.begin(write=True) as transaction:
-        await transaction.add_token(token)
+        await transaction.add(token)
     answer = await send(server, enrolment["request"])
     assert (answer.status_code, answer.json()) == (201, enrolment["answer"]["body"])
     return enrolment

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sfumato.aggregator.job_records import DecodeRecord
-from sfumato.aggregator.records import Selection
+from sfumato.aggregator.records import DeviceRecord, Selection, SketchRecord, SnapshotRecord
 from sfumato.aggregator.storage import Layout
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -103,16 +103,16 @@ async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
     assert await server.services.studies.purge() == 0
     study = known["study"]
     async with server.store.begin() as transaction:
-        assert await transaction.list_sketches(study, after=None, limit=9) == []
-        assert await transaction.get_snapshot(bytes.fromhex(known["snapshot"])) is None
-        assert await transaction.get_job(DecodeRecord, bytes.fromhex(known["decode"])) is None
+        assert await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9) == []
+        assert await transaction.get(SnapshotRecord, bytes.fromhex(known["snapshot"])) is None
+        assert await transaction.get(DecodeRecord, bytes.fromhex(known["decode"])) is None
         totals = await transaction.sum_sketches(
             study,
             selection=Selection(),
             layout=Layout.of(make_plan()),
         )
         assert totals.n_sketches == 0
-        devices = [await transaction.get_device(Device(i).device_id) for i in (1, 2)]
+        devices = [await transaction.get(DeviceRecord, Device(i).device_id) for i in (1, 2)]
         assert [device and dict(device.labels) for device in devices] == [{}, {}]
     assert (await desk.read(f"/v1/snapshots/{kept['snapshot']}"))["n_sketches"] == 1
     assert (await desk.read(f"/v1/studies/{kept['study'].hex()}"))["n_sketches"] == 1
@@ -152,7 +152,7 @@ async def test_of_uploads_and_a_withdrawal_at_once_nothing_is_left(server: Serve
     assert codes <= {200, 201, 410}
     await server.services.studies.purge()
     async with server.store.begin() as transaction:
-        assert await transaction.list_sketches(study, after=None, limit=9) == []
+        assert await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9) == []
         assert await transaction.list_unmerged() == []
 
 
@@ -165,6 +165,8 @@ async def test_the_server_removes_a_withdrawn_study_by_itself(server: Server) ->
     while found:
         await asyncio.sleep(0.05)
         async with server.store.begin() as transaction:
-            found = list(await transaction.list_sketches(study, after=None, limit=9))
+            found = list(
+                await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9)
+            )
     stop.set()
     await running

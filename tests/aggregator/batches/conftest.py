@@ -243,7 +243,9 @@ class Pair:
 
     async def batches(self) -> list[BatchRecord]:
         async with self.server.store.begin() as transaction:
-            found = await transaction.list_batches(self.study, after=None, limit=1000)
+            found = await transaction.list_page(
+                BatchRecord, study_id=self.study, after=None, limit=1000
+            )
         return sorted(found, key=lambda each: (each.slot, each.part, each.number))
 
     async def states(self) -> list[str]:

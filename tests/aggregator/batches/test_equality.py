@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, Label, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource

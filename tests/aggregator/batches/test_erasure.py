@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from sfumato.aggregator.batch_records import BatchRecord
+from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.storage import open_store
 from sfumato.shared.wire import decode_message
 from tests.aggregator.batches.conftest import Pair, Report
@@ -42,7 +44,7 @@ async def let_it_be_too_late(pair: Pair) -> None:
     # More than there are reports.
     async with pair.server.store.begin(write=True) as transaction:
         (batch,) = await pair.batches()
-        await transaction.change_batch(batch.batch_id, least_reports=9)
+        await transaction.change(BatchRecord, batch.batch_id, least_reports=9)
     pair.clock.seconds = batch.expires + 1.0
     await pair.work()
 
@@ -81,7 +83,7 @@ async def test_somebody_who_reads_delays_it_for_as_long_as_they_read(sqlite_pair
     pair, store = sqlite_pair, sqlite_pair.server.store
     reports = await send(pair)
     async with store.begin() as transaction:
-        await transaction.get_study(pair.study)
+        await transaction.get(StudyRecord, pair.study)
         await give_up(pair)
         assert count_payloads(pair, reports) == 4
 
@@ -103,7 +105,7 @@ async def test_what_a_process_left_in_the_log_goes_with_the_next_ones_first_comm
     pair, store = sqlite_pair, sqlite_pair.server.store
     reports = await send(pair)
     async with store.begin() as transaction:
-        await transaction.get_study(pair.study)
+        await transaction.get(StudyRecord, pair.study)
         await give_up(pair)
     assert count_payloads(pair, reports) == 4
 

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches import checking, opening
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches import checks, opener
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.helper.batches import Batches
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.samplers import UNIT
@@ -114,13 +114,13 @@ async def test_nothing_is_said_of_a_total_before_it_is_stored_and_the_helper_has
     sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair, seen = sqlite_pair, []
-    check: Callable[..., bool] = checking.is_plausible
+    check: Callable[..., bool] = checks.is_plausible
 
     def watch(plan: SketchPlan, batch: BatchRecord) -> bool:
         seen.append((batch.state, batch.sums is not None, _find_at_helper(pair.helper.batches)))
         return check(plan, batch)
 
-    monkeypatch.setattr(opening, "is_plausible", watch)
+    monkeypatch.setattr(opener, "is_plausible", watch)
     await open_slot(pair, 0)
 
     assert seen == [("opened", True, "acknowledged")]

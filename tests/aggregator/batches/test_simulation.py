@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import Connection, Row, text
 
+from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.leasing import Leased
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.lease import Leased
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.helper.tables import write
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire.summing import CommitRequest
@@ -123,7 +124,7 @@ def show_before_the_helper_has_it(opener: BatchOpener) -> None:
 
     async def acknowledge(leased: Leased, helper: HelperClient) -> str:
         async with opener._store.begin() as transaction:
-            batch = await transaction.get_batch(leased.batch_id)
+            batch = await transaction.get(BatchRecord, leased.batch_id)
         assert batch is not None
         await opener._count(leased)
         await helper.acknowledge(leased.batch_id, batch.sums or b"")

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.storage import copy_database
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_to_json
 from sfumato.shared.wire.message import decode_message
@@ -136,7 +137,7 @@ async def test_exclusions_that_leave_too_few_open_the_batch_again(sqlite_pair: P
     pair.end_slot()
     async with pair.server.store.begin(write=True) as transaction:
         (batch,) = await pair.batches()
-        await transaction.change_batch(batch.batch_id, state="closing")
+        await transaction.change(BatchRecord, batch.batch_id, state="closing")
     await exclude(pair, devices[0].device_id)
     await pair.work()
     assert await pair.states() == ["open"]

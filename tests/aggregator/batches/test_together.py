@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.batches import leasing
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches import lease
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.shared.errors import StudyWithdrawnError
 from tests.aggregator.batches.conftest import Pair, open_pair
 
@@ -105,6 +105,6 @@ async def test_a_study_that_is_withdrawn_while_its_batch_is_leased_ends_no_worke
     async def find_withdrawn(*_: Any) -> Any:
         raise StudyWithdrawnError("was withdrawn", field="study")
 
-    monkeypatch.setattr(leasing, "require_study", find_withdrawn)
+    monkeypatch.setattr(lease, "require_study", find_withdrawn)
 
     assert not await pair.server.services.opener.run_once()

@@ -294,7 +294,9 @@ async def test_a_retired_key_vouches_for_what_it_signed_and_nothing_after(
                 next_key = KEPT.with_key(101).public_key
                 assert await transaction.rotate_key(record, public_key=next_key)
             else:
-                await transaction.change_retired_key(record)
+                await transaction.change(
+                    RetiredKeyRecord, record.key_id, last_sequences=record.last_sequences
+                )
         assert await filled.check("--json") == (1 if n_faults else 0)
         found = find(json.loads(capsys.readouterr().out), "signatures")
         assert len(found) == n_faults

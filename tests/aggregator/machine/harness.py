@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from sfumato.aggregator.app import create_app
-from sfumato.aggregator.records import Selection
+from sfumato.aggregator.records import Selection, StudyRecord
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import Layout
@@ -235,7 +235,7 @@ class Harness(RuleBasedStateMachine):
             found = await transaction.sum_sketches(
                 self.study, Selection(), layout=Layout.of(self.plan)
             )
-            study = await transaction.get_study(self.study)
+            study = await transaction.get(StudyRecord, self.study)
         counted = self.model.select(Selection())
         assert {
             "sums": found.sums.tolist(),

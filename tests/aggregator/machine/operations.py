@@ -8,7 +8,7 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sfumato.aggregator.records import Selection
+from sfumato.aggregator.records import Selection, SketchRecord
 from sfumato.aggregator.storage import Layout
 from sfumato.shared.wire.objects.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
@@ -117,7 +117,9 @@ class OperationRules(Harness):
     async def _note_removal(self, n_moved: int) -> None:
         """Note which sketches left: the store chooses."""
         async with self.replicas[0].store.begin() as transaction:
-            found = await transaction.get_sketches([bytes.fromhex(k) for k in self.model.leaving])
+            found = await transaction.get_many(
+                SketchRecord, [bytes.fromhex(k) for k in self.model.leaving]
+            )
         left = {key.hex() for key, record in found.items() if record.state == "excluded"}
         assert len(left) == n_moved
         assert not left & self.model.waiting

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Store, Transaction
 from sfumato.aggregator.storage.engine import create_engine
-from sfumato.aggregator.storage.models import Base, Server
+from sfumato.aggregator.storage.tables import METADATA, SERVER
 from tests.aggregator.databases import address_of, copy_sqlite, create_postgres, drop_postgres
 
 Fate = Literal["none", "before commit", "after commit"]
@@ -131,7 +131,7 @@ class PostgresWorld:
         async with self._connect(isolation_level="REPEATABLE READ") as connection:
             return [
                 (table, [dict(row._mapping) for row in await connection.execute(select(table))])
-                for table in Base.metadata.sorted_tables
+                for table in METADATA.sorted_tables
             ]
 
     async def restore(self, backup: Any) -> None:
@@ -139,7 +139,7 @@ class PostgresWorld:
         drop_postgres(self._name)
         await create_postgres(self._name)
         async with self._connect() as connection:
-            await connection.execute(delete(Server))
+            await connection.execute(delete(SERVER))
             for table, rows in backup:
                 if rows:
                     await connection.execute(insert(table), rows)

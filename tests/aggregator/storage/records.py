@@ -206,9 +206,9 @@ async def queue(
 ) -> None:
     """Store the study, the snapshot and jobs."""
     await transaction.add_study(STUDY)
-    await transaction.add_snapshot(SNAPSHOT)
+    await transaction.add(SNAPSHOT)
     for number in numbers:
-        await transaction.add_job(MAKERS[kind](number))
+        await transaction.add(MAKERS[kind](number))
 
 
 async def lease(store: Store, token: bytes, *, now: float = 0.0) -> JobRecord | None:
@@ -228,7 +228,7 @@ async def add_sketch(transaction: Transaction, record: SketchRecord, payload: by
 
 async def get_sketch(transaction: Transaction, sketch_id: bytes) -> SketchRecord | None:
     """Return a sketch."""
-    return (await transaction.get_sketches([sketch_id])).get(sketch_id)
+    return (await transaction.get_many(SketchRecord, [sketch_id])).get(sketch_id)
 
 
 async def find_neighbours(

@@ -21,7 +21,6 @@ from sfumato.aggregator.records import (
     SketchTotals,
 )
 from sfumato.aggregator.storage import Store, Transaction
-from sfumato.aggregator.storage.models import CellSum
 from sfumato.aggregator.storage.sums.cells import (
     decode_array,
     decode_limbs,
@@ -29,8 +28,9 @@ from sfumato.aggregator.storage.sums.cells import (
     encode_limbs,
 )
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.leaving import Removal
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.storage.sums.removal import Removal
+from sfumato.aggregator.storage.tables import CELLS
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.shared.wire import PayloadForm, encode_payload
 from tests.aggregator.storage.records import (
@@ -603,7 +603,7 @@ async def test_the_check_names_a_cell_that_is_not_what_it_should_be(store: Store
         await study.store(transaction, [Upload(1, (s, s), 5, 0, (1, 2, 3)) for s in range(3)])
         await study.merge(transaction, 9)
     async with store.engine.begin() as connection:
-        top = update(CellSum).where(CellSum.level == 1, CellSum.labels == "{}")
+        top = update(CELLS).where(CELLS.c.level == 1, CELLS.c.labels == "{}")
         await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
     async with store.begin() as transaction:
         wrong = await study.check(transaction)

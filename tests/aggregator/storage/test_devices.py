@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sfumato.aggregator.records import MOST_RANGES, RetiredKeyRecord, StreamRecord
+from sfumato.aggregator.records import MOST_RANGES, DeviceRecord, RetiredKeyRecord, StreamRecord
 from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     STUDY,
@@ -98,14 +98,19 @@ async def test_a_device_changes_its_key_and_the_old_one_is_kept(store: Store) ->
             assert await transaction.rotate_key(old, public_key=name("key", old.successor))
         assert not await transaction.rotate_key(retired[0], public_key=b"")
         changed = replace(retired[0], last_sequences={"a": 1}, revoked=9.0)
-        await transaction.change_retired_key(changed)
-        assert await transaction.revoke_device(device, now=5.0)
-        assert not await transaction.revoke_device(device, now=6.0)
-        assert not await transaction.revoke_device(name("nobody"), now=6.0)
+        await transaction.change(
+            RetiredKeyRecord, changed.key_id, last_sequences={"a": 1}, revoked=9.0
+        )
+        assert await transaction.revoke(DeviceRecord, device, now=5.0)
+        assert not await transaction.revoke(DeviceRecord, device, now=6.0)
+        assert not await transaction.revoke(DeviceRecord, name("nobody"), now=6.0)
     async with store.begin() as transaction:
-        assert await transaction.list_retired_keys(device) == [changed, retired[1]]
-        assert await transaction.list_retired_keys(name("device", 0)) == []
-        found = await transaction.get_device(device)
+        assert await transaction.list_all(RetiredKeyRecord, device_id=device) == [
+            changed,
+            retired[1],
+        ]
+        assert await transaction.list_all(RetiredKeyRecord, device_id=name("device", 0)) == []
+        found = await transaction.get(DeviceRecord, device)
     assert found == make_device(1, public_key=name("key", name(3)), revoked=5.0)
 
 
@@ -121,7 +126,7 @@ async def test_the_last_heartbeat_of_a_device_is_kept(store: Store) -> None:
     async with store.begin() as transaction:
         assert await transaction.count_plan_refusals(STUDY.study_id) == {"policy.max_epsilon": 2}
         assert await transaction.count_plan_refusals(name("other")) == {}
-        found = await transaction.get_device(first)
+        found = await transaction.get(DeviceRecord, first)
     assert found == make_device(0, heartbeat=said, heartbeat_at=2.0, last_seen=2.0)
 
 
@@ -131,7 +136,7 @@ async def test_a_device_shows_when_it_was_seen_and_how_far_it_is(store: Store) -
         device = name("device", 1)
         await transaction.touch_devices([device], now=7.0)
         await transaction.touch_devices([device], now=8.0, n_sketches=2)
-        assert await transaction.get_device(device, lock=True) == make_device(
+        assert await transaction.get(DeviceRecord, device, lock=True) == make_device(
             1, last_seen=8.0, n_sketches=2
         )
         for stream, sequence in (("z", 3), ("z", 20), ("z", 5), ("a", 0)):

@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from sqlalchemy import inspect
 
-from sfumato.aggregator.storage import Store, migrate_database, migrating
+from sfumato.aggregator.storage import Store, migrate_database, migration
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Device, assert_problem, make_plan
 from tests.aggregator.serving import open_server
@@ -29,7 +29,7 @@ async def test_a_migration_that_is_interrupted_leaves_no_trace_and_runs_again(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(migrating, "_add_server_row", fail)
+        patch.setattr(migration, "_add_server_row", fail)
         with pytest.raises(RuntimeError, match="killed"):
             await migrate_database(empty_store.engine)
     assert await list_tables(empty_store) == []

@@ -111,7 +111,7 @@ async def test_an_expired_lease_is_taken_over_and_its_holder_writes_no_more(
         assert not await transaction.finish_job(
             *job, name("new"), state="failed", now=32.0, problem={}
         )
-        found = await transaction.get_job(*job)
+        found = await transaction.get(*job)
     assert found is not None
     assert (found.state, found.progress, found.finished) == ("succeeded", 1.0, 31.0)
     assert (found.result, found.problem, found.lease_token) == (result, None, None)
@@ -128,11 +128,11 @@ async def test_a_job_is_tried_three_times(store: Store, kind: type[JobRecord]) -
         fail = transaction.fail_exhausted
         assert await fail(now=205.0, max_attempts=3, problem={}) == 0
         assert await fail(now=1000.0, max_attempts=3, problem={"title": "x"}) == 1
-        found = await transaction.get_job(*job)
+        found = await transaction.get(*job)
         assert found is not None
         assert (found.state, found.problem) == ("failed", {"title": "x"})
         assert await transaction.requeue_job(*job)
-        assert await transaction.get_job(*job) == MAKERS[kind](1)
+        assert await transaction.get(*job) == MAKERS[kind](1)
         assert not await transaction.requeue_job(*job)
 
 
@@ -144,7 +144,7 @@ async def test_a_job_that_is_given_back_has_lost_no_attempt(
     await lease(store, name("w"))
     async with store.begin(write=True) as transaction:
         assert await transaction.release_lease(kind, identity(kind, 1), name("w"))
-        assert await transaction.get_job(kind, identity(kind, 1)) == MAKERS[kind](1)
+        assert await transaction.get(kind, identity(kind, 1)) == MAKERS[kind](1)
 
 
 async def test_a_cancelled_job_stays_so(store: Store, kind: type[JobRecord]) -> None:
@@ -161,7 +161,7 @@ async def test_a_cancelled_job_stays_so(store: Store, kind: type[JobRecord]) -> 
             *running, name("w"), state="succeeded", now=9.0, result={}
         )
         assert not await transaction.has_leasable_job(now=1e9)
-        found = await transaction.get_job(*waiting)
+        found = await transaction.get(*waiting)
     assert found == MAKERS[kind](2, state="cancelled", finished=5.0)
 
 
@@ -171,15 +171,17 @@ async def test_the_history_lists_the_newest_first_page_by_page(
     async with store.begin(write=True) as transaction:
         await queue(transaction, 3, 1, 2, kind=kind)
         # Two of one moment are in the order of their identities.
-        await transaction.add_job(make_decode(7, created=2.0))
-        await transaction.add_job(make_analysis(7, created=2.0))
+        await transaction.add(make_decode(7, created=2.0))
+        await transaction.add(make_analysis(7, created=2.0))
         pages: list[JobRecord] = []
         after: PageKey | None = None
-        while page := await transaction.list_jobs(kind, STUDY.study_id, after=after, limit=1):
+        while page := await transaction.list_page(
+            kind, study_id=STUDY.study_id, after=after, limit=1
+        ):
             pages += page
             after = (page[-1].created, page[-1].job_id)
-        whole = await transaction.list_jobs(kind, STUDY.study_id, after=None, limit=9)
-        elsewhere = await transaction.list_jobs(kind, name("other"), after=None, limit=9)
+        whole = await transaction.list_page(kind, study_id=STUDY.study_id, after=None, limit=9)
+        elsewhere = await transaction.list_page(kind, study_id=name("other"), after=None, limit=9)
     assert pages == list(whole)
     assert [job.created for job in whole] == [3.0, 2.0, 2.0, 1.0]
     assert sorted(job.job_id for job in whole[1:3]) == [whole[2].job_id, whole[1].job_id]
@@ -191,6 +193,6 @@ async def test_jobs_are_counted_by_state(store: Store, kind: type[JobRecord]) ->
         await queue(transaction, 1, 2, 3, kind=kind)
     await lease(store, name("w"))
     async with store.begin() as transaction:
-        assert await transaction.count_jobs(kind) == {"queued": 2, "running": 1}
+        assert await transaction.count_states(kind) == {"queued": 2, "running": 1}
         (other,) = set(MAKERS) - {kind}
-        assert await transaction.count_jobs(other) == {}
+        assert await transaction.count_states(other) == {}

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord
-from sfumato.aggregator.records import AuditRecord, KeyRecord, TokenRecord
+from sfumato.aggregator.records import (
+    AuditRecord,
+    DeviceRecord,
+    KeyRecord,
+    SnapshotRecord,
+    StudyRecord,
+    TokenRecord,
+)
 from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     SNAPSHOT,
@@ -46,35 +53,35 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
     key = KeyRecord(key_id="k", key_hash=name("k"), name="me", scope="operator", created=1.0)
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
-        await transaction.add_job(make_analysis(1))
+        await transaction.add(make_analysis(1))
         await transaction.add_device(make_device(1))
         await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
-        await transaction.add_token(token)
-        await transaction.add_token(forced)
-        await transaction.add_key(key)
+        await transaction.add(token)
+        await transaction.add(forced)
+        await transaction.add(key)
     async with store.begin() as transaction:
-        assert await transaction.get_study(STUDY.study_id) == STUDY
-        assert await transaction.get_device(name("device", 1)) == make_device(1, ordinal=0)
+        assert await transaction.get(StudyRecord, STUDY.study_id) == STUDY
+        assert await transaction.get(DeviceRecord, name("device", 1)) == make_device(1, ordinal=0)
         assert await get_sketch(transaction, name("sketch", 1, 0)) == make_sketch(1, 0)
-        assert await transaction.get_token(name("t")) == token
-        assert await transaction.get_token(name("u")) == forced
-        assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) == SNAPSHOT
-        assert await transaction.get_job(DecodeRecord, name("decode", 1)) == make_decode(1)
-        assert await transaction.get_job(AnalysisRecord, name("analysis", 1)) == make_analysis(1)
-        assert await transaction.get_key("k") == key
-        assert await transaction.find_key(key.key_hash) == key
+        assert await transaction.get(TokenRecord, name("t")) == token
+        assert await transaction.get(TokenRecord, name("u")) == forced
+        assert await transaction.get(SnapshotRecord, SNAPSHOT.snapshot_id) == SNAPSHOT
+        assert await transaction.get(DecodeRecord, name("decode", 1)) == make_decode(1)
+        assert await transaction.get(AnalysisRecord, name("analysis", 1)) == make_analysis(1)
+        assert await transaction.get(KeyRecord, "k") == key
+        assert await transaction.find(KeyRecord, key_hash=key.key_hash) == key
 
 
 async def test_what_is_not_there_is_none(store: Store) -> None:
     async with store.begin() as transaction:
-        assert await transaction.get_study(name("?")) is None
-        assert await transaction.get_device(name("?"), lock=True) is None
+        assert await transaction.get(StudyRecord, name("?")) is None
+        assert await transaction.get(DeviceRecord, name("?"), lock=True) is None
         assert await get_sketch(transaction, name("?")) is None
-        assert await transaction.get_token(name("?")) is None
-        assert await transaction.get_snapshot(name("?")) is None
-        assert await transaction.get_job(DecodeRecord, name("?")) is None
-        assert await transaction.get_key("?") is None
-        assert await transaction.find_key(name("?")) is None
+        assert await transaction.get(TokenRecord, name("?")) is None
+        assert await transaction.get(SnapshotRecord, name("?")) is None
+        assert await transaction.get(DecodeRecord, name("?")) is None
+        assert await transaction.get(KeyRecord, "?") is None
+        assert await transaction.find(KeyRecord, key_hash=name("?")) is None
         assert await transaction.list_refusals(name("?")) == []
 
 
@@ -95,7 +102,7 @@ async def test_a_transaction_that_fails_leaves_no_trace(store: Store) -> None:
         await fail()
     async with store.begin() as transaction:
         assert await get_sketch(transaction, name("sketch", 1, 0)) is None
-        assert await transaction.get_device(name("device", 1)) == make_device(1)
+        assert await transaction.get(DeviceRecord, name("device", 1)) == make_device(1)
         assert await transaction.list_refusals(STUDY.study_id) == []
         assert await find_neighbours(transaction, name("device", 1), "main", 1) == (None, None)
         assert await transaction.get_generation() == before
@@ -109,14 +116,14 @@ async def test_an_identity_is_taken_once(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         assert not await transaction.add_study(replace(STUDY, name="other"))
         assert not await transaction.add_device(make_device(1, labels={}))
-        assert not await transaction.add_job(make_decode(1, seed=2))
-        assert not await transaction.add_snapshot(replace(SNAPSHOT, snr=0.0))
+        assert not await transaction.add(make_decode(1, seed=2))
+        assert not await transaction.add(replace(SNAPSHOT, snr=0.0))
         assert not await add_sketch(transaction, make_sketch(1, 0, n_records=3), b"")
         # Nor does another identity for the same place in a stream.
         other = make_sketch(1, 0, sketch_id=name("other"))
         assert not await add_sketch(transaction, other, b"")
     async with store.begin() as transaction:
-        assert await transaction.get_study(STUDY.study_id) == STUDY
+        assert await transaction.get(StudyRecord, STUDY.study_id) == STUDY
         assert await get_sketch(transaction, name("sketch", 1, 0)) == make_sketch(1, 0)
 
 
@@ -136,7 +143,7 @@ async def test_a_token_is_used_as_often_as_it_may_be(store: Store) -> None:
     token = make_token("t", max_uses=2, expires=50.0)
     async with store.begin(write=True) as transaction:
         await transaction.add_study(STUDY)
-        await transaction.add_token(token)
+        await transaction.add(token)
         assert not await transaction.use_token(name("t"), now=50.0)
         used = [await transaction.use_token(name("t"), now=49.0) for _ in range(3)]
         assert used == [True, True, False]
@@ -147,15 +154,15 @@ async def test_a_token_is_revoked_once_and_then_used_no_more(store: Store) -> No
     async with store.begin(write=True) as transaction:
         await transaction.add_study(STUDY)
         for i in "tu":
-            await transaction.add_token(make_token(i, max_uses=2))
+            await transaction.add(make_token(i, max_uses=2))
         assert await transaction.use_token(name("t"), now=1.0)
-        assert await transaction.revoke_token(name("t"), now=3.0)
-        assert not await transaction.revoke_token(name("t"), now=4.0)
-        assert not await transaction.revoke_token(name("unknown"), now=4.0)
+        assert await transaction.revoke(TokenRecord, name("t"), now=3.0)
+        assert not await transaction.revoke(TokenRecord, name("t"), now=4.0)
+        assert not await transaction.revoke(TokenRecord, name("unknown"), now=4.0)
         assert not await transaction.use_token(name("t"), now=1.0)
         assert await transaction.use_token(name("u"), now=1.0)
     async with store.begin() as transaction:
-        found = await transaction.get_token(name("t"))
+        found = await transaction.get(TokenRecord, name("t"))
     assert found == make_token("t", max_uses=2, uses=1, revoked=3.0)
 
 
@@ -167,13 +174,15 @@ async def test_the_tokens_of_a_study_are_listed_in_pages_in_order(store: Store) 
         await transaction.add_study(STUDY)
         await transaction.add_study(other)
         for token in reversed(tokens):
-            await transaction.add_token(token)
-        await transaction.add_token(make_token("other", study_id=other.study_id))
+            await transaction.add(token)
+        await transaction.add(make_token("other", study_id=other.study_id))
     listed: list[TokenRecord] = []
     async with store.begin() as transaction:
         for expected in (2, 2, 1, 0):
             after = (listed[-1].created, listed[-1].token_hash) if listed else None
-            page = await transaction.list_tokens(STUDY.study_id, after=after, limit=2)
+            page = await transaction.list_page(
+                TokenRecord, study_id=STUDY.study_id, after=after, limit=2
+            )
             assert len(page) == expected
             listed += page
     assert listed == tokens
@@ -186,16 +195,16 @@ async def test_keys_are_listed_and_revoked_once(store: Store) -> None:
     ]
     async with store.begin(write=True) as transaction:
         for key in keys:
-            assert await transaction.add_key(key)
-        assert not await transaction.add_key(replace(keys[0], key_id="c"))
-        assert await transaction.revoke_key("a", now=9.0)
-        assert not await transaction.revoke_key("a", now=10.0)
-        assert not await transaction.revoke_key("unknown", now=10.0)
+            assert await transaction.add(key)
+        assert not await transaction.add(replace(keys[0], key_id="c"))
+        assert await transaction.revoke(KeyRecord, "a", now=9.0)
+        assert not await transaction.revoke(KeyRecord, "a", now=10.0)
+        assert not await transaction.revoke(KeyRecord, "unknown", now=10.0)
         await transaction.touch_key("b", now=3.0)
         await transaction.touch_key("b", now=2.0)
         await transaction.touch_key("unknown", now=2.0)
         used = replace(keys[0], last_used=3.0)
-        assert await transaction.list_keys() == [used, replace(keys[1], revoked=9.0)]
+        assert await transaction.list_all(KeyRecord) == [used, replace(keys[1], revoked=9.0)]
 
 
 async def test_audit_entries_are_listed_in_pages_in_order(store: Store) -> None:
@@ -212,11 +221,11 @@ async def test_audit_entries_are_listed_in_pages_in_order(store: Store) -> None:
     ]
     async with store.begin(write=True) as transaction:
         for entry in reversed(entries):
-            assert await transaction.add_audit_entry(entry)
+            assert await transaction.add(entry)
     async with store.begin() as transaction:
-        first = await transaction.list_audit_entries(after=None, limit=2)
+        first = await transaction.list_page(AuditRecord, after=None, limit=2)
         after = (first[-1].time, first[-1].entry_id)
-        rest = await transaction.list_audit_entries(after=after, limit=9)
+        rest = await transaction.list_page(AuditRecord, after=after, limit=9)
     assert [*first, *rest] == entries
 
 
@@ -225,7 +234,7 @@ async def test_totals_count_everything_by_state(store: Store) -> None:
         await queue(transaction, 1)
         await queue(transaction, 2)
         await transaction.cancel_job(DecodeRecord, name("decode", 2), now=5.0)
-        await transaction.add_job(make_analysis(1))
+        await transaction.add(make_analysis(1))
         await transaction.add_device(make_device(1))
         totals = await transaction.count_totals()
     assert (totals.n_studies, totals.n_devices) == (1, 1)

@@ -9,10 +9,11 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, event, inspect, text
 
+from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.storage import Store, migrate_database, open_store, prepare_database
-from sfumato.aggregator.storage.migrating import create_config
-from sfumato.aggregator.storage.models import Base
+from sfumato.aggregator.storage.migration import create_config
 from sfumato.aggregator.storage.schema import LATEST_REVISION, find_revision
+from sfumato.aggregator.storage.tables import METADATA
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 from tests.aggregator.databases import open_postgres
 
@@ -24,10 +25,10 @@ async def list_tables(store: Store) -> set[str]:
         return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
 
 
-async def test_migrations_make_exactly_the_tables_of_the_models(store: Store) -> None:
+async def test_migrations_make_exactly_the_tables_of_the_records(store: Store) -> None:
     def compare(connection: Connection) -> list[object]:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        return list(compare_metadata(context, Base.metadata))
+        return list(compare_metadata(context, METADATA))
 
     async with store.engine.connect() as connection:
         assert await connection.run_sync(compare) == []
@@ -143,7 +144,7 @@ async def test_a_database_that_is_away_is_said_to_be() -> None:
         await store.require_ready()
     with pytest.raises(TransportError):
         async with store.begin() as transaction:
-            await transaction.list_keys()
+            await transaction.list_all(KeyRecord)
     await store.close()
 
 

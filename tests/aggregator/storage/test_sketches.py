@@ -74,7 +74,9 @@ async def test_pages_hold_everything_once_in_order(store: Store) -> None:
         expected = sorted(sketches, key=lambda s: (s.received, s.sketch_id))
         seen: list[SketchRecord] = []
         after = None
-        while page := await transaction.list_sketches(STUDY.study_id, after=after, limit=3):
+        while page := await transaction.list_page(
+            SketchRecord, study_id=STUDY.study_id, after=after, limit=3
+        ):
             seen += page
             after = (page[-1].received, page[-1].sketch_id)
         assert seen == expected

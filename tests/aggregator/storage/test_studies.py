@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from sfumato.aggregator.job_records import DecodeRecord
-from sfumato.aggregator.records import Selection
+from sfumato.aggregator.records import (
+    DeviceRecord,
+    Selection,
+    SketchRecord,
+    SnapshotRecord,
+    StudyRecord,
+    TokenRecord,
+)
 from sfumato.aggregator.storage import Store
 from tests.aggregator.storage.records import (
     LAYOUT,
@@ -35,7 +42,7 @@ async def test_a_state_changes_only_from_the_version_that_was_read(store: Store)
         closed = replace(STUDY, state="closed", search_box={"pressure": [1.5, 2.0]})
         assert await transaction.change_study(closed)
         assert not await transaction.change_study(STUDY)
-        found = await transaction.get_study(STUDY.study_id)
+        found = await transaction.get(StudyRecord, STUDY.study_id)
     assert found == replace(closed, version=2)
 
 
@@ -71,7 +78,7 @@ async def test_counts_stop_at_the_limit_and_at_another_state(store: Store) -> No
         assert [await count(10.0), await count(9.0)] == [False, True]
         await change(3, "open")
         assert [await count(11.0), await count()] == [True, False]
-        found = await transaction.get_study(STUDY.study_id)
+        found = await transaction.get(StudyRecord, STUDY.study_id)
     assert found == replace(STUDY, version=4, n_sketches=2, n_records=1 << 41)
 
 
@@ -87,9 +94,9 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
         await merge(transaction)
         await add_sketch(transaction, make_sketch(1, 1), make_payload(1, 1))
         await transaction.count_refusal(STUDY.study_id, "signature-invalid")
-        await transaction.add_token(make_token("t"))
+        await transaction.add(make_token("t"))
         await transaction.add_study(other)
-        await transaction.add_token(make_token("o", study_id=other.study_id))
+        await transaction.add(make_token("o", study_id=other.study_id))
         await transaction.add_device(device)
         await add_sketch(transaction, sketch, make_payload(9, 0))
     async with store.begin(write=True) as transaction:
@@ -107,18 +114,31 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
             counts.append(await transaction.purge_withdrawn(most=2))
     assert max(counts) == 2
     async with store.begin() as transaction:
-        study = await transaction.get_study(STUDY.study_id)
+        study = await transaction.get(StudyRecord, STUDY.study_id)
         assert study == replace(STUDY, state="withdrawn", version=2)
         assert await transaction.list_studies(after=None, limit=9) == [other]
-        assert await transaction.list_sketches(STUDY.study_id, after=None, limit=9) == []
-        assert await transaction.get_job(DecodeRecord, name("decode", 1)) is None
-        assert await transaction.get_snapshot(SNAPSHOT.snapshot_id) is None
+        assert (
+            await transaction.list_page(SketchRecord, study_id=STUDY.study_id, after=None, limit=9)
+            == []
+        )
+        assert await transaction.get(DecodeRecord, name("decode", 1)) is None
+        assert await transaction.get(SnapshotRecord, SNAPSHOT.snapshot_id) is None
         assert await transaction.list_refusals(STUDY.study_id) == []
-        assert await transaction.list_tokens(STUDY.study_id, after=None, limit=9) == []
-        assert len(await transaction.list_tokens(other.study_id, after=None, limit=9)) == 1
-        assert await transaction.get_device(name("device", 1)) == make_device(1, labels={})
+        assert (
+            await transaction.list_page(TokenRecord, study_id=STUDY.study_id, after=None, limit=9)
+            == []
+        )
+        assert (
+            len(
+                await transaction.list_page(
+                    TokenRecord, study_id=other.study_id, after=None, limit=9
+                )
+            )
+            == 1
+        )
+        assert await transaction.get(DeviceRecord, name("device", 1)) == make_device(1, labels={})
         assert await transaction.list_streams(name("device", 1)) == []
-        assert await transaction.get_device(device.device_id) == device
+        assert await transaction.get(DeviceRecord, device.device_id) == device
         totals = await transaction.sum_sketches(other.study_id, Selection(), layout=LAYOUT)
         counted = await transaction.count_totals()
     assert_totals(totals, [make_sums(9, 0).tolist()], [10])

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.snr import predict_mechanism_snr
 from sfumato.learning.estimate.totals import Totals

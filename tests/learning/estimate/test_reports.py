@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution, deconvolve
 from sfumato.learning.estimate.studies import (

@@ -1,9 +1,9 @@
-"""The first tables: those of the models, until the first release freezes them."""
+"""The first tables: those of the records, until the first release freezes them."""
 
 from alembic import op
 
-from sfumato.aggregator.storage.models import Base
 from sfumato.aggregator.storage.schema import LATEST_REVISION
+from sfumato.aggregator.storage.tables import METADATA
 
 revision = LATEST_REVISION
 down_revision = None
@@ -13,9 +13,9 @@ depends_on = None
 
 def upgrade() -> None:
     """Create all tables."""
-    Base.metadata.create_all(op.get_bind(), checkfirst=False)
+    METADATA.create_all(op.get_bind(), checkfirst=False)
 
 
 def downgrade() -> None:
     """Drop all tables."""
-    Base.metadata.drop_all(op.get_bind(), checkfirst=False)
+    METADATA.drop_all(op.get_bind(), checkfirst=False)

@@ -19,7 +19,7 @@ from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.opening import BatchOpener
+from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Layout
 from sfumato.aggregator.storage.engine import create_engine
@@ -306,7 +306,9 @@ class World:
     async def list_batches(self) -> list[BatchRecord]:
         """Return all batches of the leader, oldest first."""
         async with self.store.begin() as transaction:
-            found = await transaction.list_batches(self.study, after=None, limit=1000)
+            found = await transaction.list_page(
+                BatchRecord, study_id=self.study, after=None, limit=1000
+            )
         return sorted(found, key=lambda each: (each.slot, each.part, each.number))
 
     async def check(self) -> None:

@@ -80,7 +80,7 @@ class ScheduleService(Service):
         )
         async with self._store.begin(write=True) as transaction:
             await require_study(transaction, study_id)
-            await transaction.add_schedule(record)
+            await transaction.add(record)
             about = {"study": study_id.hex(), "kind": kind, "every_s": every_s}
             target = record.schedule_id.hex()
             await write_entry(transaction, now, actor, "schedule.create", target, **about)
@@ -103,7 +103,9 @@ class ScheduleService(Service):
         """Return the schedules of a study, the oldest first."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_schedules(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                ScheduleRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def change(
         self, schedule_id: bytes, *, state: ScheduleState, actor: str = LOCAL_ACTOR
@@ -112,7 +114,7 @@ class ScheduleService(Service):
         async with self._store.begin(write=True) as transaction:
             found = await _require_schedule(transaction, schedule_id)
             if found.state != state:
-                await transaction.change_schedule(schedule_id, state=state)
+                await transaction.change(ScheduleRecord, schedule_id, state=state)
                 now, target = self._clock.now(), schedule_id.hex()
                 await write_entry(transaction, now, actor, "schedule.change", target, state=state)
             return await _require_schedule(transaction, schedule_id)
@@ -121,7 +123,7 @@ class ScheduleService(Service):
         """Remove a schedule; a job of it that is under way goes on."""
         async with self._store.begin(write=True) as transaction:
             found = await _require_schedule(transaction, schedule_id)
-            await transaction.remove_schedule(schedule_id)
+            await transaction.remove(ScheduleRecord, schedule_id)
             about, target = {"study": found.study_id.hex()}, schedule_id.hex()
             now = self._clock.now()
             await write_entry(transaction, now, actor, "schedule.remove", target, **about)
@@ -129,7 +131,7 @@ class ScheduleService(Service):
 
 
 async def _require_schedule(transaction: Transaction, schedule_id: bytes) -> ScheduleRecord:
-    found = await transaction.get_schedule(schedule_id)
+    found = await transaction.get(ScheduleRecord, schedule_id)
     if found is None:
         raise NotFoundError("is unknown", field="schedule", fix="see `sfumato schedule list STUDY`")
     await require_study(transaction, found.study_id)

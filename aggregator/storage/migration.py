@@ -15,8 +15,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 
-from sfumato.aggregator.storage.models import Server
 from sfumato.aggregator.storage.schema import GENERATION_BYTES, find_revision
+from sfumato.aggregator.storage.tables import SERVER
 from sfumato.shared.errors import ConfigError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -75,4 +75,4 @@ def _is_earlier(config: Config, revision: str, present: str | None) -> bool:
 def _add_server_row(connection: Connection) -> None:
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     row = {"row": 1, "generation": secrets.token_bytes(GENERATION_BYTES)}
-    connection.execute(insert(Server).values(row).on_conflict_do_nothing())
+    connection.execute(insert(SERVER).values(row).on_conflict_do_nothing())

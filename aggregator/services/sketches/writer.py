@@ -11,7 +11,7 @@ from sfumato.aggregator.services.devices.keys import find_signer, require_valid
 from sfumato.aggregator.services.devices.signed import not_enrolled
 from sfumato.aggregator.services.plans import require_present, require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.services.sketches.plausibility import (
     require_begun,
     require_disjoint,
@@ -113,9 +113,11 @@ class UploadWriter(Service):
         self, transaction: Transaction, uploads: Sequence[Upload]
     ) -> Sequence[bool | Exception]:
         # Locked, so that two windows of one stream are checked one after the other.
-        devices = await transaction.get_devices([u.device_id for u in uploads], lock=True)
+        devices = await transaction.get_many(
+            DeviceRecord, [u.device_id for u in uploads], lock=True
+        )
         studies = await _get_studies(transaction, uploads)
-        present = await transaction.get_sketches([upload.sketch_id for upload in uploads])
+        present = await transaction.get_many(SketchRecord, [upload.sketch_id for upload in uploads])
         neighbours = await transaction.list_neighbours(
             [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads]
         )
@@ -259,7 +261,7 @@ async def _get_studies(
     transaction: Transaction, uploads: Sequence[Upload]
 ) -> dict[bytes, StudyRecord]:
     wanted = sorted({upload.message.header.study for upload in uploads})
-    found = [await transaction.get_study(study_id) for study_id in wanted]
+    found = [await transaction.get(StudyRecord, study_id) for study_id in wanted]
     return {study.study_id: study for study in found if study is not None}
 
 

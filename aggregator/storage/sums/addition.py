@@ -11,7 +11,7 @@ from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage.sums.cells import Cell, add_cells
 from sfumato.aggregator.storage.sums.dyadic import NO_LABELS, Node, homes, label_sets, widen_root
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import PayloadSum, Rest, Row
+from sfumato.aggregator.storage.sums.payloads import PayloadSum, Rest, Row
 
 CellKey = tuple[Node, str]
 """The node of a cell, and the canonical JSON of its label set."""

@@ -46,7 +46,7 @@ class AlarmService(Service):
         )
         async with self._store.begin(write=True) as transaction:
             await require_study(transaction, study_id)
-            await transaction.add_alarm(record)
+            await transaction.add(record)
             target = record.alarm_id.hex()
             # Without the address, whose path may be a secret.
             about = {"study": study_id.hex()}
@@ -70,7 +70,9 @@ class AlarmService(Service):
         """Return the webhooks of a study, the oldest first."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_alarms(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                AlarmRecord, study_id=study_id, after=after, limit=limit
+            )
 
     async def list_deliveries(
         self, alarm_id: bytes, *, after: PageKey | None, limit: int
@@ -78,7 +80,9 @@ class AlarmService(Service):
         """Return the messages to a webhook, the newest first."""
         async with self._store.begin() as transaction:
             await _require_alarm(transaction, alarm_id)
-            return await transaction.list_deliveries(alarm_id, after=after, limit=limit)
+            return await transaction.list_page(
+                DeliveryRecord, alarm_id=alarm_id, after=after, limit=limit
+            )
 
     async def test(self, alarm_id: bytes) -> DeliveryRecord:
         """Queue a message that says that it is a test.
@@ -103,7 +107,7 @@ class AlarmService(Service):
             }
             name = f"test:{secrets.token_hex(_TEST_BYTES)}"
             delivery = make_delivery(alarm, Event(name=name, kind="alarm.test", data=data), now=now)
-            await transaction.add_delivery(delivery)
+            await transaction.add(delivery)
         return delivery
 
     async def enable(self, alarm_id: bytes, *, actor: str = LOCAL_ACTOR) -> AlarmRecord:
@@ -111,7 +115,9 @@ class AlarmService(Service):
         async with self._store.begin(write=True) as transaction:
             alarm = await _require_alarm(transaction, alarm_id)
             if alarm.state == "disabled":
-                await transaction.change_alarm(alarm_id, state="active", n_failures=0, problem=None)
+                await transaction.change(
+                    AlarmRecord, alarm_id, state="active", n_failures=0, problem=None
+                )
                 now, target = self._clock.now(), alarm_id.hex()
                 await write_entry(transaction, now, actor, "alarm.enable", target)
             return await _require_alarm(transaction, alarm_id)
@@ -128,7 +134,7 @@ class AlarmService(Service):
 
 
 async def _require_alarm(transaction: Transaction, alarm_id: bytes) -> AlarmRecord:
-    found = await transaction.get_alarm(alarm_id)
+    found = await transaction.get(AlarmRecord, alarm_id)
     if found is None:
         raise NotFoundError("is unknown", field="alarm", fix="see `sfumato alarm list STUDY`")
     await require_study(transaction, found.study_id)

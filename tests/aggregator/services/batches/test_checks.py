@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches.checking import find_inconsistent, is_plausible
-from sfumato.aggregator.services.batches.suspecting import find_suspects
+from sfumato.aggregator.services.batches.checks import find_inconsistent, is_plausible
+from sfumato.aggregator.services.batches.suspects import find_suspects
 from sfumato.aggregator.storage.sums.batches import encode_ordinals
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, SketchPlan

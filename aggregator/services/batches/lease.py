@@ -154,12 +154,12 @@ class BatchLeaser(Service, ABC):
                 "next_at": now + pause,
             }
         async with self._store.begin(write=True) as transaction:
-            await transaction.release_batch(leased.batch_id, leased.token, **values)
+            await transaction.settle(BatchRecord, leased.batch_id, leased.token, **values)
 
     async def _require(self, transaction: Transaction, leased: Leased) -> BatchRecord:
         """Return the batch as it is now, locked in a writing transaction."""
         await require_study(transaction, leased.batch.study_id)
-        found = await transaction.get_batch(leased.batch_id, lock=True)
+        found = await transaction.get(BatchRecord, leased.batch_id, lock=True)
         if found is None:
             raise NotFoundError("is gone", field="batch", fix="its study was withdrawn")
         return found

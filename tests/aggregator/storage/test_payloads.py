@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.summing import BATCH, PayloadSum, Row
+from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row
 from sfumato.learning.estimate.limbs import join_limbs, split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.errors import StoreError

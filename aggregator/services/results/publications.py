@@ -32,7 +32,7 @@ class PublishingService(Service):
     async def list_keys(self) -> Sequence[ResultKeyRecord]:
         """Return the result keys, the present one last; none before the first study."""
         async with self._store.begin() as transaction:
-            return await transaction.list_result_keys()
+            return await transaction.list_all(ResultKeyRecord)
 
     async def rotate_key(
         self, *, endorse: bool, actor: str = LOCAL_ACTOR
@@ -54,7 +54,7 @@ class PublishingService(Service):
         async with self._store.begin(write=True) as transaction:
             old = (await require_result_keys(transaction, now=now))[-1]
             key = make_result_key(old.number + 1, now, endorsed_by=old if endorse else None)
-            if not await transaction.add_result_key(key):
+            if not await transaction.add(key):
                 raise StaleVersionError(
                     "was replaced at the same time",
                     field="identity",
@@ -65,7 +65,7 @@ class PublishingService(Service):
             await write_entry(
                 transaction, now, actor, "identity.rotate", target, **about, endorsed=endorse
             )
-            return await transaction.list_result_keys()
+            return await transaction.list_all(ResultKeyRecord)
 
     async def publish(
         self,
@@ -117,7 +117,7 @@ class PublishingService(Service):
                 key_id=compute_key_id(key.public_key),
                 document=encode_published(result, key.public_key, private.sign),
             )
-            await transaction.add_publication(record)
+            await transaction.add(record)
             about: dict[str, Any] = {"decode": decode_id.hex(), "sequence": sequence, "name": name}
             await write_entry(
                 transaction,
@@ -155,14 +155,16 @@ class PublishingService(Service):
         """Return the published results of a study, the oldest first."""
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_publications(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                PublicationRecord, study_id=study_id, after=after, limit=limit
+            )
 
 
 async def _require_result(
     transaction: Transaction, study_id: bytes, decode_id: bytes
 ) -> DecodeRecord:
     decode = await require_known(
-        transaction, await transaction.get_job(DecodeRecord, decode_id), "decode"
+        transaction, await transaction.get(DecodeRecord, decode_id), "decode"
     )
     if decode.study_id != study_id:
         raise NotFoundError(

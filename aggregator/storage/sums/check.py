@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, roll_up
 from sfumato.aggregator.storage.sums.cells import Cell, add_cells
 from sfumato.aggregator.storage.sums.dyadic import TIMELESS, Node, shift_slot
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, roll_up
 
 
 class ExpectedCells:

@@ -9,14 +9,14 @@ from sqlalchemy import Table, insert, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sfumato.aggregator.storage.engine import mapped_errors
-from sfumato.aggregator.storage.models import Base, Server, Study, WorkerPresence
 from sfumato.aggregator.storage.schema import migrate_database
 from sfumato.aggregator.storage.store import Store, Transaction
 from sfumato.aggregator.storage.sums.layout import Layout
+from sfumato.aggregator.storage.tables import METADATA, SERVER, STUDIES, WORKERS
 from sfumato.shared.errors import ConfigError, StoreError
 from sfumato.shared.plan import decode_plan
 
-_OF_A_PLACE = (Server.__table__, WorkerPresence.__table__)
+_OF_A_PLACE = (SERVER, WORKERS)
 _PAGE = 500
 """Rows at once: some megabytes with payloads."""
 
@@ -46,7 +46,7 @@ async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
         await migrate_database(target.engine)
     async with source.begin() as reading, target.begin(write=True) as writing:
         old, new = reading.connection, writing.connection
-        tables = [table for table in Base.metadata.sorted_tables if table not in _OF_A_PLACE]
+        tables = [table for table in METADATA.sorted_tables if table not in _OF_A_PLACE]
         for table in tables:
             if await writing.count_rows(table):
                 raise ConfigError(
@@ -88,7 +88,7 @@ async def _require_count(old: Transaction, new: Transaction, table: Table) -> No
 
 
 async def _require_sums(writing: Transaction) -> None:
-    for row in await writing.connection.execute(select(Study.study_id, Study.plan)):
+    for row in await writing.connection.execute(select(STUDIES.c.study_id, STUDIES.c.plan)):
         plan = decode_plan(row.plan)
         wrong = await writing.check_sums(row.study_id, layout=Layout.of(plan))
         if wrong:

@@ -8,22 +8,30 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sfumato.aggregator.storage.models import CellRoot, PendingSketch
 from sfumato.aggregator.storage.statements.cells import (
-    CellRows,
     Mark,
+    load_cell_rows,
+    load_cells,
+    lock_root,
     mark_of,
+    read_marks,
+    read_root,
+    save_cell_rows,
+    save_cells,
     to_cell,
     to_cell_row,
     to_root,
 )
 from sfumato.aggregator.storage.statements.entries import in_turns, select_pending, to_entry
+from sfumato.aggregator.storage.statements.rows import Rows
+from sfumato.aggregator.storage.sums.addition import Addition, CellKey, sum_up
 from sfumato.aggregator.storage.sums.cells import Cell, add_cells
 from sfumato.aggregator.storage.sums.dyadic import Node, between
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import Addition, CellKey, sum_up
-from sfumato.aggregator.storage.sums.summing import Rest
+from sfumato.aggregator.storage.sums.payloads import Rest
+from sfumato.aggregator.storage.tables import CELL_ROOTS, PENDING_SKETCHES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,12 +51,12 @@ class PreparedMerge:
     rows: Sequence[Mapping[str, Any]]
 
 
-class MergeRows(CellRows):
+class MergeRows(Rows):
     """Statements of merging."""
 
     async def list_unmerged(self) -> Sequence[bytes]:
         """Return the studies with pending sketches."""
-        statement = select(PendingSketch.study_id).distinct()
+        statement = select(PENDING_SKETCHES.c.study_id).distinct()
         return list((await self._connection.execute(statement)).scalars())
 
     async def merge_sketches(self, study_id: bytes, *, layout: Layout, most: int) -> int:
@@ -61,7 +69,7 @@ class MergeRows(CellRows):
         StoreError
             A sum could leave 64 bits.
         """
-        if await self._lock_root(study_id, skip_locked=True) is None:
+        if await lock_root(self._connection, study_id, skip_locked=True) is None:
             return 0
         prepared = await self.prepare_merge(study_id, layout=layout, most=most)
         return 0 if prepared is None else await self.apply_merge(prepared)
@@ -74,13 +82,15 @@ class MergeRows(CellRows):
         With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: a long one
         that reads, and a short one that writes.
         """
-        root = await self._read_root(study_id)
-        statement = select_pending(study_id).order_by(PendingSketch.sketch_id).limit(most)
+        root = await read_root(self._connection, study_id)
+        statement = select_pending(study_id).order_by(PENDING_SKETCHES.c.sketch_id).limit(most)
         waiting = (await self._connection.execute(statement)).all()
         if not waiting:
             return None
         addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
-        found = await self._load_rows(study_id, {node for node, _ in addition.cells})
+        found = await load_cell_rows(
+            self._connection, study_id, {node for node, _ in addition.cells}
+        )
         return await in_turns(partial(_add_up, addition, found))
 
     async def apply_merge(self, prepared: PreparedMerge) -> int:
@@ -90,10 +100,10 @@ class MergeRows(CellRows):
         """
         addition = prepared.addition
         study_id = addition.study_id
-        found = await self._lock_root(study_id, skip_locked=True)
+        found = await lock_root(self._connection, study_id, skip_locked=True)
         # Only who holds the root takes sketches from those that wait.
-        which = PendingSketch.sketch_id.in_(addition.sketch_ids)
-        waiting = select(func.count()).select_from(PendingSketch).where(which)
+        which = PENDING_SKETCHES.c.sketch_id.in_(addition.sketch_ids)
+        waiting = select(func.count()).select_from(PENDING_SKETCHES).where(which)
         n_waiting = (await self._connection.execute(waiting)).scalar_one()
         if found is None or to_root(found) != addition.old:
             return 0
@@ -102,36 +112,39 @@ class MergeRows(CellRows):
         nodes = {node for node, _ in addition.cells}
         if (
             addition.new == addition.old
-            and await self._read_marks(study_id, nodes) == prepared.marks
+            and await read_marks(self._connection, study_id, nodes) == prepared.marks
         ):
-            await self._save_rows(prepared.rows)
+            await save_cell_rows(self._connection, prepared.rows)
         else:
-            await self._move_root(study_id, addition.old, addition.new)
-            await self._add_cells(study_id, addition.cells, addition.layout)
-        await self._connection.execute(delete(PendingSketch).where(which))
+            await move_root(self._connection, study_id, addition.old, addition.new)
+            await add_to_cells(self._connection, study_id, addition.cells, addition.layout)
+        await self._connection.execute(delete(PENDING_SKETCHES).where(which))
         return n_waiting
 
-    async def _move_root(self, study_id: bytes, old: Node | None, new: Node | None) -> None:
-        """Raise the root; the new one begins as a copy of the old."""
-        if new is None or new == old:
-            return
-        if old is not None:
-            top = await self._load(study_id, [old])
-            cells = {
-                (node, key[1]): cell for key, cell in top.items() for node in between(old, new)
-            }
-            await self._save(study_id, cells)
-        await self._connection.execute(
-            update(CellRoot)
-            .where(CellRoot.study_id == study_id)
-            .values(level=new.level, first=new.first)
-        )
 
-    async def _add_cells(
-        self, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
-    ) -> None:
-        present = await self._load(study_id, {node for node, _ in more})
-        await self._save(study_id, _add(present, more, layout))
+async def move_root(
+    connection: AsyncConnection, study_id: bytes, old: Node | None, new: Node | None
+) -> None:
+    """Raise the root; the new one begins as a copy of the old."""
+    if new is None or new == old:
+        return
+    if old is not None:
+        top = await load_cells(connection, study_id, [old])
+        cells = {(node, key[1]): cell for key, cell in top.items() for node in between(old, new)}
+        await save_cells(connection, study_id, cells)
+    await connection.execute(
+        update(CELL_ROOTS)
+        .where(CELL_ROOTS.c.study_id == study_id)
+        .values(level=new.level, first=new.first)
+    )
+
+
+async def add_to_cells(
+    connection: AsyncConnection, study_id: bytes, more: Mapping[CellKey, Cell], layout: Layout
+) -> None:
+    """Add sums to the cells of a study."""
+    present = await load_cells(connection, study_id, {node for node, _ in more})
+    await save_cells(connection, study_id, _add(present, more, layout))
 
 
 def _sum_up(

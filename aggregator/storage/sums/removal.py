@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sfumato.aggregator.storage.sums.addition import CellKey, Entry, roll_up
 from sfumato.aggregator.storage.sums.cells import Cell, subtract_cell
 from sfumato.aggregator.storage.sums.dyadic import Node, homes, label_sets
 from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.merging import CellKey, Entry, roll_up
-from sfumato.aggregator.storage.sums.summing import Rest
+from sfumato.aggregator.storage.sums.payloads import Rest
 from sfumato.shared.errors import StoreError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches.checking import LEAST_PARTS
+from sfumato.aggregator.services.batches.checks import LEAST_PARTS
 
 _MOST = 1000
 

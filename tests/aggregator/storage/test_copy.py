@@ -16,7 +16,7 @@ from sfumato.aggregator.storage import (
     migrate_database,
     open_store,
 )
-from sfumato.aggregator.storage.models import CellSum
+from sfumato.aggregator.storage.tables import CELLS
 from sfumato.shared.errors import ConfigError, StoreError
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.databases import open_sqlite
@@ -60,7 +60,7 @@ async def fill(store: Store, n_sketches: int = 5) -> bytes:
 
 async def tokens_of(store: Store, study: bytes) -> Sequence[TokenRecord]:
     async with store.begin() as transaction:
-        return await transaction.list_tokens(study, after=None, limit=9)
+        return await transaction.list_page(TokenRecord, study_id=study, after=None, limit=9)
 
 
 async def totals_of(store: Store, study: bytes) -> bytes:
@@ -105,7 +105,7 @@ async def test_a_copy_that_is_interrupted_leaves_nothing_and_can_be_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("sfumato.aggregator.storage.copying._require_count", stop)
+        patch.setattr("sfumato.aggregator.storage.copy._require_count", stop)
         with pytest.raises(KeyboardInterrupt):
             await copy_database(source, empty_store)
     async with empty_store.begin() as transaction:
@@ -119,7 +119,7 @@ async def test_running_sums_that_are_not_those_of_the_sketches_are_not_copied(
 ) -> None:
     await fill(source)
     async with source.engine.begin() as connection:
-        await connection.execute(update(CellSum).values(magnitude=CellSum.magnitude + 1))
+        await connection.execute(update(CELLS).values(magnitude=CELLS.c.magnitude + 1))
     with pytest.raises(StoreError, match="running sums"):
         await copy_database(source, empty_store)
     async with empty_store.begin() as transaction:
@@ -158,7 +158,7 @@ async def test_a_migration_that_is_interrupted_changes_nothing(
     empty_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("sfumato.aggregator.storage.migrating._add_server_row", _fail)
+        patch.setattr("sfumato.aggregator.storage.migration._add_server_row", _fail)
         with pytest.raises(KeyboardInterrupt):
             await migrate_database(empty_store.engine)
     async with empty_store.engine.connect() as connection:

@@ -11,9 +11,9 @@ from sfumato.aggregator.records import DeviceRecord, PageKey, SketchRecord, Stud
 from sfumato.aggregator.services.devices.keys import find_signer
 from sfumato.aggregator.services.plans import require_present, require_study
 from sfumato.aggregator.services.service import Parts, Service
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.services.sketches.plausibility import require_plausible
-from sfumato.aggregator.services.sketches.storing import Upload, UploadWriter, require_author
+from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter, require_author
 from sfumato.aggregator.storage import Store
 from sfumato.shared.errors import MalformedMessageError, SignatureError, SketchError, TransportError
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_message, problem_type_of
@@ -67,9 +67,9 @@ class Authors:
 
     async def _read(self, addresses: Sequence[_Address]) -> Sequence[Author]:
         async with self._store.begin() as transaction:
-            devices = await transaction.get_devices([device for _, device in addresses])
+            devices = await transaction.get_many(DeviceRecord, [device for _, device in addresses])
             studies = {
-                study: await transaction.get_study(study)
+                study: await transaction.get(StudyRecord, study)
                 for study in sorted({study for study, _ in addresses})
             }
         return [
@@ -95,7 +95,7 @@ class SketchService(Service):
         """Return the limit of a study, which never changes."""
         if study_id not in self._limits:
             async with self._store.begin() as transaction:
-                study = await transaction.get_study(study_id)
+                study = await transaction.get(StudyRecord, study_id)
             if study is None:
                 return None
             plan = await self._plans.get(study)
@@ -205,7 +205,9 @@ class SketchService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            return await transaction.list_sketches(study_id, after=after, limit=limit)
+            return await transaction.list_page(
+                SketchRecord, study_id=study_id, after=after, limit=limit
+            )
 
 
 def _require_address(message: SketchMessage, study_id: bytes, sketch_id: bytes) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from sfumato.aggregator.cli.databases import open_database
 from sfumato.aggregator.cli.settings import read_settings
 from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.services.plans import PlanCache
 from sfumato.aggregator.storage import Layout, Transaction
 from sfumato.aggregator.storage.engine import mapped_errors
-from sfumato.aggregator.storage.models import CellSum, Sketch, Study
+from sfumato.aggregator.storage.tables import CELLS, SKETCHES, STUDIES
 from sfumato.shared.command import EXIT_FAILED
 from sfumato.shared.errors import PlanError, TransportError, WireError
 
@@ -94,9 +95,9 @@ async def inspect_database(url: str) -> list[CheckReport]:
 
 
 async def _inspect(transaction: Transaction) -> list[CheckReport]:
-    n_studies = await _count(transaction.count_rows(Study))
-    n_sketches = await _count(transaction.count_rows(Sketch))
-    n_cells = await _count(transaction.count_rows(CellSum))
+    n_studies = await _count(transaction.count_rows(STUDIES))
+    n_sketches = await _count(transaction.count_rows(SKETCHES))
+    n_cells = await _count(transaction.count_rows(CELLS))
     n_rows = await _count(transaction.count_all_rows())
     faults = (
         ("file", n_rows, transaction.find_file_faults()),
@@ -127,7 +128,7 @@ async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Compare the cells of every study with the sums of its sketches."""
     plans = PlanCache()
     for study_id in await transaction.list_study_ids():
-        study = await transaction.get_study(study_id)
+        study = await transaction.get(StudyRecord, study_id)
         assert study is not None
         where = f"study {study_id.hex()}"
         try:

@@ -130,7 +130,7 @@ class Deliverer(Service):
 
     async def _send(self, sender: Sender, delivery: DeliveryRecord) -> None:
         async with self._store.begin() as transaction:
-            alarm = await transaction.get_alarm(delivery.alarm_id)
+            alarm = await transaction.get(AlarmRecord, delivery.alarm_id)
         if alarm is None:
             return  # removed meanwhile, and its messages with it
         if alarm.state == "active":
@@ -156,15 +156,15 @@ class Deliverer(Service):
         else:
             values |= {"next_at": now + find_pause(delivery.attempts, attempt.retry_after_s)}
         async with self._store.begin(write=True) as transaction:
-            held = await transaction.settle_delivery(
-                identity, delivery.lease_token or b"", **values
+            held = await transaction.settle(
+                DeliveryRecord, identity, delivery.lease_token or b"", **values
             )
-            alarm = await transaction.get_alarm(delivery.alarm_id, lock=True)
+            alarm = await transaction.get(AlarmRecord, delivery.alarm_id, lock=True)
             if not held or alarm is None or alarm.state == "disabled":
                 return
             if attempt.problem is None:
                 if alarm.n_failures:
-                    await transaction.change_alarm(alarm.alarm_id, n_failures=0)
+                    await transaction.change(AlarmRecord, alarm.alarm_id, n_failures=0)
             elif is_last:
                 await self._note_failure(transaction, alarm, attempt, now=now)
 
@@ -187,7 +187,7 @@ class Deliverer(Service):
             target, about = alarm.alarm_id.hex(), {"problem": problem}
             await write_entry(transaction, now, LOCAL_ACTOR, "alarm.disable", target, **about)
             log.error("webhook disabled", alarm=target, reason=problem)
-        await transaction.change_alarm(alarm.alarm_id, **values)
+        await transaction.change(AlarmRecord, alarm.alarm_id, **values)
 
     async def _drop_now_and_then(self) -> None:
         now = self._clock.now()

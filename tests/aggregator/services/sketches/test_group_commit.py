@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.aggregator.services.sketches.batching import Batcher
+from sfumato.aggregator.services.sketches.group_commit import Batcher
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_a_batch_of_several_is_followed_by_a_rest_and_who_comes_alone_by_n
 
     batcher = Batcher[int, int](recorder.work, most=10, key=lambda item: item)
     recorder.gate.set()
-    monkeypatch.setattr("sfumato.aggregator.services.sketches.batching.asyncio.sleep", rest)
+    monkeypatch.setattr("sfumato.aggregator.services.sketches.group_commit.asyncio.sleep", rest)
     assert await batcher.submit(1) == 2
     assert rests == []
     assert list(await asyncio.gather(batcher.submit(2), batcher.submit(3))) == [4, 6]

@@ -17,7 +17,7 @@ from sfumato.shared.errors import SketchError
 
 _PERIOD_S = 0.5
 
-log = structlog.get_logger("aggregator.services.results.watching")
+log = structlog.get_logger("aggregator.services.results.watch")
 J = TypeVar("J", bound=JobRecord)
 Get = Callable[[bytes], Awaitable[JobRecord]]
 """Returns a job by its identity."""

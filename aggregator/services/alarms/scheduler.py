@@ -24,7 +24,7 @@ from sfumato.aggregator.services.analyses.service import AnalysisService
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.results.decodes import DecodeService
-from sfumato.aggregator.services.results.publishing import PublishingService
+from sfumato.aggregator.services.results.publications import PublishingService
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.shared.errors import NotFoundError, SketchError, TransportError
 from sfumato.shared.plan import WindowRule
@@ -116,8 +116,8 @@ class Scheduler(Service):
             values |= {"ended": now, "problem": problem_document(failure)}
             values |= {"n_runs": schedule.n_runs + 1}
         async with self._store.begin(write=True) as transaction:
-            await transaction.settle_schedule(
-                schedule.schedule_id, schedule.lease_token or b"", **values
+            await transaction.settle(
+                ScheduleRecord, schedule.schedule_id, schedule.lease_token or b"", **values
             )
         log.info("schedule started", schedule=schedule.schedule_id.hex())
 
@@ -153,8 +153,8 @@ class Scheduler(Service):
         assert schedule.job_id is not None, "only these are listed"
         kind = DecodeRecord if schedule.kind == "decode" else AnalysisRecord
         async with self._store.begin() as transaction:
-            job: JobRecord | None = await transaction.get_job(kind, schedule.job_id)
-            study = await transaction.get_study(schedule.study_id)
+            job: JobRecord | None = await transaction.get(kind, schedule.job_id)
+            study = await transaction.get(StudyRecord, schedule.study_id)
         if study is None or (job is not None and job.state not in _FINAL):
             return
         values, events = self._judge(schedule, study, job)

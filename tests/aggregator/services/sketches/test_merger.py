@@ -93,7 +93,7 @@ async def test_a_study_with_much_to_take_out_holds_up_no_other(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are taken in turns, and new sketches come in between."""
-    monkeypatch.setattr("sfumato.aggregator.services.sketches.merging._REMOVED", 1)
+    monkeypatch.setattr("sfumato.aggregator.services.sketches.merger._REMOVED", 1)
     desk = server.desk
     study = await fill(desk)
     await server.services.merger.merge_all()

@@ -17,10 +17,10 @@ import structlog
 from numpy.typing import NDArray
 
 from sfumato.aggregator.batch_records import BatchRecord, BatchState, find_last_close
-from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.services.batches.checking import find_inconsistent, is_plausible
+from sfumato.aggregator.records import SketchRecord, StudyRecord
+from sfumato.aggregator.services.batches.checks import find_inconsistent, is_plausible
 from sfumato.aggregator.services.batches.helper import BatchAtHelper, HelperClient
-from sfumato.aggregator.services.batches.leasing import BatchLeaser, Leased
+from sfumato.aggregator.services.batches.lease import BatchLeaser, Leased
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
@@ -137,7 +137,7 @@ class BatchOpener(BatchLeaser):
             study = await require_study(transaction, batch.study_id)
             is_over = batch.expires <= now or not study.accepts_sketches(now)
             if batch.n_reports >= batch.least_reports and (batch.should_close(now) or is_over):
-                await transaction.change_batch(leased.batch_id, state="closing")
+                await transaction.change(BatchRecord, leased.batch_id, state="closing")
                 return "closing"
             return "void" if is_over else "open"
 
@@ -162,7 +162,7 @@ class BatchOpener(BatchLeaser):
             batch = await self._require(transaction, leased)
             if batch.state == "open":
                 # Reports that come from here on are of another batch.
-                await transaction.change_batch(leased.batch_id, state="closing")
+                await transaction.change(BatchRecord, leased.batch_id, state="closing")
         request = CommitRequest(members=known.members, count=known.count)
         answer, data = await self._commit(leased, helper, request)
         if answer.state != "acknowledged":
@@ -172,8 +172,8 @@ class BatchOpener(BatchLeaser):
             batch = await self._require(transaction, leased)
             if batch.state != "closing":
                 return batch.state
-            await transaction.change_batch(
-                leased.batch_id, members=answer.members, n_reports=answer.count
+            await transaction.change(
+                BatchRecord, leased.batch_id, members=answer.members, n_reports=answer.count
             )
             await self._write_total(transaction, leased, None, (answer, data))
         return "opened"
@@ -248,13 +248,13 @@ class BatchOpener(BatchLeaser):
                 raise error
             study = await require_study(transaction, batch.study_id)
             missing = held.difference(await transaction.list_reports(leased.batch_id))
-            known = await transaction.get_sketches(sorted(missing))
+            known = await transaction.get_many(SketchRecord, sorted(missing))
             if await transaction.fetch_reports(leased.batch_id, sorted(known)):
                 raise_later: BatchDiffersError | None = _differs(len(known))
             elif missing.issubset(known) or _is_last_chance(leased, study, now):
                 raise_later = None if missing else error
             else:
-                await transaction.change_batch(leased.batch_id, state="open", members=None)
+                await transaction.change(BatchRecord, leased.batch_id, state="open", members=None)
                 raise_later = _differs(len(missing.difference(known)))
         if raise_later is not None:
             raise raise_later
@@ -320,7 +320,7 @@ class BatchOpener(BatchLeaser):
             if batch.members is None:
                 if count < batch.least_reports:
                     return None
-                await transaction.change_batch(leased.batch_id, members=members)
+                await transaction.change(BatchRecord, leased.batch_id, members=members)
             left_out = await transaction.list_left_out(leased.batch_id)
         return CommitRequest(members=members, count=count, without=tuple(left_out))
 
@@ -329,8 +329,8 @@ class BatchOpener(BatchLeaser):
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state == "closing":
-                await transaction.change_batch(
-                    leased.batch_id, state="open", members=None, is_asked=False
+                await transaction.change(
+                    BatchRecord, leased.batch_id, state="open", members=None, is_asked=False
                 )
         return "open"
 
@@ -458,7 +458,8 @@ class BatchOpener(BatchLeaser):
         async with self._store.begin(write=True) as transaction:
             now = await self._require(transaction, leased)
             if now.state == "opened":
-                await transaction.change_batch(
+                await transaction.change(
+                    BatchRecord,
                     leased.batch_id,
                     sums=encode_payload(total, width),
                     answer=_read_statement(data),
@@ -473,15 +474,18 @@ class BatchOpener(BatchLeaser):
             batch = await self._require(transaction, leased)
             if batch.state != "opened":
                 return
-            await transaction.change_batch(leased.batch_id, state="acknowledged")
+            await transaction.change(BatchRecord, leased.batch_id, state="acknowledged")
             flags = [] if is_plausible(leased.plan, batch) else ["implausible"]
             standing = "flagged" if flags else "counted"
-            await transaction.change_batch(leased.batch_id, flags=flags, standing=standing)
+            await transaction.change(BatchRecord, leased.batch_id, flags=flags, standing=standing)
             if not flags:
                 await transaction.count_in(batch, layout=layout)
             for part in find_inconsistent(leased.plan, await transaction.list_parts(batch)):
-                await transaction.change_batch(
-                    part.batch_id, flags=[*part.flags, "inconsistent"], standing="flagged"
+                await transaction.change(
+                    BatchRecord,
+                    part.batch_id,
+                    flags=[*part.flags, "inconsistent"],
+                    standing="flagged",
                 )
                 await transaction.count_out(part, layout=layout)
 
