@@ -26,7 +26,6 @@ from tests.aggregator.machine.uploads import BatchRules, UploadRules
 from tests.aggregator.machine.worlds import KillableStore, Killed, PostgresWorld, SqliteWorld, World
 from tests.soak import small_and_soak
 
-
 R = TypeVar("R")
 
 
