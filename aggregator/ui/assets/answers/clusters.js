@@ -23,7 +23,7 @@ function showShares(clusters) {
 
 function showTable({ clusters, summed }) {
   const hasSpread = clusters.some(({ spread }) => spread);
-  const heads = ["Cluster", "Share", ...(hasSpread ? ["Spread"] : []), ...summed.map((each) => `Mean of ${withUnit(each)}`)];
+  const heads = ["Cluster", "Share", ...(hasSpread ? ["Spread (1 is average)"] : []), ...summed.map((each) => `Mean of ${withUnit(each)}`)];
   const rows = clusters.map((each, i) => [
     String(i + 1),
     noisyShare(each.share.value, each.share.error),
