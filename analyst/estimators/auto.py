@@ -376,6 +376,7 @@ class AutoKMeans(
             half = (upper - lower) / 2.0
             share = read_scale(self.scale, names, half)
             given["scale"] = "bounds" if share is None else share * half
+            given["look_share"] = "auto"
             # With n public, room for more records would be planned for more.
             if self.relation == "replace-one":
                 given["max_records"] = None

@@ -17,6 +17,7 @@ from sfumato.analyst.estimators.held import make_release
 from sfumato.analyst.estimators.holding import holding
 from sfumato.analyst.estimators.planning import Choices, predict_quality
 from sfumato.analyst.estimators.reading import Exact, list_names, read_number
+from sfumato.analyst.estimators.releasing import LOOK
 from sfumato.analyst.planning.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import sum_parts
@@ -135,8 +136,14 @@ class LookedEstimator(CompressiveEstimator):
         return self._release_look(rows, level, refine=refine)
 
     def _release_look(
-        self, rows: NDArray[np.floating], level: tuple[Fraction, Fraction], *, refine: bool
+        self,
+        rows: NDArray[np.floating],
+        level: tuple[Fraction, Fraction],
+        *,
+        refine: bool,
+        named: bytes = b"",
     ) -> Look:
+        """Release a look; ``named`` is the digest of its event where a fit's choices decide it."""
         planned = plan_look(
             self.result_,
             LookOutline(
@@ -155,7 +162,7 @@ class LookedEstimator(CompressiveEstimator):
         design = {"look": len(before), "plan": compute_plan_digest(plan)}
         event = replace(
             make_event(plan, stream=before[-1].stream),
-            plan_digest=hashlib.sha256(encode_deterministic(design)).digest(),
+            plan_digest=named or hashlib.sha256(encode_deterministic(design)).digest(),
         )
         with self._take_turn(design) as turn:
             summed = self._sum(rows, plan)
@@ -217,7 +224,8 @@ class LookedEstimator(CompressiveEstimator):
 
     def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
         if choices.look is not None:
-            self._release_look(rows, choices.look, refine=True)
+            named = choices.name_design(LOOK)
+            self._release_look(rows, choices.look, refine=True, named=named)
 
     def _forget_results(self) -> None:
         super()._forget_results()
