@@ -25,7 +25,7 @@ from sfumato.learning.clustering.methods.contract import (
     QuantisedRecords,
     Round,
     Task,
-    divide_concentrated,
+    divide_jointly,
     divide_pure,
 )
 from sfumato.learning.clustering.methods.starts import (
@@ -101,10 +101,8 @@ class LloydMethod:
         """See ``Method``."""
         require_start(task, self.centroids)
         n_rounds = self.n_rounds or choose_rounds(task)
-        if self.noise == "gaussian":
-            rounds = divide_concentrated(task, "sums", n_rounds)
-        else:
-            rounds = divide_pure(task, ["sums"] * n_rounds, [Fraction(1)] * n_rounds)
+        divide = divide_jointly if self.noise == "gaussian" else divide_pure
+        rounds = divide(task, ["sums"] * n_rounds, [Fraction(1)] * n_rounds)
         make_noise(self.noise, rounds[0], task, STEPS)
         return rounds
 
