@@ -39,7 +39,8 @@ class LloydKMeans(ClusteringEstimator):
         data units. Required and public: they must not be read off the records.
     scale
         Standard deviation inside one cluster, a number or one a column, from public knowledge:
-        from the third round on residuals are clipped to four of them. None: nothing is clipped.
+        from the third round on, or from the first if a start is given, residuals are clipped to
+        four of them. None: nothing is clipped.
     start
         ``packing``, ``uniform`` (mostly worse), or centroids of shape ``(k, d)``, data units, that
         are public or were released; what that release cost is not counted here.

@@ -4,7 +4,8 @@ Blum, Dwork, McSherry and Nissim (2005, "SuLQ"), McSherry (2009, PINQ) and Su, C
 Jin (2016): each round assigns records to released centroids, and releases the sums and counts of
 the clusters. Published are Laplace noise, starts that are uniform or a sphere packing, and
 centroids ``S / N``. Ours has cube noise, centroids that move less where noise is strong, and
-residuals that are clipped from the third round on where a scale is known.
+residuals that are clipped where a scale is known: from the third round on, or from the first
+around given centroids.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from sfumato.shared.errors import ConfigError
 
 MOST_ROUNDS: Final = 20
 _FIRST_CLIPPED: Final = 2
-"""Rounds before residuals are clipped: until then a centroid may lie far from its cluster."""
+"""Rounds before residuals are clipped, from a start that knows nothing of the clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +110,9 @@ class LloydMethod:
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
         centroids = self._start(task)
+        first = 0 if self.start == "given" else _FIRST_CLIPPED
         for i, planned in enumerate(self.plan_rounds(task)):
-            is_clipped = not self.is_published and i >= _FIRST_CLIPPED
+            is_clipped = not self.is_published and i >= first
             radius = choose_radius(task.scale, planned) if is_clipped else STEPS
             answer = ask_sums(records, task, curator, centroids, self.noise, radius)
             centroids = self._read(task, planned, answer).centroids
