@@ -78,7 +78,8 @@ class LloydKMeans(ClusteringEstimator):
         Lengths that count as one along each axis.
     release_, events_, guarantee_
         What was released: a :class:`sfumato.ClusterRelease` that
-        can be stored and read again; what each round spent; and what all guarantee together.
+        can be stored and read again; what each round spent, or all rounds of Gaussian noise as one
+        event; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
 
