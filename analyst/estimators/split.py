@@ -47,7 +47,7 @@ class SplitKMeans(ClusteringEstimator):
     public_seed
         Of the directions in which cells are split; it is published. None: fresh.
     random_state
-        Steers what is computed from the release for fewer clusters, never noise.
+        Steers what is computed from the release for another k, never noise.
     ledger, source, budget
         An owner's ledger that counts the rounds, the file that the records come from, and the
         limit of epsilon for each of them.

@@ -34,6 +34,7 @@ from sfumato.learning.clustering.methods.starts import make_rng
 from sfumato.learning.clustering.methods.sums import SumsNoise, find_nearest, make_gaussian
 from sfumato.learning.clustering.weighted_points import assign_weighted, cluster_weighted
 from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.cluster_sums import CellMoments
 from sfumato.shared.privacy.mechanisms.gaussian import find_joint_rho
 
@@ -109,9 +110,17 @@ class SplitMethod:
     def recover(
         self, task: Task, answers: Sequence[Answer], *, n_clusters: int, rng: np.random.Generator
     ) -> Clusters:
-        """See ``Method``; fewer clusters than the task's join those that were found."""
-        noise = _make_noise(task, self.plan_rounds(task)[-1], _WEIGHTS[task.relation][-1])
-        seen = _read(answers[-1], noise)
+        """See ``Method``; fewer clusters than the task's join those that were found.
+
+        More of them are made of the cells before they were merged.
+        """
+        finding, *polishing = _WEIGHTS[task.relation]
+        rounds = self.plan_rounds(task)
+        if n_clusters > task.n_clusters:
+            last = len(rounds) - len(polishing) - 1
+            seen = _read(answers[last], _make_noise(task, rounds[last], finding))
+            return _take_more(seen, n_clusters, rng)
+        seen = _read(answers[-1], _make_noise(task, rounds[-1], polishing[-1]))
         return take_fewer(task, Clusters.of(seen.centres, seen.counts), n_clusters, rng)
 
 
@@ -327,6 +336,21 @@ class _Seen:
         joined = (self.squares * prior + before * self.variances) / (prior + self.variances)
         joined = np.clip(joined, 0.3 * before, 3.0 * before)
         return np.maximum(joined, 0.3 * np.median(joined))
+
+
+def _take_more(seen: _Seen, n_clusters: int, rng: np.random.Generator) -> Clusters:
+    kept = seen.counts > _DROP * seen.deviation
+    if n_clusters > np.count_nonzero(kept):
+        raise ConfigError(
+            f"must be at most {np.count_nonzero(kept)}, the number of cells that were found",
+            field="n_clusters",
+            fix="ask for fewer clusters, or fit again for more, which spends again",
+        )
+    points, weights = seen.centres[kept], seen.counts[kept]
+    centres = cluster_weighted(points, weights, n_clusters, rng)
+    labels, _ = assign_weighted(points, weights, centres)
+    masses = np.bincount(labels, weights, minlength=n_clusters).astype(np.float64)
+    return Clusters.of(centres, masses)
 
 
 def _read(answer: Answer, noise: SumsNoise) -> _Seen:

@@ -18,8 +18,9 @@ from sfumato.learning.clustering.methods.split import (
     measure_noise,
     sum_moments,
 )
+from sfumato.learning.clustering.weighted_points import run_weighted
 from sfumato.shared.core.quantise import STEPS
-from sfumato.shared.errors import PrivacyError
+from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.cluster_sums import CellMoments
 from tests.learning.clustering.methods.replaying import make_task, play
 
@@ -160,6 +161,28 @@ def measure(task: Task, steps: NDArray[np.int16]) -> float:
 def measure_at(centroids: NDArray[np.float64], steps: NDArray[np.int16]) -> float:
     squares = [np.sum((steps - centroid) ** 2, axis=1) for centroid in centroids]
     return float(np.mean(np.min(squares, axis=0)))
+
+
+@pytest.mark.parametrize("k", [3, 6, 9, 12])
+def test_a_release_tells_of_fewer_clusters_and_of_as_many_as_there_were_cells(k: int) -> None:
+    steps, _ = make_blobs(6, 3)
+    task = make_task(
+        "add-remove-one",
+        n_records=len(steps),
+        n_dimensions=3,
+        n_clusters=6,
+        epsilon=Fraction(4),
+        delta=DELTA,
+    )
+    method, rng = SplitMethod(), np.random.default_rng(0)
+    answers = play(method, task, QuantisedRecords(steps=steps)).answers
+    found = method.recover(task, answers, n_clusters=k, rng=rng)
+    assert found.centroids.shape == (k, 3)
+    assert found.shares.sum() == pytest.approx(1.0)
+    reference = min(run.cost for run in run_weighted(steps.astype(float), np.ones(5000), k, rng))
+    assert measure_at(found.centroids, steps) < 1.2 * reference / len(steps)
+    with pytest.raises(ConfigError, match="n_clusters: must be at most"):
+        method.recover(task, answers, n_clusters=19, rng=rng)
 
 
 def test_fewer_cells_than_clusters_are_split_until_there_are_enough() -> None:
