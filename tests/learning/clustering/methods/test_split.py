@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -149,9 +150,30 @@ def test_clusters_are_found_without_a_scale_or_a_start(k: int, d: int, relation:
     assert measure(task, steps) < 1.05 * measure_at(means, steps)
 
 
-def measure(task: Task, steps: NDArray[np.int16]) -> float:
+@pytest.mark.parametrize(("epsilon", "worst"), [("1/4", 1.1), ("1/2", 1.02)])
+def test_where_noise_is_strong_most_fits_still_find_all_clusters(
+    epsilon: str, worst: float
+) -> None:
+    steps, means = make_blobs(12, 8)
+    task = make_task(
+        "add-remove-one",
+        n_records=len(steps),
+        n_dimensions=8,
+        n_clusters=12,
+        epsilon=Fraction(epsilon),
+        delta=DELTA,
+    )
+    # A quarter is a noise of 0.1, where none is found much beyond; a wrong rule costs more.
+    losses = [
+        measure(replace(task, seed=bytes([seed])), steps, seed=seed) / measure_at(means, steps)
+        for seed in range(8)
+    ]
+    assert 1.0 < float(np.median(losses)) < worst
+
+
+def measure(task: Task, steps: NDArray[np.int16], seed: int = 0) -> float:
     method = SplitMethod()
-    answers = play(method, task, QuantisedRecords(steps=steps)).answers
+    answers = play(method, task, QuantisedRecords(steps=steps), seed=seed).answers
     found = method.recover(
         task, answers, n_clusters=task.n_clusters, rng=np.random.default_rng(0)
     ).centroids
