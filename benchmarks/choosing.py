@@ -1,11 +1,12 @@
 """Table behind the choice of a method, from the rows of :mod:`benchmarks.methods`.
 
-Run as ``python -m benchmarks.choosing ROWS... [--write FILE] [--json]``; ROWS are files of JSON
-lines. ``--write learning/planning/method_table.py`` refits the table: the geometric mean of the
-median relative SSE of each method over the sets with about as many columns, at about the same
-``n epsilon / k``. Printed is the regret of the choice: its SSE over that of the best method of each
-case, for sets that the table was fitted without (each set is left out in turn); and that of always
-using one method.
+Run as ``python -m benchmarks.choosing ROWS... [--write FILE] [--add] [--json]``; ROWS are files of
+JSON lines. ``--write learning/planning/method_table.py`` refits the table: the geometric mean of
+the median relative SSE of each method over the sets with about as many columns, at about the same
+``n epsilon / k``. ``--add`` keeps the figures of what was not measured, such as of other methods.
+Printed is the regret of the choice: its SSE over that of the best method of each case, for sets
+that the table was fitted without (each set is left out in turn); and that of always using one
+method.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +26,14 @@ import numpy as np
 from benchmarks.contenders import CHOICES, SKETCH
 from benchmarks.pages.templates import read_row
 from benchmarks.runner import Row as Figure, make_rows, print_rows, read_output
-from sfumato.learning.planning.methods import WITH_DELTA, Row, choose_name, find_row
+from sfumato.learning.planning.methods import (
+    NEED_DELTA,
+    TABLE,
+    WITH_DELTA,
+    Row,
+    choose_name,
+    find_row,
+)
 
 NAME = "choosing"
 _DELTA = "-delta=1e-6"
@@ -41,7 +49,7 @@ _UNKNOWN = ""
 """Where no other set tells what to use: the case is left out."""
 _DECADE = 2
 """Rows of the table in a factor of ten of ``n epsilon / k``."""
-_COLUMNS: Final = (2, 3, 4, 6, 10, 20)
+_COLUMNS: Final = (2, 3, 4, 6, 10, 20, 64)
 """d of the rows; a set belongs to the nearest."""
 
 
@@ -121,6 +129,21 @@ def fit_table(trials: Iterable[Trial]) -> list[Row]:
     ]
 
 
+def add_to_table(fitted: Iterable[Row], table: Iterable[Row] = TABLE) -> list[Row]:
+    """Return a table with the figures of fitted rows in the place of its own, or beside them.
+
+    A new row without a method for those who have no delta is left out.
+    """
+    found = {(row.knows_scale, row.n_dimensions, row.strength): row for row in table}
+    for row in fitted:
+        place = (row.knows_scale, row.n_dimensions, row.strength)
+        if place not in found and not set(row.expected) - set(NEED_DELTA):
+            continue
+        before = found[place].expected if place in found else {}
+        found[place] = replace(row, expected=MappingProxyType({**before, **row.expected}))
+    return [found[place] for place in sorted(found)]
+
+
 def _rename(method: str) -> str:
     """Return a method's name in the table: only the sketch is there without a delta and with it."""
     if method == SKETCH + _DELTA:
@@ -196,7 +219,8 @@ def _list_options(reached: Mapping[str, float], with_delta: bool) -> dict[str, f
     named = {_rename(method): sse for method, sse in reached.items()}
     better = named.pop(SKETCH + WITH_DELTA, None)
     if not with_delta:
-        named.pop("cover", None)
+        for name in NEED_DELTA:
+            named.pop(name, None)
     elif better is not None:
         named[SKETCH] = better
     return named
@@ -228,13 +252,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{NAME}", description=__doc__)
     parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS", help="files of JSON lines")
     parser.add_argument("--write", type=read_output, metavar="FILE", help="write the table there")
+    parser.add_argument("--add", action="store_true", help="keep what was not measured")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, nothing else")
     given = parser.parse_args()
     lines = (line for path in given.rows for line in path.read_text(encoding="utf-8").splitlines())
     trials = read_trials(map(read_row, lines))
     print_rows(measure_regret(trials), as_json=given.json)
     if given.write:
-        given.write.write_text(format_table(fit_table(trials)), encoding="utf-8")
+        fitted = fit_table(trials)
+        table = add_to_table(fitted) if given.add else fitted
+        given.write.write_text(format_table(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

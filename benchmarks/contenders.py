@@ -27,6 +27,7 @@ from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
 from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
@@ -165,6 +166,7 @@ CONTENDERS: Mapping[str, Contender] = {
     "grid-alone": contend(GridMethod(n_rounds=0)),
     "grid-published": contend(GridMethod.published()),
     "grid-hybrid-published": contend(GridMethod.published(n_rounds=1)),
+    "split-delta=1e-6": contend(SplitMethod(), DELTA),
     "tree": contend(TreeMethod()),
     "tree-alone": contend(TreeMethod(n_rounds=0)),
     "candidates": contend(CandidateMethod()),
@@ -192,5 +194,6 @@ CHOICES: Final = (
     "candidates",
     "lloyd",
     "cover-delta=1e-6",
+    "split-delta=1e-6",
 )
 """What a rule chooses from: the methods of this package, with and without a delta."""

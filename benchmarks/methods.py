@@ -177,6 +177,8 @@ _MORE = tuple(
         (10, 4, "stretched"),
         (10, 25, "zipf"),
         (20, 8, "stretched"),
+        (64, 8, "stretched"),
+        (64, 16, "round"),
     )
 )
 _N_EPSILONS = (1000, 3000, 10_000, 30_000, 100_000, 1_000_000)

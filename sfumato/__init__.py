@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LloydKMeans as LloydKMeans,
         MomentMixture as MomentMixture,
         PrivatePCA as PrivatePCA,
+        SplitKMeans as SplitKMeans,
         TreeKMeans as TreeKMeans,
     )
     from sfumato.analyst.estimators.signing import (
@@ -71,7 +72,7 @@ _HOMES = {
     "analyst.client": "Analysis AsyncAnalysis AsyncClient AsyncDecode Client Decode",
     "analyst.estimators": (
         "AutoKMeans CandidateKMeans CompressiveKMeans CompressiveMixture CoverKMeans GridKMeans "
-        "KernelKMeans LloydKMeans MomentMixture PrivatePCA TreeKMeans"
+        "KernelKMeans LloydKMeans MomentMixture PrivatePCA SplitKMeans TreeKMeans"
     ),
     "analyst.estimators.signing": "create_owner_key open_release read_owner_key sign_release",
     "analyst.planning.files": "read_plan",

@@ -35,6 +35,7 @@ from sfumato.analyst.estimators import (
     CoverKMeans,
     GridKMeans,
     LloydKMeans,
+    SplitKMeans,
     TreeKMeans,
 )
 from sfumato.analyst.estimators.clustering import describe_release, is_published, state_guarantee
@@ -64,7 +65,7 @@ from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
 Floats = NDArray[np.float64]
-Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover"]
+Method = Literal["auto", "compressive", "grid", "lloyd", "tree", "candidates", "cover", "split"]
 METHODS: dict[str, Any] = {
     "auto": AutoKMeans,
     "compressive": CompressiveKMeans,
@@ -73,6 +74,7 @@ METHODS: dict[str, Any] = {
     "tree": TreeKMeans,
     "candidates": CandidateKMeans,
     "cover": CoverKMeans,
+    "split": SplitKMeans,
 }
 
 _SEED = 0
@@ -159,7 +161,8 @@ def _cluster(
     bounds: Bounds = None,
     plan_path: PlanPath = None,
     delta: Annotated[
-        str, typer.Option(help="Above 0 for cover; Lloyd's sums then have Gaussian noise.")
+        str,
+        typer.Option(help="Above 0 for cover and split; Lloyd's sums then have Gaussian noise."),
     ] = "0",
     relation: Relation = "replace-one",
     max_records: MostRecords = None,

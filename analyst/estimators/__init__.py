@@ -13,6 +13,7 @@ from sfumato.analyst.estimators.lloyd import LloydKMeans
 from sfumato.analyst.estimators.mixture import CompressiveMixture
 from sfumato.analyst.estimators.moment_mixture import MomentMixture
 from sfumato.analyst.estimators.pca import PrivatePCA
+from sfumato.analyst.estimators.split import SplitKMeans
 from sfumato.analyst.estimators.tree import TreeKMeans
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "LloydKMeans",
     "MomentMixture",
     "PrivatePCA",
+    "SplitKMeans",
     "TreeKMeans",
 ]

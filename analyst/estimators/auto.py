@@ -43,6 +43,7 @@ from sfumato.analyst.estimators.sizes import (
     read_scale,
     require_records,
 )
+from sfumato.analyst.estimators.split import SplitKMeans
 from sfumato.analyst.estimators.tree import TreeKMeans
 from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from sfumato.shared.errors import SketchError
@@ -62,6 +63,7 @@ KINDS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "candidates": CandidateKMeans,
         "cover": CoverKMeans,
         "lloyd": LloydKMeans,
+        "split": SplitKMeans,
     }
 )
 """The estimator of each method that can be chosen."""
@@ -97,7 +99,8 @@ class AutoKMeans(
         k.
     epsilon, delta
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
-        stand for their decimal text. With a delta Gaussian sketches and max cover are choices too.
+        stand for their decimal text. With a delta Gaussian sketches, max cover and split cells are
+        choices too.
     bounds
         ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
         data units. Required and public: they must not be read off the records.

@@ -38,6 +38,7 @@ from sfumato.learning.clustering.methods.contract import (
     QuantisedRecords,
     Round,
     Task,
+    join_rounds,
 )
 from sfumato.learning.clustering.methods.release import ClusterRelease, describe_design
 from sfumato.learning.decoding.kmeans import assign
@@ -370,7 +371,7 @@ class _Plan:
         return describe_design(self.method, self.task, self.lower, self.upper, self.names)
 
     def list_events(self, stream: str) -> tuple[PrivacyEvent, ...]:
-        """Return the event of each round; rounds of the same records compose in sequence."""
+        """Return the event of each round, or the one of rounds that are bounded together."""
         return tuple(
             PrivacyEvent(
                 stream=stream,
@@ -383,7 +384,7 @@ class _Plan:
                 delta=planned.delta,
                 rho=planned.rho,
             )
-            for i, planned in enumerate(self.rounds)
+            for i, planned in enumerate(join_rounds(self.task, self.rounds))
         )
 
 

@@ -85,7 +85,8 @@ class KernelKMeans(ClusteringEstimator):
         Lengths that count as one along each axis.
     release_, events_, guarantee_
         What was released: a :class:`sfumato.ClusterRelease` that
-        can be stored and read again; what each round spent; and what all guarantee together.
+        can be stored and read again; what was spent, all rounds as one event, because their noise
+        is bounded together; and what that guarantees.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
 

@@ -39,7 +39,8 @@ class LloydKMeans(ClusteringEstimator):
         data units. Required and public: they must not be read off the records.
     scale
         Standard deviation inside one cluster, a number or one a column, from public knowledge:
-        from the third round on residuals are clipped to four of them. None: nothing is clipped.
+        from the third round on, or from the first if a start is given, residuals are clipped to
+        four of them. None: nothing is clipped.
     start
         ``packing``, ``uniform`` (mostly worse), or centroids of shape ``(k, d)``, data units, that
         are public or were released; what that release cost is not counted here.
@@ -77,7 +78,8 @@ class LloydKMeans(ClusteringEstimator):
         Lengths that count as one along each axis.
     release_, events_, guarantee_
         What was released: a :class:`sfumato.ClusterRelease` that
-        can be stored and read again; what each round spent; and what all guarantee together.
+        can be stored and read again; what each round spent, or all rounds of Gaussian noise as one
+        event; and what all guarantee together.
     n_features_in_, feature_names_in_
         Number and, of a table, names of the columns.
 

@@ -13,7 +13,10 @@ from benchmarks.pages.tables import TABLES, fill_methods
 from benchmarks.pages.templates import find_template, read_row, replace_section, write_page
 from benchmarks.runner import read_output
 
-PAGES = ("calibration", "cover", "honesty", "insight", "methods", "paper", "real-sets", "synthesis")
+PAGES = (
+    *("calibration", "cover", "honesty", "insight", "methods", "paper", "peers", "real-sets"),
+    "synthesis",
+)
 PICTURES = ("clusters", "cover", "fleets", "methods", "paper", "synthesis")
 
 

@@ -65,6 +65,20 @@ _COVER: Final[Tables] = {
     "seconds": lambda rows: _list_covers(rows, "", lambda own: f"{own['cpu_seconds'].value:.2f}"),
 }
 
+# ---- other libraries ----
+
+
+def _list_peers(rows: Sequence[Row]) -> Iterator[str]:
+    found = split_methods(rows)
+    listed = (
+        (tuple(case.rsplit(" epsilon=", 1)), show_all(own, _show_quality))
+        for case, own in found.items()
+    )
+    yield from pivot(
+        ("set", "epsilon"), listed, dict.fromkeys(n for own in found.values() for n in own)
+    )
+
+
 # ---- the seed paper ----
 
 
@@ -402,6 +416,7 @@ TABLES: Final[Mapping[str, Tables]] = {
     "cover": _COVER,
     "methods": _METHODS,
     "paper": _PAPER,
+    "peers": {"table": _list_peers},
     "synthesis": _SYNTHESIS,
 }
 """By page."""

@@ -22,9 +22,12 @@ from sfumato.shared.errors import SketchError
 
 SKETCH: Final = "compressive"
 WITH_DELTA: Final = " with delta"
+SPLIT: Final = "split"
+NEED_DELTA: Final = ("cover", SPLIT)
 ALIKE: Final = 1.05
-"""The sketch is preferred up to this factor of the best: its sums add up and tell of any k, and
-the medians of the table are good to 5 %."""
+"""Two methods are preferred up to this factor of the best, as far as the medians of the table are
+good. First split cells, which take no shape for granted: most sets of the table are mixtures, as
+the sketch's decoder takes them to be. Then the sketch, whose sums add up and tell of any k."""
 MOST_PARAMETERS: Final = 2000
 """Largest k d of a sketch: decoding more takes minutes."""
 
@@ -110,7 +113,7 @@ class Holding:
         """Return whether a method can be used at all."""
         if name == SKETCH:
             return self.n_clusters * self.n_dimensions <= MOST_PARAMETERS
-        if name == "cover" and not self.delta:
+        if name in NEED_DELTA and not self.delta:
             return False
         method: Method = METHODS[name]()
         try:
@@ -144,7 +147,8 @@ def choose_method(holding: Holding) -> MethodChoice:
     """Choose a method by public numbers: it is given no record, so none can decide.
 
     It is the usable method with the lowest relative SSE in the row of the table
-    that is nearest, first in d and then in ``n epsilon / k``; the sketch up to ``ALIKE`` of it.
+    that is nearest, first in d and then in ``n epsilon / k``; split cells, or else the sketch, up
+    to ``ALIKE`` of it.
 
     Raises
     ------
@@ -172,7 +176,7 @@ def choose_method(holding: Holding) -> MethodChoice:
     return MethodChoice(
         name=name,
         expected=ranked,
-        reason=_explain(row, ranked, is_alike=name != next(iter(ranked))),
+        reason=_explain(row, ranked, name),
     )
 
 
@@ -198,9 +202,11 @@ def choose_method_of_study(
 
 
 def choose_name(expected: Mapping[str, float]) -> str:
-    """Return the method of the lowest relative SSE, or the sketch if it is as good."""
+    """Return the method of the lowest relative SSE, or a preferred one that is as good."""
     best = min(expected, key=expected.__getitem__)
-    return SKETCH if expected.get(SKETCH, math.inf) <= ALIKE * expected[best] else best
+    preferred = (SPLIT, SKETCH)
+    alike = (name for name in preferred if expected.get(name, math.inf) <= ALIKE * expected[best])
+    return next(alike, best)
 
 
 def find_row(
@@ -217,16 +223,17 @@ def find_row(
     return min((row for row in table if row.knows_scale == knows_scale), key=distance)
 
 
-def _explain(row: Row, ranked: Mapping[str, float], *, is_alike: bool) -> str:
-    """Explain a choice among methods, the best first."""
+def _explain(row: Row, ranked: Mapping[str, float], name: str) -> str:
+    """Explain the choice of one of some methods, the best of which comes first."""
     figures = ", ".join(f"{name} {sse:.2f}" for name, sse in ranked.items())
     scale = "a known scale" if row.knows_scale else "no scale"
     words = (
         f"on sets of about {row.n_dimensions} columns at n epsilon / k of about "
         f"{row.strength:,.0f} and {scale}, the SSE over that of k-means was: {figures}"
     )
-    if is_alike:
-        return f"{words}. The sketch is as good as the best, adds up, and tells of any k"
+    if name != next(iter(ranked)):
+        why = "takes no shape for granted" if name == SPLIT else "adds up, and tells of any k"
+        return f"{words}. {name} is as good as the best, and {why}"
     if SKETCH not in ranked:
         return f"{words}. A sketch of so many clusters and columns takes minutes to decode"
     return words

@@ -1,4 +1,4 @@
-"""Sums and counts of clusters: what one record can change in them, as exact integers."""
+"""Sums, counts and squares of clusters: what one record can change in them, as integers."""
 
 from __future__ import annotations
 
@@ -69,3 +69,45 @@ class ClusterSums:
         if neighbouring == "add-remove-one":
             return one + self.count_unit**2
         return max(4 * one, 2 * one + 2 * self.count_unit**2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellMoments:
+    """A scaled count, sums and a square of cells of which a record is in at most one.
+
+    A record adds ``(w, x, y)`` to the cell that it is in: ``|x| <= B`` in Euclidean length, and
+    ``0 <= y <= Q``. Which cell that is may depend on the record and on what was released before.
+
+    Parameters
+    ----------
+    count_unit, length, square
+        w, B and Q; Q is 0 where no squares are released.
+
+    Raises
+    ------
+    PrivacyError
+        A number is out of range.
+    """
+
+    count_unit: int
+    length: int
+    square: int
+
+    def __post_init__(self) -> None:
+        for field, least in (("count_unit", 1), ("length", 1), ("square", 0)):
+            if getattr(self, field) < least:
+                raise PrivacyError(
+                    f"must be at least {least}", field=field, fix="take it from the method's task"
+                )
+
+    def measure_l2_squared(self, neighbouring: str) -> int:
+        """Bound the squared L2 distance.
+
+        One cell changes by ``w^2 + B^2 + Q^2``. Under replace-one two cells change so, or one by
+        ``(0, x - x', y - y')``, at most ``4 B^2 + Q^2``.
+        """
+        require_neighbouring(neighbouring)
+        one = self.count_unit**2 + self.length**2 + self.square**2
+        if neighbouring == "add-remove-one":
+            return one
+        return max(2 * one, 4 * self.length**2 + self.square**2)

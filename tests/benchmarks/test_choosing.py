@@ -7,6 +7,7 @@ import math
 import pytest
 
 from benchmarks.choosing import (
+    add_to_table,
     fit_table,
     format_table,
     measure_regret,
@@ -66,6 +67,20 @@ def test_a_table_is_written_as_a_module_that_can_be_read() -> None:
     assert dict(zip(columns, figures, strict=True))["grid"] == pytest.approx(1.06, abs=0.01)
     # What was not measured is 0.
     assert dict(zip(columns, figures, strict=True))["cover"] == 0.0
+
+
+def test_a_method_is_added_to_a_table_that_keeps_the_rest() -> None:
+    table = fit_table(read_trials(make_rows()))
+    known = table[1]
+    found = [
+        Row("methods", f"{case} split{DELTA}", "median_relative_sse", 1.01, "1", 3, "")
+        for case in ("d=4 k=5 n_eps=1e+04", "d=64 k=5 n_eps=1e+04")
+    ]
+    added = add_to_table(fit_table(read_trials(found)), table)
+    # A row of split cells alone would tell those without a delta nothing.
+    assert [row.n_dimensions for row in added] == [4, 4]
+    assert added[0] == table[0]
+    assert dict(added[1].expected) == {**known.expected, "split": pytest.approx(1.01)}
 
 
 def test_regret_is_that_of_a_table_without_the_set() -> None:

@@ -108,6 +108,15 @@ def list_pilots() -> list[Row]:
     return [Row("calibration", case, name, value, "1", 10, "") for name, value in figures.items()]
 
 
+def list_peers() -> list[Row]:
+    figures = {"median_relative_sse": 1.01, "p90_relative_sse": 1.2}
+    return [
+        Row("peers", f"g2 epsilon=1 {method}", name, value, "1", 10, "")
+        for method in ("auto", "diffprivlib")
+        for name, value in figures.items()
+    ]
+
+
 PAGE_ROWS = {
     "calibration": list_pilots,
     "cover": list_cover,
@@ -115,6 +124,7 @@ PAGE_ROWS = {
     "insight": list_insight,
     "methods": list_methods,
     "paper": list_paper,
+    "peers": list_peers,
     "real-sets": list_verdicts,
     "synthesis": list_synthesis,
 }
@@ -144,6 +154,10 @@ EXPECTED = {
         "| always grid, a scale | 3 | 1.00 | 1.00 | 1.00 |",
     ],
     "paper": ["| knorm L=1 m=2kd | 20 | 1.15 | 1.15 |", "| knorm L=1 m=2kd | 2 | 0.00093 |"],
+    "peers": [
+        "| set | epsilon | auto | diffprivlib |",
+        "| g2 | 1 | 1.01/1.20 | 1.01/1.20 |",
+    ],
     "real-sets": ["| all | 7 | 90.0% | 0.250 |"],
     "synthesis": [
         "| weather | 1/2 | uniform ends | relative | pair tree | 0.20 | 0.30 |",

@@ -16,6 +16,7 @@ from benchmarks import (
     grids,
     local,
     methods,
+    peers,
     real_sets,
     reported_pilots,
     utility,
@@ -130,6 +131,16 @@ def test_max_cover_has_the_recipe_of_its_authors(monkeypatch: pytest.MonkeyPatch
         assert centroids.shape == (1 if name == "one centre" else 4, 100)
         assert centroids.min() >= -1e-9
         assert centroids.max() <= 100.0 + 1e-9
+
+
+def test_peers_are_called_on_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_RECORDS", 2000)
+    cases = [case for case in peers.list_cases() if case.name == "blobs k=16 d=4 epsilon=4"]
+    ours = replace(cases[0], methods={name: cases[0].methods[name] for name in ("auto", "split")})
+    medians = list_medians(collect([ours]))
+    assert len(medians) == 2
+    assert 0.9 < min(medians.values()) < 1.5
+    assert len(peers.load_g2(1).records) == 2048
 
 
 @pytest.mark.parametrize("way", ["MomentMixture", "NetworkMixture clipping=fixed"])

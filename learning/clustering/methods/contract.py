@@ -20,6 +20,7 @@ from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
+from sfumato.shared.privacy.mechanisms.gaussian import find_joint_rho
 from sfumato.shared.privacy.samplers import RandomSource
 from sfumato.shared.privacy.sensitivity import require_neighbouring
 
@@ -388,10 +389,13 @@ def divide_pure(task: Task, names: Sequence[str], shares: Sequence[Fraction]) ->
     )
 
 
-def divide_concentrated(task: Task, name: str, n_rounds: int) -> tuple[Round, ...]:
-    """Divide (epsilon, delta) over rounds of Gaussian noise, by their zero-concentrated losses.
+def divide_jointly(
+    task: Task, names: Sequence[str], shares: Sequence[Fraction]
+) -> tuple[Round, ...]:
+    """Divide (epsilon, delta) over rounds of Gaussian noise alone, in proportion to shares.
 
-    The largest rho that converts to at most epsilon at delta, found by bisection, in equal parts.
+    The rounds are bounded together, which allows more than the sum of their own losses does:
+    :func:`join_rounds` tells what all of them cost.
 
     Raises
     ------
@@ -404,8 +408,20 @@ def divide_concentrated(task: Task, name: str, n_rounds: int) -> tuple[Round, ..
             field="delta",
             fix='use less than one over the number of records, such as "1e-9", or noise="cube"',
         )
-    (one,) = divide_by_shares(task.epsilon, task.delta, {name: Fraction(1, n_rounds)})
-    return (one,) * n_rounds
+    whole, total = find_joint_rho(task.epsilon, task.delta), sum(shares, Fraction(0))
+    return tuple(
+        _plan_concentrated(name, whole * share / total, task.delta * share / total)
+        for name, share in zip(names, shares, strict=True)
+    )
+
+
+def join_rounds(task: Task, rounds: Sequence[Round]) -> tuple[Round, ...]:
+    """Return the rounds as they are paid: those of Gaussian noise alone as one."""
+    losses = [planned.rho for planned in rounds if planned.rho is not None]
+    if not losses or len(losses) < len(rounds):
+        return tuple(rounds)
+    rho = sum(losses, Fraction(0))
+    return (Round(name=rounds[0].name, epsilon=task.epsilon, delta=task.delta, rho=rho),)
 
 
 def divide_by_shares(
@@ -419,14 +435,15 @@ def divide_by_shares(
         By the name of a round; at most 1 together.
     """
     whole = _find_concentrated(epsilon, delta)
-    rounds = []
-    for name, share in shares.items():
-        # Few digits, so that a design is short; rounded down.
-        rho = Fraction(int(whole * share * (1 << 80)), 1 << 80)
-        part = delta * share
-        cost = convert_concentrated(rho, part)
-        rounds.append(Round(name=name, epsilon=cost, delta=part, rho=rho))
-    return tuple(rounds)
+    return tuple(
+        _plan_concentrated(name, whole * share, delta * share) for name, share in shares.items()
+    )
+
+
+def _plan_concentrated(name: str, rho: Fraction, delta: Fraction) -> Round:
+    # Few digits, so that a design is short; rounded down.
+    rho = Fraction(int(rho * (1 << 80)), 1 << 80)
+    return Round(name=name, epsilon=convert_concentrated(rho, delta), delta=delta, rho=rho)
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from sfumato.learning.clustering.methods.contract import (
     QuantisedRecords,
     Round,
     Task,
-    divide_concentrated,
+    divide_jointly,
     guess_scale,
 )
 from sfumato.learning.clustering.methods.starts import (
@@ -39,7 +40,7 @@ from sfumato.learning.clustering.methods.starts import (
     read_start,
     require_start,
 )
-from sfumato.learning.clustering.methods.sums import SumsNoise
+from sfumato.learning.clustering.methods.sums import SumsNoise, make_gaussian
 from sfumato.learning.decoding.points.clompr import ClOmpr
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.shared.core import (
@@ -53,7 +54,6 @@ from sfumato.shared.core import (
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.cluster_sums import ClusterSums
-from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
 
 MOST_FEATURES: Final = 4096
 MOST_ROUNDS: Final = 20
@@ -109,7 +109,7 @@ class KernelMethod:
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``: rho in equal parts."""
         require_start(task, self.centroids)
-        rounds = divide_concentrated(task, "features", self.n_rounds)
+        rounds = divide_jointly(task, ["features"] * self.n_rounds, [Fraction(1)] * self.n_rounds)
         self._make_noise(task, rounds[0])
         self._draw_frequencies(task)
         return rounds
@@ -187,15 +187,8 @@ class KernelMethod:
             count_unit=math.isqrt(math.floor(m * (share * AMPLITUDE) ** 2)),
         )
         squared = sums.measure_l2_squared(relation)
-        assert planned.rho is not None
-        mechanism = DiscreteGaussian(
-            n_coordinates=(task.n_clusters + 1) * (2 * m + 1),
-            sensitivity_l2_squared=squared,
-            sigma=sigma_for_rho(squared, planned.rho),
-            epsilon=planned.epsilon,
-            delta=planned.delta,
-            neighbouring=relation,
-        )
+        n_coordinates = (task.n_clusters + 1) * (2 * m + 1)
+        mechanism = make_gaussian(planned, relation, squared, n_coordinates)
         return SumsNoise(sums=sums, mechanism=mechanism)
 
     def _read_last(self, task: Task, answers: Sequence[Answer]) -> tuple[Integers, Floats]:

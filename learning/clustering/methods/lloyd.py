@@ -4,7 +4,8 @@ Blum, Dwork, McSherry and Nissim (2005, "SuLQ"), McSherry (2009, PINQ) and Su, C
 Jin (2016): each round assigns records to released centroids, and releases the sums and counts of
 the clusters. Published are Laplace noise, starts that are uniform or a sphere packing, and
 centroids ``S / N``. Ours has cube noise, centroids that move less where noise is strong, and
-residuals that are clipped from the third round on where a scale is known.
+residuals that are clipped where a scale is known: from the third round on, or from the first
+around given centroids.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sfumato.learning.clustering.methods.contract import (
     QuantisedRecords,
     Round,
     Task,
-    divide_concentrated,
+    divide_jointly,
     divide_pure,
 )
 from sfumato.learning.clustering.methods.starts import (
@@ -48,7 +49,7 @@ from sfumato.shared.errors import ConfigError
 
 MOST_ROUNDS: Final = 20
 _FIRST_CLIPPED: Final = 2
-"""Rounds before residuals are clipped: until then a centroid may lie far from its cluster."""
+"""Rounds before residuals are clipped, from a start that knows nothing of the clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +102,17 @@ class LloydMethod:
         """See ``Method``."""
         require_start(task, self.centroids)
         n_rounds = self.n_rounds or choose_rounds(task)
-        if self.noise == "gaussian":
-            rounds = divide_concentrated(task, "sums", n_rounds)
-        else:
-            rounds = divide_pure(task, ["sums"] * n_rounds, [Fraction(1)] * n_rounds)
+        divide = divide_jointly if self.noise == "gaussian" else divide_pure
+        rounds = divide(task, ["sums"] * n_rounds, [Fraction(1)] * n_rounds)
         make_noise(self.noise, rounds[0], task, STEPS)
         return rounds
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
         centroids = self._start(task)
+        first = 0 if self.start == "given" else _FIRST_CLIPPED
         for i, planned in enumerate(self.plan_rounds(task)):
-            is_clipped = not self.is_published and i >= _FIRST_CLIPPED
+            is_clipped = not self.is_published and i >= first
             radius = choose_radius(task.scale, planned) if is_clipped else STEPS
             answer = ask_sums(records, task, curator, centroids, self.noise, radius)
             centroids = self._read(task, planned, answer).centroids

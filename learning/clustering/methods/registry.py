@@ -14,6 +14,7 @@ from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.shared.errors import ConfigError
 
@@ -26,6 +27,7 @@ METHODS: Final[dict[str, type[Any]]] = {
         TreeMethod,
         CandidateMethod,
         CoverMethod,
+        SplitMethod,
     )
 }
 

@@ -25,10 +25,14 @@ from sfumato.learning.clustering.methods.contract import (
 )
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.privacy.cluster_sums import ClusterSums
+from sfumato.shared.privacy.cluster_sums import CellMoments, ClusterSums
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
 from sfumato.shared.privacy.mechanisms.cube import LEAST_SCALE, DiscreteCube
-from sfumato.shared.privacy.mechanisms.gaussian import DiscreteGaussian, sigma_for_rho
+from sfumato.shared.privacy.mechanisms.gaussian import (
+    LEAST_JOINT_SIGMA,
+    DiscreteGaussian,
+    sigma_for_rho,
+)
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.samplers import RandomSource
 
@@ -58,7 +62,7 @@ class SumsNoise:
         The noise.
     """
 
-    sums: ClusterSums
+    sums: ClusterSums | CellMoments
     mechanism: DiscreteCube | DiscreteLaplace | DiscreteGaussian
 
     @property
@@ -131,16 +135,30 @@ def make_noise(law: str, planned: Round, task: Task, radius: int) -> SumsNoise:
         unit = max(1, math.isqrt(math.floor(d * (share * radius) ** 2)))
         sums = ClusterSums(n_dimensions=d, radius=radius, count_unit=unit)
         squared = sums.measure_l2_squared(relation)
-        assert planned.rho is not None
-        mechanism = DiscreteGaussian(
-            n_coordinates=d + 1,
-            sensitivity_l2_squared=squared,
-            sigma=sigma_for_rho(squared, planned.rho),
-            epsilon=planned.epsilon,
-            delta=planned.delta,
-            neighbouring=relation,
-        )
+        mechanism = make_gaussian(planned, relation, squared, d + 1)
     return SumsNoise(sums=sums, mechanism=mechanism)
+
+
+def make_gaussian(
+    planned: Round, relation: str, sensitivity_l2_squared: int, n_coordinates: int
+) -> DiscreteGaussian:
+    """Make the Gaussian noise of a round that is bounded jointly with others.
+
+    Raises
+    ------
+    PrivacyError
+        The noise would not fit.
+    """
+    assert planned.rho is not None
+    sigma = sigma_for_rho(sensitivity_l2_squared, planned.rho)
+    return DiscreteGaussian(
+        n_coordinates=n_coordinates,
+        sensitivity_l2_squared=sensitivity_l2_squared,
+        sigma=max(sigma, LEAST_JOINT_SIGMA),
+        epsilon=planned.epsilon,
+        delta=planned.delta,
+        neighbouring=relation,
+    )
 
 
 def require_law(law: str) -> None:

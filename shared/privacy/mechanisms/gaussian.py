@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,9 @@ LARGEST_SIGMA = 1 << 40
 _ROUNDING_VARIANCE = 4
 _CLOSENESS = Fraction(1, 10**33)
 """Per coordinate, above the logarithm of the ratio of the two laws (``proofs.md``)."""
+LEAST_JOINT_SIGMA = 64
+_MOST_JOINT = 1 << 40
+"""Coordinates of all rounds that are bounded together."""
 _TAIL = 10
 """P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
 _MOST_WHOLE = 1 << 13
@@ -212,14 +215,60 @@ def _bound_delta(
     n_coordinates: int, sensitivity_squared: int, sigma: int, epsilon: Fraction
 ) -> Fraction:
     """Bound delta of the discrete mechanism at epsilon from above."""
+    ratio = Fraction(sensitivity_squared, sigma**2 - _ROUNDING_VARIANCE)
+    return _bound_close_delta(n_coordinates, ratio, epsilon)
+
+
+def _bound_close_delta(n_coordinates: int, ratio: Fraction, epsilon: Fraction) -> Fraction:
+    """Bound delta of what is close to a Gaussian mechanism of that squared sensitivity."""
     closeness = n_coordinates * _CLOSENESS
     continuous = bound_gaussian_delta(
-        sensitivity_squared=Fraction(sensitivity_squared),
-        variance=Fraction(sigma**2 - _ROUNDING_VARIANCE),
+        sensitivity_squared=ratio,
+        variance=Fraction(1),
         epsilon=max(epsilon - 2 * closeness, Fraction(0)),
     )
     # exp(x) <= 1 + 2 x for 0 <= x <= 1; exact, because 28-digit decimals would lose the factor.
     return Fraction(continuous) * (1 + 2 * closeness)
+
+
+def bound_joint_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """Bound delta at an epsilon of adaptive rounds of this noise and nothing else.
+
+    The rounds together are, up to a factor, a rounding of one continuous Gaussian mechanism with
+    ``mu^2 = sum Delta_t^2 / (sigma_t^2 - 4) <= 2 rho 1024 / 1023`` (``proofs.md``, section 4).
+
+    Parameters
+    ----------
+    rho
+        Sum of the zero-concentrated losses of the rounds, each with a sigma of at least
+        ``LEAST_JOINT_SIGMA``, and of at most 2^40 coordinates together.
+    """
+    if not rho:
+        return Fraction(0)
+    squared = LEAST_JOINT_SIGMA**2
+    ratio = 2 * rho * Fraction(squared, squared - _ROUNDING_VARIANCE)
+    return _bound_close_delta(_MOST_JOINT, ratio, epsilon)
+
+
+@lru_cache(maxsize=64)
+def find_joint_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Find the largest rho of adaptive rounds that are (epsilon, delta) private together.
+
+    Raises
+    ------
+    PrivacyError
+        epsilon or delta is outside the range that can be guaranteed.
+    """
+    _require_level(require_epsilon(epsilon), delta)
+    # Few digits, so that a design is short: a share of the bound by zero-concentrated losses.
+    low, high = Fraction(0), epsilon + 1
+    while high - low > high / (1 << 30):
+        middle = (low + high) / 2
+        if bound_joint_delta(middle, epsilon) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def draw_gaussian(source: RandomSource, sigma: int, count: int) -> NDArray[np.int64]:

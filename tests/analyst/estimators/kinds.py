@@ -20,6 +20,7 @@ from sfumato.analyst.estimators import (
     LloydKMeans,
     MomentMixture,
     PrivatePCA,
+    SplitKMeans,
     TreeKMeans,
 )
 from sfumato.lab import NetworkMixture, ReferenceKMeans
@@ -42,6 +43,7 @@ CENTRAL: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "kernel": (KernelKMeans, KERNEL),
     "lloyd": (LloydKMeans, {}),
     "lloyd published": (LloydKMeans.published, {}),
+    "split": (SplitKMeans, {"delta": "1e-6"}),
     "tree": (TreeKMeans, {}),
 }
 """The central methods of clustering, each shape of what they release."""
@@ -55,7 +57,7 @@ KINDS: Final[Mapping[str, tuple[Callable[..., Any], dict[str, Any]]]] = {
     "networks": (NetworkMixture, NETWORK),
 }
 LAB = ("local-search", "privgene", "sample-aggregate", "networks")
-GAUSSIAN = ("kernel", "moments", "networks")
+GAUSSIAN = ("kernel", "moments", "networks", "split")
 """Kinds whose rounds compose to less than the sum of their epsilons."""
 
 

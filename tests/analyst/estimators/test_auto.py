@@ -102,7 +102,7 @@ def test_a_method_that_refuses_by_public_numbers_gives_way_to_the_next() -> None
 @each
 def test_the_chosen_estimator_spends_all_and_its_results_are_shown(name: str) -> None:
     with choosing(name):
-        found = make(delta="1e-6" if name == "cover" else "0")
+        found = make(delta="1e-6" if name in ("cover", "split") else "0")
         planned = found.plan_events(3000, 2)
         assert found.fit(make_records()) is found
     assert isinstance(found.estimator_, KINDS[name])
@@ -170,7 +170,7 @@ def test_distances_are_in_one_metric_whatever_is_chosen() -> None:
     bounds = ([-20.0, -500.0], [20.0, 500.0])
     for name in KINDS:
         with choosing(name):
-            delta = "1e-6" if name == "cover" else "0"
+            delta = "1e-6" if name in ("cover", "split") else "0"
             found = make(bounds=bounds, scale=None, delta=delta).fit(records)
         assert found.metric_.tolist() == [20.0, 500.0], name
         offsets = (records[:4, None] - found.cluster_centers_) / found.metric_

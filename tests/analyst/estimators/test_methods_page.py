@@ -26,7 +26,7 @@ def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     distances = np.linalg.norm(known["refined"].cluster_centers_[:, None] - means, axis=2)
     assert distances.min(axis=0).max() < 5.0
     # One centre for all has some 1,900. Those with one start may end in a local optimum.
-    assert len(known["table"]) == 8
+    assert len(known["table"]) == 9
     assert max(known["table"].values()) < 1500.0
     several = {"sketch", "grid", "tree", "candidates", "cover"}
     assert max(known["table"][way] for way in several) < 100.0

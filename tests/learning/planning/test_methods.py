@@ -12,7 +12,9 @@ from sfumato.learning.clustering.methods.contract import Task
 from sfumato.learning.clustering.methods.registry import METHODS
 from sfumato.learning.planning.methods import (
     ALIKE,
+    NEED_DELTA,
     SKETCH,
+    SPLIT,
     TABLE,
     WITH_DELTA,
     Holding,
@@ -40,10 +42,22 @@ def test_records_in_many_places_are_for_the_sketch_alone() -> None:
     assert not choice.expected
 
 
-def test_the_lowest_figure_wins_and_the_sketch_where_it_is_as_good() -> None:
+def test_the_lowest_figure_wins_and_a_preferred_method_where_it_is_as_good() -> None:
     assert choose_name({"grid": 1.0, SKETCH: ALIKE - 0.001}) == SKETCH
     assert choose_name({"grid": 1.0, SKETCH: ALIKE + 0.001}) == "grid"
     assert choose_name({"tree": 1.3, "grid": 1.2}) == "grid"
+    assert choose_name({SKETCH: 1.0, SPLIT: ALIKE - 0.001}) == SPLIT
+    assert choose_name({SKETCH: 1.0, SPLIT: ALIKE + 0.001}) == SKETCH
+
+
+def test_with_a_delta_cells_are_split_where_other_methods_lose() -> None:
+    # Few records in many columns, and no scale.
+    few = Holding(n_records=2000, n_dimensions=64, n_clusters=5, epsilon=Fraction(1))
+    private = replace(few, delta=Fraction(1, 10**5))
+    assert choose_method(private).name == SPLIT
+    assert SPLIT not in choose_method(few).expected
+    assert choose_method(few).expected
+    assert not replace(private, epsilon=Fraction(101)).allows(SPLIT)
 
 
 def test_the_nearest_row_is_that_of_the_nearest_columns_then_of_the_nearest_noise() -> None:
@@ -100,8 +114,9 @@ def test_methods_that_cannot_be_used_are_not_chosen() -> None:
     # 2,400 numbers take minutes to decode; a grid has 12 columns at most; cover needs a delta.
     assert not {SKETCH, "grid", "cover"} & set(choice.expected)
     assert "takes minutes" in choice.reason
-    assert not HOLDING.allows("cover")
-    assert replace(HOLDING, delta=Fraction(1, 10**6)).allows("cover")
+    for name in NEED_DELTA:
+        assert not HOLDING.allows(name)
+        assert replace(HOLDING, delta=Fraction(1, 10**6)).allows(name)
 
 
 def test_numbers_out_of_range_are_refused() -> None:

@@ -22,10 +22,10 @@ from sfumato.learning.clustering.methods.contract import (
 from sfumato.learning.clustering.methods.sums import SumsNoise
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import PrivacyError
-from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.histogram import NoisyHistogram
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
 from sfumato.shared.privacy.mechanisms.cube import DiscreteCube
+from sfumato.shared.privacy.mechanisms.gaussian import bound_joint_delta
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.privacy.samplers import RandomSource
 from sfumato.shared.privacy.testing import SeededSource
@@ -154,8 +154,10 @@ def require_planned_cost(method: Method, task: Task) -> None:
     require(sum(each.delta for each in rounds) == task.delta, "the rounds divide delta wrongly")
     if any(each.rho is not None for each in rounds):
         rho = sum((each.rho or Fraction(0) for each in rounds), Fraction(0))
-        spent = convert_concentrated(rho, task.delta)
-        is_whole = Fraction(99, 100) * task.epsilon < spent <= task.epsilon
+        little = Fraction(99, 100) * task.epsilon
+        is_whole = (
+            bound_joint_delta(rho, task.epsilon) <= task.delta < bound_joint_delta(rho, little)
+        )
     else:
         is_whole = sum(each.epsilon for each in rounds) == task.epsilon
     require(is_whole, "the rounds divide epsilon wrongly")

@@ -30,6 +30,7 @@ from sfumato.learning.clustering.methods.kernel import KernelMethod, compute_row
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
 from sfumato.learning.clustering.methods.registry import METHODS, make_method
 from sfumato.learning.clustering.methods.release import ClusterRelease
+from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.learning.clustering.methods.sums import (
     SumsNoise,
     find_nearest,
@@ -76,6 +77,7 @@ VARIANTS: dict[str, Callable[[], Method]] = {
     "lloyd published": LloydMethod.published,
     "lloyd published uniform": lambda: LloydMethod.published(start="uniform"),
     "lloyd given": lambda: LloydMethod(start="given", centroids=GIVEN, n_rounds=3),
+    "split": SplitMethod,
     "tree": TreeMethod,
     "tree alone": lambda: TreeMethod(n_rounds=0, depth=3),
 }
@@ -108,7 +110,7 @@ each_pair = pytest.mark.parametrize(
     ("name", "relation"),
     [mark(name, relation) for name in VARIANTS for relation in ONLY.get(name, RELATIONS)],
 )
-DELTAS = {name: Fraction(1, 10**6) for name in ("gaussian", "cover", "kernel")}
+DELTAS = {name: Fraction(1, 10**6) for name in ("gaussian", "cover", "kernel", "split")}
 
 
 def delta_of(name: str) -> Fraction:

@@ -26,12 +26,13 @@ from sfumato.learning.clustering.methods.contract import (
 from sfumato.learning.clustering.methods.grid import GridMethod
 from sfumato.learning.clustering.methods.kernel import KernelMethod
 from sfumato.learning.clustering.methods.lloyd import LloydMethod
+from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.learning.clustering.methods.sums import ask_sums, find_nearest, sum_bodies
 from sfumato.learning.clustering.methods.tree import TreeMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.core.statistics.grid import locate_cells
 from sfumato.shared.privacy import histogram
-from sfumato.shared.privacy.cluster_sums import ClusterSums
+from sfumato.shared.privacy.cluster_sums import CellMoments, ClusterSums
 from tests.learning.clustering.methods.replaying import find_leak, make_task
 
 QUESTION = "a question depends on exact records"
@@ -48,11 +49,12 @@ METHODS: dict[str, Callable[[], Method]] = {
     "lloyd": lambda: LloydMethod(n_rounds=3),
     "lloyd gaussian": lambda: LloydMethod(n_rounds=3, noise="gaussian"),
     "kernel": lambda: KernelMethod(n_frequencies=20, n_rounds=2),
+    "split": SplitMethod,
 }
 
 
 def task_of(name: str, relation: str = "replace-one", **changes: Any) -> Task:
-    is_gaussian = "gaussian" in name or name == "kernel"
+    is_gaussian = "gaussian" in name or name in ("kernel", "split")
     delta = Fraction(1, 10**6) if is_gaussian else Fraction(0)
     return make_task(relation, scale=0.1, delta=delta, **changes)
 
@@ -131,6 +133,11 @@ def see_counts(exact: Integers, noisy: Integers) -> Integers:
     return np.column_stack([noisy[:, :-1], exact[:, -1]])
 
 
+def see_first(exact: Integers, noisy: Integers) -> Integers:
+    """Exact counts beside noisy residuals and squares."""
+    return np.column_stack([exact[:, 0], noisy[:, 1:]])
+
+
 def see_nothing(exact: Integers, noisy: Integers) -> Integers:
     return noisy.copy()
 
@@ -144,6 +151,8 @@ def see_nothing(exact: Integers, noisy: Integers) -> Integers:
         ("candidates", "votes", see_all, QUESTION),
         ("lloyd", "sums", see_counts, QUESTION),
         ("kernel", "features", see_counts, QUESTION),
+        ("split", "cells", see_first, QUESTION),
+        ("split", "clusters", see_first, QUESTION),
         # It is what is seen that is found, not the wrapper.
         ("tree", "nodes", see_nothing, ""),
     ],
@@ -231,11 +240,12 @@ def test_a_planted_fault_is_found(method: Any, rule: str) -> None:
 def test_a_replaced_record_that_is_counted_once_in_sums_is_found(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for measured in ("measure_cubes", "measure_l1", "measure_l2_squared"):
-        exact = getattr(ClusterSums, measured)
-        monkeypatch.setattr(
-            ClusterSums, measured, lambda self, _, exact=exact: exact(self, "add-remove-one")
-        )
+    for kind in (ClusterSums, CellMoments):
+        for measured in {"measure_cubes", "measure_l1", "measure_l2_squared"} & set(vars(kind)):
+            exact = getattr(kind, measured)
+            monkeypatch.setattr(
+                kind, measured, lambda self, _, exact=exact: exact(self, "add-remove-one")
+            )
     assert find_leak(METHODS[name](), task_of(name)) == SENSITIVITY
 
 

@@ -1,13 +1,18 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.shared.errors import PrivacyError
+from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.mechanisms.gaussian import (
     LARGEST_SIGMA,
+    LEAST_JOINT_SIGMA,
     DiscreteGaussian,
+    bound_joint_delta,
+    find_joint_rho,
     sigma_for_rho,
 )
 
@@ -72,3 +77,34 @@ def test_levels_that_cannot_be_guaranteed_are_refused_by_name(
     with pytest.raises(PrivacyError) as caught:
         calibrate(epsilon, delta)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("n_rounds", "distance"), [(1, 64), (3, 32), (5, 90)])
+def test_rounds_together_are_within_their_joint_bound_and_not_far_below(
+    n_rounds: int, distance: int
+) -> None:
+    # Rounds of the least sigma that move by the same distance: the sum of their noises tells all.
+    sigma = LEAST_JOINT_SIGMA
+    support = np.arange(-12 * sigma, 12 * sigma + 1)
+    law = np.exp(-(support**2) / (2.0 * sigma**2))
+    law /= law.sum()
+    total = np.ones(1)
+    for _ in range(n_rounds):
+        total = np.convolve(total, law)
+    reach = len(total) // 2
+    sums = np.arange(-reach, reach + 1)
+    losses = (2.0 * distance * sums + n_rounds * distance**2) / (2.0 * sigma**2)
+    rho = n_rounds * Fraction(distance**2, 2 * sigma**2)
+    for epsilon in (Fraction(1, 2), Fraction(2), Fraction(4)):
+        gap = 1.0 - np.exp(np.minimum(float(epsilon) - losses, 0.0))
+        exact, bound = float(total @ gap), float(bound_joint_delta(rho, epsilon))
+        assert exact <= bound <= 1.02 * exact
+
+
+def test_the_joint_rho_is_the_largest_and_above_that_of_zero_concentrated_losses() -> None:
+    for epsilon, delta in ((Fraction(1, 4), Fraction(1, 10**5)), (Fraction(4), Fraction(1, 10**9))):
+        rho = find_joint_rho(epsilon, delta)
+        more = rho * Fraction(1001, 1000)
+        assert bound_joint_delta(rho, epsilon) <= delta < bound_joint_delta(more, epsilon)
+        assert convert_concentrated(rho, delta) > epsilon
+    assert bound_joint_delta(Fraction(0), Fraction(1)) == 0
