@@ -137,7 +137,7 @@ _ROWS: tuple[Row, ...] = (
     ),
     _family(
         "kinds",
-        "logarithmic scales, levels, bins",
+        "logarithmic scales, levels, bins, clusters",
         _CORE + "test_bins_cells_and_moments_are_those_published_in_every_engine",
         _refused(_REFUSED_IN_C, *_C),
     ),
@@ -259,7 +259,13 @@ _ROWS: tuple[Row, ...] = (
         | _refused(_REFUSED_IN_C, *_C),
     ),
     Row(
-        name="moments, grids, clusters, Gaussian noise",
+        name="clusters of published centres",
+        cells=_shown(_OF_NOISE, "python")
+        | _shown(_EVERY_PLAN, *_JAVASCRIPT)
+        | _refused(_REFUSED_IN_C, *_C),
+    ),
+    Row(
+        name="moments, grids, Gaussian noise",
         cells=_shown(_PILOTS + "test_moments_of_a_study_are_shown", "python")
         | _refused(_IN_JAVASCRIPT, *_JAVASCRIPT)
         | _refused(_REFUSED_IN_C, *_C),

@@ -37,6 +37,19 @@ NUMBERS: dict[str, Any] = {
     "seed": None,
     "bins_log2": 3,
 }
+LOOK: dict[str, Any] = {
+    "assigned": ["x"],
+    "summed": ["x", "y"],
+    "centres": [[-5000], [9000]],
+    "weights": [1],
+    "cap": 10**9,
+    "origins": [[-5000, 0], [9000, 0]],
+    "radii": [[20000, 20000], [20000, 30000]],
+    "units": {"residual": 64, "count": 16, "square": 16, "beyond": 4, "presence": 8, "total": 8},
+    "candidates": [[[-9000], [9000]]],
+    "clusters_per_sketch": 2,
+}
+CLUSTERS = NUMBERS | {"statistic": "clusters", "bins_log2": None, "clusters": LOOK}
 PLAIN = {"epsilon": "1", "mechanism": None}
 KINDS: dict[str, dict[str, Any]] = {
     "knorm": PLAIN,
@@ -52,6 +65,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "bins": PLAIN | NUMBERS,
     "split bins": PLAIN | NUMBERS | {"dimensions_per_sketch": 1},
     "secret bins": PLAIN | NUMBERS | {"neighbouring": "add-remove-one", "least_records": None},
+    "clusters": PLAIN | CLUSTERS,
+    "one cluster": PLAIN | CLUSTERS | {"clusters": LOOK | {"clusters_per_sketch": 1}},
+    "secret clusters": PLAIN | CLUSTERS | {"neighbouring": "add-remove-one", "least_records": None},
     "reported bins": PLAIN
     | NUMBERS
     | {"release": "phase.v1", "least_records": None, "most_records": None},

@@ -121,6 +121,13 @@ ONE_DIMENSION = _make_other("numbers", dimensions_per_sketch=1)
 GRID = _make_other("grid", **_GAUSSIAN)
 MOMENTS = _make_other("moments")
 LOOK = _make_other("clusters", **_GAUSSIAN)
+CANDIDATES = [[[-8000, 32767, 0, -32767], [12000, -32767, 1, 32767]], [[0] * 4, [-9000, 0, 0, 0]]]
+ONE_CLUSTER = _make_other(
+    "clusters",
+    clusters=CLUSTERS
+    | {"clusters_per_sketch": 1, "candidates": CANDIDATES}
+    | {"units": CLUSTERS["units"] | {"total": 256}},
+)
 SECRET_LOOK = _make_other("clusters", clusters=CLUSTERS | {"clusters_per_sketch": 1}, **_SECRET)
 SECRET_MOMENTS = _make_other("moments", **_SECRET, **_GAUSSIAN)
 BIN_REPORTS = _make_other("numbers", release="phase.v1", least_records=None, most_records=None)

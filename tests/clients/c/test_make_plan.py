@@ -51,6 +51,7 @@ def test_a_plan_of_another_study_or_with_less_noise_is_refused(
     ("plan", "field"),
     [
         ("HISTOGRAM", "statistic.kind"),
+        ("LOOK", "statistic.kind"),
         ("PHASES", "release.kind"),
         ("OF_DEVICES", "release.unit"),
         ("SECRET_COUNT", "release.neighbouring"),

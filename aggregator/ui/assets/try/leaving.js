@@ -54,10 +54,12 @@ export function readPayload(message, { payload_width: width, statistic, release 
 
 const WORDS = { POST: "enrolment: a public key, and your choices", PUT: "a sketch" };
 
+const SUMMED = { fourier: "waves", histogram: "counts of values", clusters: "counts, distances and offsets around published centres" };
+
 /** What a sketch holds, and what limits that it tells of one reading. */
 function describeSketch({ release, statistic }) {
   if (release.kind === "phase.v1") return "The last sketch: an answer about the one reading of a window, changed by chance before it was stored. Epsilon limits what it tells of the reading.";
-  const what = statistic.kind === "fourier" ? "waves" : "counts of values";
+  const what = SUMMED[statistic.kind];
   if (release.unit === "device") return `The last sketch: the mean of ${what} over all readings of a window, with random noise added before it was stored. Epsilon limits what it tells of them.`;
   return `The last sketch: sums of ${what} over all readings of a window, with random noise added before it was stored. Epsilon limits what it tells of any one reading.`;
 }

@@ -61,7 +61,7 @@ export class Result {
     const values = this.#plan.readRecord(record);
     const raw: number[] = [];
     dimensions.forEach((dimension, i) => encode(dimension, values[i]!, raw));
-    const intervals = makeIntervals(dimensions, true);
+    const intervals = makeIntervals(this.#plan.fields);
     const isOutside = dimensions.some(({ lower, upper }, i) => values[i]! < lower! || values[i]! > upper!);
     if (!raw.every((x) => !Number.isNaN(x))) return { cluster: 0, distance: NaN, isFar: undefined, isOutside };
     const point = raw.map((x, i) => {

@@ -2,6 +2,7 @@
 import type { Bytes } from "../bytes.ts";
 import { findLeastPhase } from "../core/features.ts";
 import { FourierStatistic } from "../core/statistics/fourier.ts";
+import type { HistogramStatistic } from "../core/statistics/histogram.ts";
 import type { Statistic } from "../core/statistics/interface.ts";
 import { encodeStreamId, type Hash, type Plan, type VerifiedPlan } from "../plan/plan.ts";
 import type { RandomSource } from "../privacy/source.ts";
@@ -46,7 +47,9 @@ export function buildStatistic(plan: Plan, { device, stream }: DeviceState, bloc
   const statistic = plan.buildStatistic(encodeStreamId(device, stream), block);
   if (!plan.reportsPhases) return statistic;
   const find = (record: Float64Array): ArrayLike<number> | undefined =>
-    statistic instanceof FourierStatistic ? statistic.findPhases(record) : statistic.findPlaces(record);
+    statistic instanceof FourierStatistic
+      ? statistic.findPhases(record)
+      : (statistic as HistogramStatistic).findPlaces(record);
   return new PlacesStatistic(plan.nCarried, find);
 }
 

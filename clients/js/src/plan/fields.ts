@@ -1,6 +1,7 @@
 /** The fields of a plan: their types, and the one reader that checks them. */
 import type { Dimension } from "../core/encoder.ts";
 import type { RadiusLaw } from "../core/frequencies.ts";
+import type { ClustersRule } from "../core/statistics/clusters.ts";
 import { SketchError } from "../errors.ts";
 import type { Rational } from "../privacy/rational.ts";
 import { RATIONAL, Tagged } from "../wire/cbor.ts";
@@ -20,6 +21,14 @@ export interface HistogramPart {
   kind: "histogram";
   bins_log2: number[];
   dimensions_per_sketch: number;
+}
+
+export interface ClustersPart extends ClustersRule {
+  kind: "clusters";
+  clusters_per_sketch: number;
+  /** The published result that was looked at, or nothing. */
+  result: Uint8Array;
+  norm: "l1" | "l2";
 }
 
 interface AnyRelease {
@@ -76,7 +85,7 @@ export interface WindowRule {
 export interface PlanFields {
   format_version: number;
   dimensions: Dimension[];
-  statistic: FourierPart | HistogramPart;
+  statistic: FourierPart | HistogramPart | ClustersPart;
   release: NoiseRelease | SumRelease | PhaseRelease;
   window: WindowRule;
   least_records: number;
@@ -107,11 +116,13 @@ const isWhole = (value: unknown): boolean => Number.isSafeInteger(value) && (val
 const TYPES: { readonly [letter: string]: readonly [rule: string, holds: (value: unknown) => boolean] } = {
   w: ["a whole number, 0 or more, below 2^53", isWhole],
   i: ["a whole number", Number.isSafeInteger],
+  l: ["a whole number, 0 or more", (value) => isWhole(value) || (typeof value === "bigint" && value >= 0n)],
   n: ["a finite number", Number.isFinite],
   t: ["text", (value) => typeof value === "string"],
   v: ["a finite number or text", (value) => typeof value === "string" || Number.isFinite(value)],
   u: ["a whole number, or unknown", (value) => value === "unknown" || isWhole(value)],
   b: ["32 bytes", (value) => value instanceof Uint8Array && value.length === 32],
+  e: ["32 bytes, or none", (value) => value instanceof Uint8Array && [0, 32].includes(value.length)],
   s: ["64 bytes", (value) => value instanceof Uint8Array && value.length === 64],
 };
 
@@ -157,6 +168,21 @@ const PLAN: Schema = {
         amplitude: "w",
       },
       histogram: { kind: "t", bins_log2: ["w"], dimensions_per_sketch: "w" },
+      clusters: {
+        kind: "t",
+        assigned: ["t"],
+        summed: ["t"],
+        centres: [["i"]],
+        weights: ["w"],
+        cap: "l",
+        origins: [["i"]],
+        radii: [["w"]],
+        units: { residual: "w", count: "w", square: "w", beyond: "w", presence: "w", total: "w" },
+        candidates: [[["i"]]],
+        clusters_per_sketch: "w",
+        result: "e",
+        norm: "l1|l2",
+      },
     },
   },
   release: {

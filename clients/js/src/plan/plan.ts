@@ -1,11 +1,12 @@
 /** A verified plan, and what a device computes by it. */
 import { type Bytes, concat, utf8 } from "../bytes.ts";
 import type { Blocks } from "../core/blocks.ts";
-import { type Dimension, readValue, type Value } from "../core/encoder.ts";
+import { readValue, type Value } from "../core/encoder.ts";
 import { AMPLITUDE, PHASES } from "../core/features.ts";
 import type { FrequencyMatrix } from "../core/frequencies.ts";
 import { compress } from "../core/logarithm.ts";
 import { Interval } from "../core/quantise.ts";
+import type { ClustersStatistic } from "../core/statistics/clusters.ts";
 import { FourierStatistic } from "../core/statistics/fourier.ts";
 import type { HistogramStatistic } from "../core/statistics/histogram.ts";
 import type { CircularLaw } from "../privacy/circle.ts";
@@ -63,7 +64,7 @@ export class Plan {
     return new Plan(verified, needsParts(verified.fields) ? await import("./parts.ts") : undefined);
   }
 
-  /** The number of features or dimensions that a sketch carries. */
+  /** The number of features, dimensions or clusters that a sketch carries. */
   get nCarried(): number {
     return countFeatures(this.fields)[2];
   }
@@ -85,7 +86,9 @@ export class Plan {
 
   /** The least and the largest integer that a record adds to a coordinate. */
   get valueRange(): [low: number, high: number] {
-    return this.fields.statistic.kind === "fourier" ? [-AMPLITUDE, AMPLITUDE] : [0, 1];
+    const { statistic } = this.fields;
+    if (statistic.kind === "clusters") return [-statistic.units.residual, Math.max(...Object.values(statistic.units))];
+    return statistic.kind === "fourier" ? [-AMPLITUDE, AMPLITUDE] : [0, 1];
   }
 
   /**
@@ -109,12 +112,14 @@ export class Plan {
    * @param streamId Names device and stream; it decides masks.
    * @param block The block of features that the sketch carries.
    */
-  buildStatistic(streamId: Uint8Array, block: number): FourierStatistic | HistogramStatistic {
+  buildStatistic(streamId: Uint8Array, block: number): FourierStatistic | HistogramStatistic | ClustersStatistic {
     const { statistic, dimensions } = this.fields;
+    const box = makeIntervals(this.fields);
+    const carried = (): number[] => this.blocks?.members[block] ?? [...Array(this.nCarried).keys()];
     if (statistic.kind === "histogram") {
-      const carried = this.blocks?.members[block] ?? [...dimensions.keys()];
-      return new this.#parts.HistogramStatistic(dimensions, makeIntervals(dimensions, false), statistic.bins_log2, carried);
+      return new this.#parts.HistogramStatistic(dimensions, box, statistic.bins_log2, carried());
     }
+    if (statistic.kind === "clusters") return new this.#parts.ClustersStatistic(dimensions, box, statistic, carried());
     const { seed, n_frequencies: m, measurements_per_record: r } = statistic;
     let frequencies = this.#frequencies!;
     if (this.blocks) {
@@ -123,7 +128,7 @@ export class Plan {
       frequencies = { turns, bits: frequencies.bits };
     }
     const masks = r < m ? new this.#parts.MaskSchedule(seed, streamId, m, r) : undefined;
-    return new FourierStatistic(dimensions, makeIntervals(dimensions, true), frequencies, masks);
+    return new FourierStatistic(dimensions, box, frequencies, masks);
   }
 
   /** Return the noise of a release of `n` coordinates, without a secret number of records. */
@@ -139,7 +144,8 @@ export class Plan {
   makeLaw(): CircularLaw {
     const { release, statistic, dimensions } = this.fields;
     if (release.kind !== "phase.v1") throw new Error("this release has no law");
-    const circle = statistic.kind === "fourier" ? PHASES : this.#parts.countBins(dimensions[0]!, statistic.bins_log2[0]!);
+    const circle =
+      statistic.kind === "histogram" ? this.#parts.countBins(dimensions[0]!, statistic.bins_log2[0]!) : PHASES;
     return new this.#parts.CircularLaw(circle, release.arc, (release.odds[0] * UNIT) / release.odds[1]);
   }
 
@@ -184,8 +190,9 @@ export class Plan {
 }
 
 /** Return what blocks are drawn by: a seed, and the numbers of features in all and of one sketch. */
-function countFeatures({ statistic, dimensions }: PlanFields): [seed: Uint8Array, n: number, nCarried: number] {
+export function countFeatures({ statistic, dimensions }: PlanFields): [seed: Uint8Array, n: number, nCarried: number] {
   if (statistic.kind === "histogram") return [PUBLIC_SEED, dimensions.length, statistic.dimensions_per_sketch];
+  if (statistic.kind === "clusters") return [PUBLIC_SEED, statistic.centres.length, statistic.clusters_per_sketch];
   return [statistic.seed, statistic.n_frequencies, statistic.frequencies_per_sketch];
 }
 
@@ -201,11 +208,12 @@ export function clip(value: bigint, low: bigint, high: bigint): bigint {
   return value < low ? low : value > high ? high : value;
 }
 
-/** Return the intervals of the coordinates, or of the columns on their scales. */
-export function makeIntervals(dimensions: readonly Dimension[], isEncoded: boolean): Interval[] {
+/** Return the intervals of the coordinates; of a histogram, those of the columns on their scales. */
+export function makeIntervals({ dimensions, statistic }: PlanFields): Interval[] {
   return dimensions.flatMap(({ levels, lower, upper, transform }) => {
     if (levels) {
-      return isEncoded ? levels.map(() => new Interval(0, 1)) : [new Interval(-0.5, levels.length - 0.5)];
+      if (statistic.kind === "histogram") return [new Interval(-0.5, levels.length - 0.5)];
+      return levels.map(() => new Interval(0, 1));
     }
     const [low, high] = [lower!, upper!].map((x) => (transform ? compress(x, transform.resolution) : x));
     return [new Interval(low!, high!)];

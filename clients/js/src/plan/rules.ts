@@ -1,5 +1,7 @@
 /** Rules of a plan: everything that a device's promise rests on, in integers. */
 import { AMPLITUDE, PHASES } from "../core/features.ts";
+import { STEPS } from "../core/quantise.ts";
+import { countSums, findAxes } from "../core/statistics/clusters.ts";
 import { countBins } from "../core/statistics/histogram.ts";
 import { SketchError } from "../errors.ts";
 import { certifyOdds } from "../privacy/odds.ts";
@@ -7,6 +9,7 @@ import { findRate } from "../privacy/mechanisms.ts";
 import { compareRationals } from "../privacy/rational.ts";
 import { UNIT } from "../privacy/samplers.ts";
 import {
+  type ClustersPart,
   type FourierPart,
   type HistogramPart,
   type NoiseRelease,
@@ -15,9 +18,14 @@ import {
   type PlanFields,
   type SumRelease,
 } from "./fields.ts";
+import { countFeatures } from "./plan.ts";
 
 const MOST_MATRIX = 2 ** 24;
-const MOST_BINS = 2 ** 21;
+const MOST_SUMS = 2 ** 21;
+/** No record adds more to a sum. */
+const MOST_UNIT = 2 ** 15;
+const MOST_SUMMED = 4096;
+const MOST_CANDIDATES = 64;
 
 /** Whether a rule holds, the field that it is about, and the rule where it is not obvious. */
 type Rule = readonly [holds: boolean, field: string, rule?: string];
@@ -52,7 +60,7 @@ export function requireValid(plan: PlanFields): void {
         `dimensions.${name}`,
       ],
     ),
-    ...(isFourier ? listFourierRules(statistic, plan) : listHistogramRules(statistic, plan, isReport)),
+    ...listStatisticRules(plan, isReport),
     [release.epsilon[0] > 0n, "release.epsilon", "must be greater than zero"],
     [!isDevice || !isSecret, "release.neighbouring", "cannot be add-remove-one where the unit is a device"],
     [!isHidden || window.kind === "time", "window.kind", "must be time where the number of records is hidden"],
@@ -60,7 +68,7 @@ export function requireValid(plan: PlanFields): void {
     [isHidden ? least === Number(isDevice) : least > 0, "least_records", "must suit what the plan hides"],
     [least <= most, "most_records", "must be at least least_records"],
     // Sums are exact in doubles up to 2^53.
-    [most * AMPLITUDE < 2 ** 53, "most_records", "must leave the sums of this software exact"],
+    [most * MOST_UNIT < 2 ** 53, "most_records", "must leave the sums of this software exact"],
     [!isDevice || isFourier || most === 1, "most_records", "must be 1: a mean of counts would be 0"],
     [release.noise_by === (release.kind === "sum.v1" ? "both-servers" : "device"), "release.noise_by"],
     [plan.payload_width > Number(release.kind === "sum.v1") && plan.payload_width <= 8, "payload_width"],
@@ -71,9 +79,14 @@ export function requireValid(plan: PlanFields): void {
   if (isReport) certifyOdds((release.odds[0] * UNIT) / release.odds[1], release.epsilon, countReports(plan));
 }
 
-/** Return the number of features, or of dimensions, that a sketch carries. */
-function countReports({ statistic }: PlanFields): number {
-  return statistic.kind === "fourier" ? statistic.frequencies_per_sketch : statistic.dimensions_per_sketch;
+/** Return the number of features, dimensions or clusters that a sketch carries. */
+const countReports = (plan: PlanFields): number => countFeatures(plan)[2];
+
+function listStatisticRules(plan: PlanFields, isReport: boolean): Rule[] {
+  const { statistic } = plan;
+  if (statistic.kind === "fourier") return listFourierRules(statistic, plan);
+  if (statistic.kind === "clusters") return listClustersRules(statistic, plan);
+  return listHistogramRules(statistic, plan, isReport);
 }
 
 function listFourierRules(part: FourierPart, { dimensions }: PlanFields): Rule[] {
@@ -101,12 +114,82 @@ function listHistogramRules(part: HistogramPart, { dimensions }: PlanFields, isR
     [
       bits.length === dimensions.length &&
         dimensions.every(({ levels }, i) => (levels ? bits[i] === 0 : bits[i]! > 0 && bits[i]! <= 12)) &&
-        sum(bins) <= MOST_BINS &&
+        sum(bins) <= MOST_SUMS &&
         (areAlike(bins) || (!isReport && carried === bits.length)) &&
         areAlike(kinds),
       "statistic.bins_log2",
     ],
   ];
+}
+
+function listClustersRules(part: ClustersPart, { dimensions, release }: PlanFields): Rule[] {
+  const { centres, weights, cap, origins, radii, units, candidates, clusters_per_sketch: carried } = part;
+  const axes = findAxes(dimensions, part);
+  const [k, d, e] = [centres.length, axes.assigned.length, axes.summed.length];
+  const [block, totals] = countSums(part, axes);
+  const isIn = (values: readonly number[], least: number, most: number): boolean =>
+    values.every((value) => value >= least && value <= most);
+  const fit = (rows: readonly number[][], n: number, least: number, most: number): boolean =>
+    rows.length === k && rows.every((row) => row.length === n && isIn(row, least, most));
+  const areColumns = (stated: readonly string[]): boolean => {
+    const names = dimensions.map(({ name }) => name).filter((name) => stated.includes(name));
+    return stated.length === names.length && stated.every((name, i) => name === names[i]);
+  };
+  const say = (n: number, least: number, most: number): string =>
+    `must have ${k} rows of ${n}, each a whole number from ${least} to ${most}`;
+  const most = Math.max(units.square, units.total, 1);
+  return [
+    [release.kind !== "phase.v1", "release", "cannot be phase reports of clusters"],
+    [areColumns(part.assigned) && d > 0, "statistic.assigned", "must be names of columns, in their order"],
+    [areColumns(part.summed), "statistic.summed", "must be names of columns, in their order"],
+    [e <= MOST_SUMMED, "statistic.summed", `must have at most ${MOST_SUMMED} coordinates`],
+    [k > 0 && fit(centres, d, -STEPS, STEPS), "statistic.centres", say(d, -STEPS, STEPS)],
+    [
+      weights.length === d && isIn(weights, 1, 2 ** 31) && sum(weights) < 2 ** 31,
+      "statistic.weights",
+      `must be ${d} numbers, each at least 1, and below 2^31 in sum`,
+    ],
+    ...Object.entries(units).map(
+      ([name, unit]): Rule => [
+        isIn([unit], Number(name === "count" || (name === "residual" && e > 0)), MOST_UNIT),
+        `statistic.units.${name}`,
+        `must be at most ${MOST_UNIT}, and positive where it is needed`,
+      ],
+    ),
+    [
+      units.presence > 0 === axes.optional.length > 0,
+      "statistic.units.presence",
+      "must be positive exactly where a summed column can be missing",
+    ],
+    [cap > 0 && BigInt(cap) < 2n ** 63n / BigInt(most), "statistic.cap", `must be positive, and below 2^63 / ${most}`],
+    [!e || fit(origins, e, -STEPS, STEPS), "statistic.origins", say(e, -STEPS, STEPS)],
+    [!e || fit(radii, e, 1, 2 * STEPS), "statistic.radii", say(e, 1, 2 * STEPS)],
+    [
+      candidates.length <= (units.total && MOST_CANDIDATES) && candidates.every((rows) => fit(rows, d, -STEPS, STEPS)),
+      "statistic.candidates",
+      `must be ${MOST_CANDIDATES} at most, none where units.total is 0, and each ${say(d, -STEPS, STEPS)}`,
+    ],
+    [divides(carried, k), "statistic.clusters_per_sketch", `must be a divisor of ${k}`],
+    [k * block + totals <= MOST_SUMS, "statistic.centres", `must give at most ${MOST_SUMS} sums`],
+    [part.norm === "l1", "statistic.norm", "must be l1, the norm of the noise"],
+  ];
+}
+
+/**
+ * Return the L1 bounds that a sensitivity is made of: what each of two records moves, what both
+ * together move once, and the unit of a secret number of records.
+ */
+function measureShares(plan: PlanFields): [each: number, once: number, count: number] {
+  const { statistic, dimensions } = plan;
+  if (statistic.kind === "histogram") return [statistic.dimensions_per_sketch, 0, 1];
+  if (statistic.kind === "fourier") {
+    const r = Math.min(statistic.measurements_per_record, statistic.frequencies_per_sketch);
+    return [23162 * r, 0, AMPLITUDE];
+  }
+  const { residual, count, square, beyond, presence, total } = statistic.units;
+  const nOptional = findAxes(dimensions, statistic).optional.length;
+  const totals = total && (1 + statistic.candidates.length) * total;
+  return [count + square + residual + nOptional * presence, beyond + totals, count];
 }
 
 /** Return the rules that the sensitivity is the enumerated one, and that the noise keeps epsilon. */
@@ -119,14 +202,18 @@ function listNoiseRules(release: NoiseRelease | SumRelease, plan: PlanFields, is
     const rule = "must be discrete-knorm or discrete-laplace: this software draws no other noise";
     throw new SketchError("version", "release.mechanism", rule, "use the Python agent for this study");
   }
-  const r = Math.min(isFourier ? statistic.measurements_per_record : Infinity, countReports(plan));
   const isSecret = neighbouring === "add-remove-one";
-  const unit = isKNorm ? 1365 : isFourier ? AMPLITUDE : 1;
+  const [each, once, count] = measureShares(plan);
+  const unit = isKNorm ? 1365 : count;
   // The secret number of records is one more coordinate; K-norm noise covers it by its radius.
-  const value = isKNorm ? (isSecret ? 1365 : 2730) : (isSecret ? 1 : 2) * (isFourier ? 23162 : 1) * r + c;
+  const value = isKNorm ? (isSecret ? 1365 : 2730) : (isSecret ? 1 : 2) * each + once + c;
   const rate = findRate(release.epsilon, BigInt(value || 1));
   return [
-    [!isKNorm || (isFourier && !isMasked), "release.mechanism", "must be discrete-laplace with masks or bins"],
+    [
+      !isKNorm || (isFourier && !isMasked),
+      "release.mechanism",
+      "must be discrete-laplace with masks, bins or clusters",
+    ],
     [c === (isSecret ? unit : 0), "release.count_scale"],
     [
       sensitivity.value === value && sensitivity.norm === (isKNorm ? "gon24" : "l1"),
@@ -141,7 +228,7 @@ function listNoiseRules(release: NoiseRelease | SumRelease, plan: PlanFields, is
 
 function listReportRules({ mechanism, unit, arc, odds }: PhaseRelease, plan: PlanFields, isMasked: boolean): Rule[] {
   const { statistic, dimensions } = plan;
-  const circle = statistic.kind === "fourier" ? PHASES : countBins(dimensions[0]!, statistic.bins_log2[0]!);
+  const circle = statistic.kind === "histogram" ? countBins(dimensions[0]!, statistic.bins_log2[0]!) : PHASES;
   const [p, q] = odds;
   return [
     [mechanism === "phase-report" && unit === "device" && plan.most_records === 1 && !isMasked, "release"],
@@ -152,10 +239,9 @@ function listReportRules({ mechanism, unit, arc, odds }: PhaseRelease, plan: Pla
 }
 
 function listSumRules({ parts }: SumRelease, plan: PlanFields): Rule[] {
-  const { statistic, dimensions } = plan;
-  const m = statistic.kind === "fourier" ? statistic.n_frequencies : dimensions.length;
+  const [, n, nCarried] = countFeatures(plan);
   return [
-    [countReports(plan) === m, "release", "must carry all of the sum in every report"],
+    [nCarried === n, "release", "must carry all of the sum in every report"],
     [plan.window.kind === "time", "window.kind", "must be time with a secure sum"],
     [plan.least_records <= 1, "least_records", "must be at most 1 with a secure sum"],
     [parts > 0 && parts <= 64, "release.parts"],

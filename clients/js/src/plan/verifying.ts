@@ -9,8 +9,9 @@ import { type Hash, makeIntervals, type VerifiedPlan } from "./plan.ts";
 import { requireValid } from "./rules.ts";
 
 /** Draw the frequencies of a plan; those of other statistics are none. */
-export function drawPlanFrequencies({ statistic, dimensions }: PlanFields): FrequencyMatrix | undefined {
-  const box = makeIntervals(dimensions, statistic.kind === "fourier");
+export function drawPlanFrequencies(fields: PlanFields): FrequencyMatrix | undefined {
+  const { statistic, dimensions } = fields;
+  const box = makeIntervals(fields);
   require(box.every(({ isUsable }) => isUsable), "plan", "dimensions", "must have usable bounds", PLAN_FIX);
   if (statistic.kind !== "fourier") return undefined;
   const scale = dimensions.flatMap(({ levels, scale }) => levels?.map(() => 1) ?? [scale!]);

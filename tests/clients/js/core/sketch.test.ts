@@ -6,6 +6,7 @@ import { toHex } from "../../../../clients/js/src/bytes.ts";
 import { AMPLITUDE, computeFeature, findLeastPhase, PHASES } from "../../../../clients/js/src/core/features.ts";
 import { drawFrequencies } from "../../../../clients/js/src/core/frequencies.ts";
 import { Interval } from "../../../../clients/js/src/core/quantise.ts";
+import { ClustersStatistic } from "../../../../clients/js/src/core/statistics/clusters.ts";
 import { Shake256 } from "../../../../clients/js/src/core/shake.ts";
 
 test("SHAKE-256 is that of OpenSSL, at every length around the block and for long outputs", () => {
@@ -49,3 +50,20 @@ test("frequencies that turn faster than 16 bits can follow are refused", () => {
   assert.throws(() => drawFrequencies(new Uint8Array(32), 4, law, [new Interval(0, 1)], [1e-9]), /dimensions\.scale/);
 });
 
+test("squared distances are exact to the last of 63 bits", () => {
+  const dimensions = ["x", "y"].map((name) => ({ name, unit: "1" }));
+  const units = { residual: 0, count: 1, square: 1, beyond: 1, presence: 0, total: 0 };
+  // From the corner (32767, 32767), the second centre is nearer by 1.
+  const centres = [[-32767, 32766], [-32767, 32767]];
+  const distance = (2n ** 31n - 2n) * 65534n ** 2n;
+  const sumUp = (cap: bigint): number[] => {
+    const summed = { summed: [], origins: [], radii: [] };
+    const rule = { assigned: ["x", "y"], ...summed, centres, weights: [2 ** 31 - 2, 1], cap, units, candidates: [] };
+    const statistic = new ClustersStatistic(dimensions, [new Interval(-1, 1), new Interval(-1, 1)], rule, [0, 1]);
+    const sums = new Float64Array(statistic.nCoordinates);
+    assert.ok(statistic.add(Float64Array.of(1, 1), 0, sums));
+    return Array.from(sums);
+  };
+  assert.deepEqual(sumUp(distance), [0, 0, 1, 1, 1]);
+  assert.deepEqual(sumUp(distance + 1n), [0, 0, 1, 0, 0]);
+});

@@ -17,6 +17,8 @@ const DEVICES = "all records of a device together";
 const REPORTS = "phase reports";
 const BINS = "a histogram";
 const BIN_REPORTS = "reports of bins";
+const CLUSTERS = "one cluster, and candidates";
+const SECRET_CLUSTER = "one cluster, a secret number of records";
 const BOUNDED = "a study with an end";
 const COLUMNS = "features of columns of every kind";
 
@@ -24,7 +26,7 @@ const decoded = (name: string): Json => decode(hex(name === SUM ? SUM : PLANS.ge
 const fieldsOf = (name: string): PlanFields => readFields(decoded(name));
 
 test("every plan that this device computes is valid as it is", () => {
-  for (const name of [MASKED, KNORM, DEVICES, REPORTS, BINS, BIN_REPORTS, BOUNDED, COLUMNS, SUM]) {
+  for (const name of [MASKED, KNORM, DEVICES, REPORTS, BINS, BIN_REPORTS, CLUSTERS, SECRET_CLUSTER, BOUNDED, COLUMNS, SUM]) {
     requireValid(fieldsOf(name));
   }
   const secret = fieldsOf(KNORM);
@@ -83,6 +85,30 @@ const BROKEN: [string, { [path: string]: Json }, string][] = [
   [BINS, { "statistic.dimensions_per_sketch": 2 }, "statistic.dimensions_per_sketch"],
   [BINS, { "statistic.dimensions_per_sketch": 1 }, "statistic.bins_log2"],
   [BIN_REPORTS, { "statistic.bins_log2": [2, 3] }, "statistic.bins_log2"],
+  [CLUSTERS, { "statistic.assigned": ["sky", "temperature"] }, "statistic.assigned"],
+  [CLUSTERS, { "statistic.assigned": [] }, "statistic.assigned"],
+  [CLUSTERS, { "statistic.summed": ["temperature", "wind"] }, "statistic.summed"],
+  [CLUSTERS, { "statistic.centres": [] }, "statistic.centres"],
+  [CLUSTERS, { "statistic.centres.1.3": 32768 }, "statistic.centres"],
+  [CLUSTERS, { "statistic.centres.1.length": 3 }, "statistic.centres"],
+  [CLUSTERS, { "statistic.weights": [5, 1, 1, 0] }, "statistic.weights"],
+  [CLUSTERS, { "statistic.weights": [2 ** 31 - 3, 1, 1, 1] }, "statistic.weights"],
+  [CLUSTERS, { "statistic.cap": 0 }, "statistic.cap"],
+  [CLUSTERS, { "statistic.cap": 2n ** 54n }, "statistic.cap"],
+  [CLUSTERS, { "statistic.origins": [[0, 0]] }, "statistic.origins"],
+  [CLUSTERS, { "statistic.radii.0.1": 0 }, "statistic.radii"],
+  [CLUSTERS, { "statistic.radii.0.1": 65535 }, "statistic.radii"],
+  [CLUSTERS, { "statistic.units.residual": 0 }, "statistic.units.residual"],
+  [CLUSTERS, { "statistic.units.count": 0 }, "statistic.units.count"],
+  [CLUSTERS, { "statistic.units.beyond": 32769 }, "statistic.units.beyond"],
+  [CLUSTERS, { "statistic.units.presence": 0 }, "statistic.units.presence"],
+  [CLUSTERS, { "dimensions.1.missing": 5 }, "statistic.units.presence"],
+  [CLUSTERS, { "statistic.units.total": 0 }, "statistic.candidates"],
+  [CLUSTERS, { "statistic.candidates.0.0.0": -32768 }, "statistic.candidates"],
+  [CLUSTERS, { "statistic.candidates.0.length": 1 }, "statistic.candidates"],
+  [CLUSTERS, { "statistic.candidates.length": 65 }, "statistic.candidates"],
+  [CLUSTERS, { "statistic.clusters_per_sketch": 3 }, "statistic.clusters_per_sketch"],
+  [CLUSTERS, { "statistic.norm": "l2" }, "statistic.norm"],
   [MASKED, { "release.epsilon": [0n, 1n] }, "release.epsilon"],
   // Noise that is too small, in each way that it can be stated.
   [MASKED, { "release.epsilon": [4n, 1n] }, "release.scale"],
@@ -94,6 +120,17 @@ const BROKEN: [string, { [path: string]: Json }, string][] = [
   [KNORM, { "release.mechanism": "discrete-laplace" }, "release.sensitivity"],
   [BINS, { "release.sensitivity.value": 3 }, "release.sensitivity"],
   [BINS, { "release.mechanism": "discrete-knorm" }, "release.mechanism"],
+  [CLUSTERS, { "release.mechanism": "discrete-knorm" }, "release.mechanism"],
+  [CLUSTERS, { "release.mechanism": "discrete-gaussian" }, "release.mechanism"],
+  // Each unit is in the sensitivity.
+  [CLUSTERS, { "statistic.units.residual": 4097 }, "release.sensitivity"],
+  [CLUSTERS, { "statistic.units.square": 513 }, "release.sensitivity"],
+  [CLUSTERS, { "statistic.units.beyond": 65 }, "release.sensitivity"],
+  [CLUSTERS, { "statistic.units.presence": 129 }, "release.sensitivity"],
+  [CLUSTERS, { "statistic.units.total": 257 }, "release.sensitivity"],
+  [CLUSTERS, { "statistic.candidates.length": 1 }, "release.sensitivity"],
+  [SECRET_CLUSTER, { "release.sensitivity.value": 5312 }, "release.sensitivity"],
+  [SECRET_CLUSTER, { "statistic.units.count": 511 }, "release.count_scale"],
   [MASKED, { "release.mechanism": "discrete-knorm" }, "release.mechanism"],
   [MASKED, { "release.mechanism": "discrete-gaussian" }, "release.mechanism"],
   [MASKED, { "release.delta": [1n, 10n] }, "release.delta"],
@@ -120,6 +157,7 @@ const BROKEN: [string, { [path: string]: Json }, string][] = [
     [DEVICES, { least_records: 2 }, "least_records"],
   [DEVICES, { "window.kind": "count" }, "window.kind"],
   [DEVICES, { "statistic.measurements_per_record": 3 }, "statistic.measurements_per_record"],
+  [CLUSTERS, { "release.unit": "device", least_records: 1, most_streams_per_device: 1 }, "most_records"],
   [BINS, { "release.unit": "device", least_records: 1, most_streams_per_device: 1 }, "most_records"],
   [REPORTS, { most_records: 2 }, "release"],
   [REPORTS, { "release.mechanism": "discrete-knorm" }, "release"],
@@ -159,8 +197,8 @@ test("a plan that breaks a rule is refused by the name of the field, and with a 
   }
 });
 
-/** A plan, a change of its encoding, the kind and the field of the refusal. */
-const MISSHAPEN: [{ [path: string]: Json }, string, string][] = [
+/** A change of a plan's encoding, the kind and the field of the refusal, and which plan. */
+const MISSHAPEN: [{ [path: string]: Json }, string, string, string?][] = [
   [{ format_version: 2 }, "version", "format_version"],
   [{ surprise: 1 }, "version", "surprise"],
   [{ "release.surprise": 1 }, "version", "release.surprise"],
@@ -181,11 +219,17 @@ const MISSHAPEN: [{ [path: string]: Json }, string, string][] = [
   [{ "release.epsilon.value.0": -3 }, "plan", "release.epsilon"],
   [{ "release.epsilon.value.1": 0 }, "plan", "release.epsilon"],
   [{ labels: {} }, "plan", "labels"],
+  [{ "statistic.surprise": 1 }, "version", "statistic.surprise", CLUSTERS],
+  [{ "statistic.centres.0.0": 0.5 }, "plan", "statistic.centres[0][0]", CLUSTERS],
+  [{ "statistic.cap": -1n }, "plan", "statistic.cap", CLUSTERS],
+  [{ "statistic.units.square": undefined }, "plan", "statistic.units.square", CLUSTERS],
+  [{ "statistic.result": new Uint8Array(31) }, "plan", "statistic.result", CLUSTERS],
+  [{ "statistic.norm": "l3" }, "plan", "statistic.norm", CLUSTERS],
 ];
 
 test("a plan of another version, or with another field or type, is refused before anything else", () => {
-  for (const [changes, kind, field] of MISSHAPEN) {
-    const document = decoded(MASKED);
+  for (const [changes, kind, field, name = MASKED] of MISSHAPEN) {
+    const document = decoded(name);
     for (const [path, value] of Object.entries(changes)) change(document, path, value);
     assert.throws(
       () => readFields(document),
