@@ -244,7 +244,7 @@ class MomentDesign:
         # Exact: whole numbers below 2^53, in whatever order they are added.
         places = steps.astype(np.float64) @ basis.astype(np.float64)
         for i in range(self.n_parts):
-            engine.add_moments(places[parts == i], statistic, sums=sums[i])
+            engine.add(places[parts == i], statistic, sums=sums[i])
         return sums
 
     def read_parts(self, sums: Integers, basis: Integers) -> MomentMixtureModel:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.shared.core.records import require_records
+from sfumato.shared.core.records import Columns, Records, list_parts, require_records
 from sfumato.shared.errors import PlanError
 
 STEPS = 32767
@@ -83,6 +84,13 @@ class Quantiser:
         sketchable: NDArray[np.bool_] = np.logical_and.reduce(present, axis=1)
         steps[~sketchable] = 0
         return steps, sketchable
+
+    def quantise_parts(
+        self, records: Records
+    ) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
+        """Yield records or columns in parts as :meth:`quantise_values` returns them."""
+        for part in list_parts(records, self.n_dimensions):
+            yield self.quantise_values(part.to_array() if isinstance(part, Columns) else part)
 
     def quantise_values(
         self, records: NDArray[np.floating]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,6 +40,16 @@ class Columns:
 
 
 Records: TypeAlias = "NDArray[np.floating] | Columns"
+
+
+_PART = 1 << 16
+
+
+def list_parts(records: Records, n_dimensions: int) -> Iterator[Records]:
+    """Yield records in parts, which bounds the memory of copies; raise as ``require_records``."""
+    require_records(records, n_dimensions)
+    for start in range(0, len(records), _PART):
+        yield records[start : start + _PART]
 
 
 def require_records(records: Records, n_dimensions: int) -> None:

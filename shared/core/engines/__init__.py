@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from sfumato.shared.core.engines.native_engine import NativeEngine, absence, list_levels
 from sfumato.shared.core.engines.numpy_engine import NumpyEngine
 from sfumato.shared.core.records import Records
-from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
-from sfumato.shared.core.statistics.grid import GridStatistic
-from sfumato.shared.core.statistics.histogram import HistogramStatistic
-from sfumato.shared.core.statistics.moments import MomentsStatistic
+from sfumato.shared.core.statistics.interface import PlainStatistic
 from sfumato.shared.errors import ConfigError
 
 ENGINE_VARIABLE = "SFUMATO_ENGINE"
@@ -49,28 +46,8 @@ class SketchEngine(Protocol):
         """
         ...
 
-    def add_histogram(
-        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record, given in data units, in a bin of each carried dimension."""
-        ...
-
-    def add_grid(
-        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record, given as coordinates, in its cell."""
-        ...
-
-    def add_moments(
-        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add the moments of each record, given as coordinates; return how many add zero."""
-        ...
-
-    def add_clusters(
-        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add each record, given as coordinates, to its cluster; return how many add zero."""
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+        """Add the integers of a plain statistic, as ``PlainStatistic.sum_records`` defines."""
         ...
 
 

@@ -6,9 +6,11 @@ All levels compute the same integers with different instructions.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +25,7 @@ from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
 from sfumato.shared.core.statistics.grid import GridStatistic
 from sfumato.shared.core.statistics.histogram import HistogramStatistic
+from sfumato.shared.core.statistics.interface import PlainStatistic
 from sfumato.shared.core.statistics.moments import WEIGHT, MomentsStatistic
 from sfumato.shared.errors import ConfigError
 
@@ -131,75 +134,10 @@ class NativeEngine:
             sums[m + order] += by_place[m:]
         return n_unsketchable
 
-    def add_histogram(
-        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record in a bin of each carried dimension; see ``SketchEngine``."""
-        assert _native is not None
-        require_records(records, statistic.n_dimensions)
-        integers, doubles = _rules_of(statistic)
-        _native.add_histogram(
-            _as_argument(records),
-            statistic.n_dimensions,
-            len(statistic.carried),
-            integers,
-            doubles,
-            sums,
-        )
-
-    def add_grid(
-        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record in its cell; see ``SketchEngine``."""
-        assert _native is not None
-        quantiser = statistic.quantiser
-        require_records(records, quantiser.n_dimensions)
-        _native.add_grid(
-            _as_argument(records),
-            quantiser.n_dimensions,
-            quantiser.centre,
-            STEPS / quantiser.half_width,
-            np.array(statistic.cells, dtype=np.int64),
-            sums,
-        )
-
-    def add_moments(
-        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add the moments of each record; see ``SketchEngine``."""
-        assert _native is not None
-        quantiser = statistic.quantiser
-        require_records(records, quantiser.n_dimensions)
-        unsketchable: int = _native.add_moments(
-            _as_argument(records),
-            quantiser.n_dimensions,
-            quantiser.centre,
-            STEPS / quantiser.half_width,
-            statistic.norm_steps,
-            statistic.constant,
-            statistic.mean_weight,
-            statistic.diagonal_weight,
-            WEIGHT,
-            sums,
-        )
-        return unsketchable
-
-    def add_clusters(
-        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add each record to its cluster; see ``SketchEngine``."""
-        assert _native is not None
-        quantiser = statistic.quantiser
-        require_records(records, quantiser.n_dimensions)
-        unusable: int = _native.add_clusters(
-            _as_argument(records),
-            quantiser.n_dimensions,
-            quantiser.centre,
-            STEPS / quantiser.half_width,
-            _cluster_rule_of(statistic),
-            sums,
-        )
-        return unusable
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+        """Add what each record adds; see ``SketchEngine``."""
+        require_records(records, statistic.quantiser.n_dimensions)
+        return _ADD[type(statistic)](records, statistic, sums)
 
     def _pack_once(self, frequencies: FrequencyMatrix) -> NDArray[np.int16]:
         """Cache the packed form as long as the matrix: packing costs more than one record."""
@@ -248,6 +186,58 @@ class NativeEngine:
             sums,
         )
         return unsketchable
+
+
+def _add_histogram(records: Records, statistic: HistogramStatistic, sums: NDArray[np.int64]) -> int:
+    assert _native is not None
+    integers, doubles = _rules_of(statistic)
+    d, count = statistic.n_dimensions, len(statistic.carried)
+    _native.add_histogram(_as_argument(records), d, count, integers, doubles, sums)
+    return 0
+
+
+def _add_grid(records: Records, statistic: GridStatistic, sums: NDArray[np.int64]) -> int:
+    assert _native is not None
+    cells = np.array(statistic.cells, dtype=np.int64)
+    _native.add_grid(*_place(records, statistic.quantiser), cells, sums)
+    return 0
+
+
+def _add_moments(records: Records, statistic: MomentsStatistic, sums: NDArray[np.int64]) -> int:
+    assert _native is not None
+    unsketchable: int = _native.add_moments(
+        *_place(records, statistic.quantiser),
+        statistic.norm_steps,
+        statistic.constant,
+        statistic.mean_weight,
+        statistic.diagonal_weight,
+        WEIGHT,
+        sums,
+    )
+    return unsketchable
+
+
+def _add_clusters(records: Records, statistic: ClustersStatistic, sums: NDArray[np.int64]) -> int:
+    assert _native is not None
+    place = _place(records, statistic.quantiser)
+    unusable: int = _native.add_clusters(*place, _cluster_rule_of(statistic), sums)
+    return unusable
+
+
+_ADD: Mapping[type, Callable[[Records, Any, NDArray[np.int64]], int]] = MappingProxyType(
+    {
+        HistogramStatistic: _add_histogram,
+        GridStatistic: _add_grid,
+        MomentsStatistic: _add_moments,
+        ClustersStatistic: _add_clusters,
+    }
+)
+
+
+def _place(records: Records, quantiser: Quantiser) -> tuple[Any, ...]:
+    """Return records and their box as arguments of the kernel."""
+    scale = STEPS / quantiser.half_width
+    return _as_argument(records), quantiser.n_dimensions, quantiser.centre, scale
 
 
 def _as_argument(

@@ -5,7 +5,6 @@ Features are an exact integer product in float64 and a lookup in the feature tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,13 +13,9 @@ from numpy.typing import NDArray
 
 from sfumato.shared.core.features import feature_table
 from sfumato.shared.core.masks import BLOCK_RECORDS, split_at_blocks
-from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Columns, Records, require_records
-from sfumato.shared.core.statistics.clusters import ClustersStatistic
 from sfumato.shared.core.statistics.fourier import FourierStatistic
-from sfumato.shared.core.statistics.grid import GridStatistic
-from sfumato.shared.core.statistics.histogram import HistogramStatistic
-from sfumato.shared.core.statistics.moments import MomentsStatistic
+from sfumato.shared.core.statistics.interface import PlainStatistic
 
 _CHUNK_PHASES = 1 << 16
 """Phases computed at a time; they fit the second-level cache."""
@@ -73,65 +68,9 @@ class NumpyEngine:
                 sums[features + frequencies.n_frequencies] += of_group[features.size :]
         return n_unsketchable
 
-    def add_histogram(
-        self, records: Records, statistic: HistogramStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record in a bin of each carried dimension; see ``SketchEngine``."""
-        require_records(records, statistic.n_dimensions)
-        for start, stop in split_at_blocks(0, len(records)):
-            part = records[start:stop]
-            columns = part.columns if isinstance(part, Columns) else part.T
-            for dimension, place in statistic.bins.items():
-                bins = statistic.find_bins(columns[dimension], dimension)
-                sums[place] += np.bincount(bins, minlength=statistic.count_bins(dimension))
-
-    def add_grid(
-        self, records: Records, statistic: GridStatistic, *, sums: NDArray[np.int64]
-    ) -> None:
-        """Count each record in its cell; see ``SketchEngine``."""
-        for steps, sketchable in _quantise_parts(records, statistic.quantiser):
-            cells = statistic.find_cells(steps, sketchable)
-            sums += np.bincount(cells, minlength=statistic.n_coordinates)
-
-    def add_moments(
-        self, records: Records, statistic: MomentsStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add the moments of each record; see ``SketchEngine``."""
-        d, n_unsketchable = statistic.n_dimensions, 0
-        upper = np.triu_indices(d)
-        for steps, sketchable in _quantise_parts(records, statistic.quantiser):
-            u = statistic.clip(steps[sketchable])
-            n_unsketchable += len(steps) - len(u)
-            sums[0] += statistic.constant * len(u)
-            sums[1 : 1 + d] += statistic.mean_weight * u.sum(axis=0)
-            # Exact: at most 2^16 products below 2^22.
-            exact = u.astype(np.float64)
-            products = (exact.T @ exact)[upper].astype(np.int64)
-            sums[1 + d :] += statistic.product_weights * products
-        return n_unsketchable
-
-    def add_clusters(
-        self, records: Records, statistic: ClustersStatistic, *, sums: NDArray[np.int64]
-    ) -> int:
-        """Add each record to its cluster; see ``SketchEngine``."""
-        n_unusable = 0
-        for rows in _list_parts(records, statistic.quantiser):
-            steps, present = statistic.quantiser.quantise_values(rows)
-            n_unusable += statistic.sum_steps(steps, present, sums)
-        return n_unusable
-
-
-def _quantise_parts(
-    records: Records, quantiser: Quantiser
-) -> Iterator[tuple[NDArray[np.int16], NDArray[np.bool_]]]:
-    return map(quantiser.quantise, _list_parts(records, quantiser))
-
-
-def _list_parts(records: Records, quantiser: Quantiser) -> Iterator[NDArray[np.floating]]:
-    require_records(records, quantiser.n_dimensions)
-    for start, stop in split_at_blocks(0, len(records)):
-        part = records[start:stop]
-        yield part.to_array() if isinstance(part, Columns) else part
+    def add(self, records: Records, statistic: PlainStatistic, *, sums: NDArray[np.int64]) -> int:
+        """Add what each record adds; see ``SketchEngine``."""
+        return statistic.sum_records(records, sums)
 
 
 def _add_features(

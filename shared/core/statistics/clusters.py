@@ -292,23 +292,17 @@ class ClustersStatistic:
         size[far] = size[far] * most // norm[far, None]
         return np.sign(residuals) * size, is_clipped | far
 
-    def sum_steps(
-        self, steps: NDArray[np.int16], present: NDArray[np.bool_], sums: Integers
-    ) -> int:
-        """Add quantised records, shape ``(n, d')``, to ``sums``: the definition in NumPy.
-
-        Returns
-        -------
-        int
-            Number of records that lack an assigned coordinate.
-        """
-        usable = present[:, self.assigned].all(axis=1)
-        rows = max(1, _MOST_DISTANCES // self.n_clusters)
-        kept, seen = steps[usable].astype(np.int64), present[usable]
-        for start in range(0, len(kept), rows):
-            part = slice(start, start + rows)
-            self._sum_usable(kept[part], seen[part], sums)
-        return int(len(steps) - len(kept))
+    def sum_records(self, records: Records, sums: Integers) -> int:
+        """Add each record to its cluster; see ``PlainStatistic``."""
+        rows, n_unusable = max(1, _MOST_DISTANCES // self.n_clusters), 0
+        for steps, present in self.quantiser.quantise_parts(records):
+            usable = present[:, self.assigned].all(axis=1)
+            kept, seen = steps[usable].astype(np.int64), present[usable]
+            n_unusable += len(steps) - len(kept)
+            for start in range(0, len(kept), rows):
+                part = slice(start, start + rows)
+                self._sum_usable(kept[part], seen[part], sums)
+        return n_unusable
 
     def _sum_usable(self, steps: Integers, present: NDArray[np.bool_], sums: Integers) -> None:
         units, parts, k = self.units, self.parts, self.n_clusters
@@ -350,7 +344,7 @@ class ClustersStatistic:
     ) -> int:
         """Add what each record adds to its cluster; see ``Statistic``."""
         return sum(
-            engine.add_clusters(part, self, sums=sums)
+            engine.add(part, self, sums=sums)
             for _, part in encode_parts(self.encoder, records, first_record)
         )
 

@@ -119,7 +119,14 @@ class GridStatistic(CountingStatistic):
     ) -> int:
         """Count each record in its cell; see ``Statistic``."""
         for _, part in encode_parts(self.encoder, records, first_record):
-            engine.add_grid(part, self, sums=sums)
+            engine.add(part, self, sums=sums)
+        return 0
+
+    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+        """Count each record; see ``PlainStatistic``."""
+        for steps, present in self.quantiser.quantise_parts(records):
+            cells = self.find_cells(steps, np.logical_and.reduce(present, axis=1))
+            sums += np.bincount(cells, minlength=self.n_coordinates)
         return 0
 
 

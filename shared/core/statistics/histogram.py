@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.shared.core.encoder import DimensionEncoding, RecordEncoder
 from sfumato.shared.core.quantise import STEPS, Quantiser
-from sfumato.shared.core.records import Records
+from sfumato.shared.core.records import Columns, Records, list_parts
 from sfumato.shared.core.statistics.interface import CountingStatistic
 from sfumato.shared.errors import PlanError
 
@@ -197,5 +197,13 @@ class HistogramStatistic(CountingStatistic):
     ) -> int:
         """Count each record in a bin of each carried dimension; see ``Statistic``."""
         del first_record  # every record is counted alike
-        engine.add_histogram(records, self, sums=sums)
+        return engine.add(records, self, sums=sums)
+
+    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+        """Count each record; see ``PlainStatistic``."""
+        for part in list_parts(records, self.n_dimensions):
+            columns = part.columns if isinstance(part, Columns) else part.T
+            for dimension, place in self.bins.items():
+                bins = self.find_bins(columns[dimension], dimension)
+                sums[place] += np.bincount(bins, minlength=self.count_bins(dimension))
         return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.records import Records
 from sfumato.shared.errors import PrivacyError
 
@@ -60,6 +61,30 @@ class CountingStatistic:
     def measure_l2_squared(self, neighbouring: str) -> int:
         """Return the squared L2 sensitivity; every change is by 1, so it is that in L1."""
         return self.measure_l1(neighbouring)
+
+
+class PlainStatistic(Protocol):
+    """A statistic without frequencies, which engines add up from coordinates or columns."""
+
+    @property
+    def quantiser(self) -> Quantiser:
+        """The quantiser of what it is given."""
+        ...
+
+    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+        """Add the integers of each record to ``sums`` in place: the definition in NumPy.
+
+        Returns
+        -------
+        int
+            Number of records that could not be sketched and added zero.
+
+        Raises
+        ------
+        RecordError
+            Wrong shape or type; ``sums`` is unchanged.
+        """
+        ...
 
 
 class Statistic(Protocol):

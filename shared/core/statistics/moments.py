@@ -204,9 +204,24 @@ class MomentsStatistic:
     ) -> int:
         """Add the moments of each record; see ``Statistic``."""
         return sum(
-            engine.add_moments(part, self, sums=sums)
+            engine.add(part, self, sums=sums)
             for _, part in encode_parts(self.encoder, records, first_record)
         )
+
+    def sum_records(self, records: Records, sums: NDArray[np.int64]) -> int:
+        """Add the moments of each record; see ``PlainStatistic``."""
+        d, n_unsketchable = self.n_dimensions, 0
+        upper = np.triu_indices(d)
+        for steps, present in self.quantiser.quantise_parts(records):
+            u = self.clip(steps[np.logical_and.reduce(present, axis=1)])
+            n_unsketchable += len(steps) - len(u)
+            sums[0] += self.constant * len(u)
+            sums[1 : 1 + d] += self.mean_weight * u.sum(axis=0)
+            # Exact: at most 2^16 products below 2^22.
+            exact = u.astype(np.float64)
+            products = (exact.T @ exact)[upper].astype(np.int64)
+            sums[1 + d :] += self.product_weights * products
+        return n_unsketchable
 
 
 def _ceil_sqrt(value: int) -> int:
