@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -341,14 +342,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return Account(ledger=ledger, records=source, budget=budget)
 
     def _draw_once(
-        self, turn: Turn, draw: Callable[[], NDArray[np.int64]], *events: PrivacyEvent
+        self,
+        turn: Turn,
+        draw: Callable[[], NDArray[np.int64]],
+        *events: PrivacyEvent,
+        shows: bool = True,
     ) -> NDArray[np.int64]:
-        """Count the events of one draw together, in the ledger if there is one and here; draw."""
+        """Count the events of one draw together, in the ledger if there is one and here; draw.
+
+        ``shows`` is false where the caller shows it later, with what follows it.
+        """
         turn.reserve(events[0] if len(events) == 1 else join_events(events))
         # What fails from here on may have been seen.
         self.events_ = (*vars(self).get("events_", ()), *events)
         sums = turn.draw(draw)
-        turn.show()
+        if shows:
+            turn.show()
         return sums
 
     def _find_source(self) -> Path:
@@ -444,8 +453,14 @@ def select_costly(events: Sequence[PrivacyEvent]) -> Sequence[PrivacyEvent]:
 
 def describe_level(guarantee: PrivacyGuarantee | PrivacyEvent) -> str:
     """Return epsilon, and delta where there is one, in words."""
-    level = f"epsilon = {float(guarantee.epsilon):.6g}"
-    return f"{level}, delta = {float(guarantee.delta):.3g}" if guarantee.delta else level
+    level = f"epsilon = {_show_upper(guarantee.epsilon, 6)}"
+    return f"{level}, delta = {_show_upper(guarantee.delta, 3)}" if guarantee.delta else level
+
+
+def _show_upper(value: Fraction, digits: int) -> str:
+    """Write a bound with so many digits, rounded up."""
+    with localcontext(prec=digits, rounding=ROUND_CEILING):
+        return f"{float(Decimal(value.numerator) / Decimal(value.denominator)):.{digits}g}"
 
 
 def make_event(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -28,6 +29,7 @@ from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from sfumato.shared.privacy import PrivacyGuarantee
+from sfumato.shared.spending import Turn
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 
 Floats = NDArray[np.float64]
@@ -133,7 +135,7 @@ class LookedEstimator(CompressiveEstimator):
         rows = self._read_columns(X)
         self._require_readable(rows, list_names(None, rows.shape[1]), X)
         level = self._read_epsilon(epsilon), read_number(delta, "delta")
-        return self._release_look(rows, level, refine=refine)
+        return self._release_look(rows, level, refine=refine)[0]
 
     def _release_look(
         self,
@@ -142,15 +144,26 @@ class LookedEstimator(CompressiveEstimator):
         *,
         refine: bool,
         named: bytes = b"",
-    ) -> Look:
-        """Release a look; ``named`` is the digest of its event where a fit's choices decide it."""
+        turns: ExitStack | None = None,
+    ) -> tuple[Look, Turn]:
+        """Release a look, in a turn of its own.
+
+        Parameters
+        ----------
+        named
+            The digest of its event where a fit's choices decide it.
+        turns
+            Ends its turn, which is shown later; None to end it here.
+        """
+        is_secret = self.plan_.releases_count
         planned = plan_look(
             self.result_,
             LookOutline(
                 aim="refine",
                 epsilon=level[0],
                 delta=level[1],
-                n_records=max(1, len(rows)),
+                # Of predictions alone; and where it is secret, not even of those.
+                n_records=max(1, self.plan_.most_records if is_secret else len(rows)),
                 n_sketches=1,
                 shares_records=True,
             ),
@@ -164,9 +177,12 @@ class LookedEstimator(CompressiveEstimator):
             make_event(plan, stream=before[-1].stream),
             plan_digest=named or hashlib.sha256(encode_deterministic(design)).digest(),
         )
-        with self._take_turn(design) as turn:
+        with ExitStack() as own:
+            turn = (turns or own).enter_context(self._take_turn(design))
             summed = self._sum(rows, plan)
-            sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
+            sums = self._draw_once(
+                turn, lambda: draw_sums(plan, summed), event, shows=turns is None
+            )
         self.guarantee_ = self._state_spent(self._list_spent())
         n_records = 0 if plan.releases_count else summed.n_records
         totals = sum_parts([(sums, n_records)])
@@ -189,20 +205,21 @@ class LookedEstimator(CompressiveEstimator):
         if refine:
             shares = np.maximum(measured.shares, 0.0)
             self.cluster_centers_ = found.centers
-            self.weights_ = shares / shares.sum()
+            if shares.any():
+                self.weights_ = shares / shares.sum()
             self.solution_ = replace(self.solution_, centroids=points, weights=self.weights_)
             self.look_ = found
-        return found
+        return found, turn
 
     def _choose(
         self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
     ) -> Choices:
         """Leave epsilon for a look, where one is wanted."""
         choices = super()._choose(rows, names, margin=margin)
-        if choices.epsilon is None or self.look_share == 0:
-            return choices
         is_auto = self.look_share == "auto"
         share = _SHARE if is_auto else read_number(self.look_share, "look_share")
+        if choices.epsilon is None or share == 0:
+            return choices
         if not 0 < share < 1:
             raise ConfigError(
                 "must be a share of epsilon from 0 to below 1",
@@ -217,15 +234,21 @@ class LookedEstimator(CompressiveEstimator):
 
     def _make_rng(self) -> np.random.Generator:
         """Return randomness that a fit which was cut off has again: its look must be the same."""
-        if self.random_state is not None or self.look_share == 0:
+        if isinstance(self.random_state, int) or self.look_share == 0:
             return super()._make_rng()
         digest = hashlib.sha256(self._held.totals.sums.tobytes()).digest()
         return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
 
-    def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
-        if choices.look is not None:
-            named = choices.name_design(LOOK)
-            self._release_look(rows, choices.look, refine=True, named=named)
+    def _follow(
+        self, rows: NDArray[np.floating], choices: Choices, turns: ExitStack
+    ) -> Sequence[Turn]:
+        if choices.look is None:
+            return ()
+        named = choices.name_design(LOOK)
+        _, turn = self._release_look(rows, choices.look, refine=True, named=named, turns=turns)
+        body = replace(self.result_.body, privacy=self._describe_promise())
+        self.result_ = replace(self.result_, body=body)
+        return (turn,)
 
     def _forget_results(self) -> None:
         super()._forget_results()

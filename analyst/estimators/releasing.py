@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
@@ -53,6 +53,7 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.reading.unreadable import require_few_lost
+from sfumato.shared.spending import Turn
 from sfumato.shared.wire.objects.results import PromiseBody
 
 Floats = NDArray[np.float64]
@@ -154,7 +155,11 @@ class ReleasingEstimator(SketchingEstimator):
     ) -> None:
         """Release the sum of some records once, under a plan of these choices, and decode."""
         stream = self._name_fit()
-        with self._find_columns(rows, choices, stream) as (settled, findings, pilot):
+        # What follows the sketch is kept until the sketch's own turn is over.
+        with (
+            ExitStack() as later,
+            self._find_columns(rows, choices, stream) as (settled, findings, pilot),
+        ):
             named = {"choices": settled.digest, "stream": stream}
             with self._take_turn(named) as turn:
                 # A fit that was cut off may have drawn other frequencies.
@@ -168,15 +173,17 @@ class ReleasingEstimator(SketchingEstimator):
                 )
                 event = held.make_event(stream=stream)
                 turn.require_affordable(event, *list_following(choices, stream))
-                sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event)
+                shows = choices.look is None
+                sums = self._draw_once(turn, lambda: draw_sums(plan, summed), event, shows=shows)
                 self._begin(held, names)
                 held.put(sums, None if plan.releases_count else summed.n_records)
                 if pilot is not None:
                     self.pilot_ = pilot
                 self._show_releases()
                 self._decode()
-                # Inside the turn: a fit that is cut off keeps its sketch for what follows it.
-                self._follow(rows, choices)
+                # Shown together: a fit that is cut off in between has both again.
+                for each in (*self._follow(rows, choices, later), turn):
+                    each.show()
 
     @contextmanager
     def _find_columns(
@@ -205,8 +212,11 @@ class ReleasingEstimator(SketchingEstimator):
             )
             yield settled, findings, make_release(plan, sums, n_records)
 
-    def _follow(self, rows: NDArray[np.floating], choices: Choices) -> None:
-        """Release what follows the sketch of a fit."""
+    def _follow(
+        self, rows: NDArray[np.floating], choices: Choices, turns: ExitStack
+    ) -> Sequence[Turn]:
+        """Release what follows the sketch of a fit; return its turns, which the stack ends."""
+        return ()
 
     def _release_pending(self, held: Held, summed: SketchAccumulator, *, decode: bool) -> None:
         """Release the sum of the records since the last release."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.analyst.planning.files import show_exact
 from sfumato.analyst.planning.spec import format_dimension, format_value, format_window
 from sfumato.analyst.results import DecodeResult
 from sfumato.learning.looks.design import Aim, FirstLook, design_look
@@ -28,6 +27,7 @@ from sfumato.shared.plan import (
     create_plan,
     plan_to_json,
 )
+from sfumato.shared.plan.statement import show_level
 from sfumato.shared.privacy import MECHANISMS
 
 Floats = NDArray[np.float64]
@@ -128,15 +128,16 @@ class LookPlan:
         yield self._describe_cost()
 
     def _describe_cost(self) -> str:
-        first, look = self.first.plan.release, self.plan.release
-        spent, more = show_exact(first.epsilon), show_exact(look.epsilon)
-        total = show_exact(first.epsilon + look.epsilon)
+        # All that the result has cost, a pilot too; not the sketch's plan alone.
+        promise, look = self.first.body.privacy, self.plan.release
+        spent = Fraction(promise.epsilon), Fraction(promise.delta)
+        total = show_level(spent[0] + look.epsilon, spent[1] + look.delta)
         if self.outline.shares_records:
-            return f"Both looks read the same records: one record costs epsilon {total}."
-        largest = show_exact(max(first.epsilon, look.epsilon))
+            return f"Both looks read the same records: one record costs {total} in all."
+        largest = show_level(max(spent[0], look.epsilon), max(spent[1], look.delta))
         return (
-            f"A record that only one of the looks reads costs epsilon {largest}; one that both "
-            f"read, {spent} + {more} = {total}. The owner's ledger counts the sum for all."
+            f"A record that only one of the looks reads costs {largest}; one that both read, "
+            f"{total}. The owner's ledger counts the sum for all."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -200,6 +201,12 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     PlanError, PrivacyError
         A field breaks its rule.
     """
+    if first.body.privacy.epsilon == "inf":
+        raise ConfigError(
+            "is not private: a look would show centroids that no noise protects to every device",
+            field="result",
+            fix="use the result of private sketches",
+        )
     if first.spreads is None:
         raise ConfigError(
             f"has no spreads of its clusters: its decoder is {first.decoder}",

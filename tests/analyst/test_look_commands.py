@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 import numpy as np
 import pytest
 
+from sfumato import CompressiveKMeans
 from sfumato.analyst.planning.files import read_spec
 from sfumato.shared import command
 from sfumato.shared.plan import ClustersPart
@@ -131,3 +132,24 @@ def test_candidates_of_as_many_clusters_are_compared_by_what_was_measured() -> N
     assert len(candidates) == 2
     assert candidates[1]["value"] == pytest.approx(1.0, abs=0.02)
     assert "Candidate 1 " in str(found["words"])
+
+
+def test_the_cost_of_both_looks_counts_all_that_the_result_has_cost() -> None:
+    records = np.genfromtxt("x.csv", delimiter=",", skip_header=1)[:, :2]
+    fitted = CompressiveKMeans(
+        3, epsilon="1", delta="1e-6", bounds=(0, 100), scale="pilot", public_seed=1
+    ).fit(records)
+    fitted.result_.save("fitted.json")
+    given = ("--epsilon", "1/2", "--same-records", "--records", "20000")
+    announced = run("plan", "look", "fitted.json", *given, "-o", "l.toml").stderr
+    # Of the sketch alone it would be less than that of the pilot and the sketch together.
+    promise = fitted.result_.body.privacy
+    assert promise.epsilon == "1"
+    assert "one record costs epsilon 1.5" in announced
+
+
+def test_a_result_without_noise_is_not_shown_to_devices() -> None:
+    run("sketch", "x.csv", "--plan", "main.toml", "-o", "exact.sketch", "--exact")
+    run("decode", "file", "exact.sketch", "--plan", "main.toml", "-k", "3", "-o", "exact.json")
+    given = ("--epsilon", "1", "--records", "20000", "-o", "l.toml")
+    assert "is not private" in run("plan", "look", "exact.json", *given, status=2).stderr

@@ -8,7 +8,7 @@ answers, with what was asked, are all that leaves: centroids are computed from t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
@@ -20,7 +20,12 @@ from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.accounting import convert_concentrated
 from sfumato.shared.privacy.mechanism import PrivacyGuarantee
-from sfumato.shared.privacy.mechanisms.gaussian import find_joint_rho
+from sfumato.shared.privacy.mechanisms.gaussian import (
+    LEAST_JOINT_SIGMA,
+    MOST_JOINT,
+    DiscreteGaussian,
+    find_joint_rho,
+)
 from sfumato.shared.privacy.samplers import RandomSource
 from sfumato.shared.privacy.sensitivity import require_neighbouring
 
@@ -129,12 +134,16 @@ class Round:
         What is asked, such as ``counts`` or ``sums``.
     epsilon, delta, rho
         As of a privacy event; rho is None for pure noise.
+    is_joint
+        Whether all rounds of the method are bounded together, as section 4 of ``proofs.md`` bounds
+        discrete Gaussian noise alone.
     """
 
     name: str
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     rho: Fraction | None = None
+    is_joint: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -191,6 +200,7 @@ class Curator:
     relation: str
     source: RandomSource
     answers: list[Answer] = field(default_factory=list)
+    _n_joint: int = field(default=0, init=False)
 
     @property
     def next_round(self) -> Round:
@@ -230,6 +240,7 @@ class Curator:
             The guarantee is less than what was planned; nothing was drawn.
         """
         planned = self._require_planned(guarantee)
+        _require(not planned.is_joint, planned)
         answer = Answer(name=planned.name, asked=asked, values=release(self.source))
         self.answers.append(answer)
         return answer
@@ -243,6 +254,16 @@ class Curator:
             The noise guarantees less than was planned; nothing was drawn.
         """
         planned = self._require_planned(noise.guarantee)
+        if planned.is_joint:
+            self._n_joint += sums.size
+            mechanism = getattr(noise, "mechanism", noise)
+            # What the joint bound rests on, beside the sum of all rho.
+            _require(
+                isinstance(mechanism, DiscreteGaussian)
+                and mechanism.sigma >= LEAST_JOINT_SIGMA
+                and self._n_joint <= MOST_JOINT,
+                planned,
+            )
         released = noise.add_noise(sums, self.source)
         answer = Answer(name=planned.name, asked=asked, values=released)
         self.answers.append(answer)
@@ -254,13 +275,17 @@ class Curator:
             is_covered = given.epsilon <= planned.epsilon and given.delta <= planned.delta
         else:
             is_covered = given.rho is not None and given.rho <= planned.rho
-        if not is_covered or given.neighbouring != self.relation:
-            raise PrivacyError(
-                f"of the round {planned.name!r} must be within what was planned",
-                field="noise",
-                fix="report this: a method was about to spend more than it had planned",
-            )
+        _require(is_covered and given.neighbouring == self.relation, planned)
         return planned
+
+
+def _require(holds: bool, planned: Round) -> None:
+    if not holds:
+        raise PrivacyError(
+            f"of the round {planned.name!r} must be within what was planned",
+            field="noise",
+            fix="report this: a method was about to spend more than it had planned",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -410,17 +435,32 @@ def divide_jointly(
         )
     whole, total = find_joint_rho(task.epsilon, task.delta), sum(shares, Fraction(0))
     return tuple(
-        _plan_concentrated(name, whole * share / total, task.delta * share / total)
+        replace(
+            _plan_concentrated(name, whole * share / total, task.delta * share / total),
+            is_joint=True,
+        )
         for name, share in zip(names, shares, strict=True)
     )
 
 
 def join_rounds(task: Task, rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """Return the rounds as they are paid: those of Gaussian noise alone as one."""
-    losses = [planned.rho for planned in rounds if planned.rho is not None]
-    if not losses or len(losses) < len(rounds):
+    """Return the rounds as they are paid: those that are bounded together as one.
+
+    Raises
+    ------
+    PrivacyError
+        Only some of them are bounded together.
+    """
+    joint = [planned for planned in rounds if planned.is_joint]
+    if not joint:
         return tuple(rounds)
-    rho = sum(losses, Fraction(0))
+    if len(joint) < len(rounds):
+        raise PrivacyError(
+            "must all be bounded together, or none of them",
+            field="rounds",
+            fix="report this: a method plans what no proof covers",
+        )
+    rho = sum((planned.rho or Fraction(0) for planned in joint), Fraction(0))
     return (Round(name=rounds[0].name, epsilon=task.epsilon, delta=task.delta, rho=rho),)
 
 

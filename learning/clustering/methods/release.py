@@ -24,7 +24,7 @@ from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import MalformedMessageError
 
 FORMAT = "sfumato-clusters"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -43,7 +43,7 @@ _ROUNDING_VARIANCE = 4
 _CLOSENESS = Fraction(1, 10**33)
 """Per coordinate, above the logarithm of the ratio of the two laws (``proofs.md``)."""
 LEAST_JOINT_SIGMA = 64
-_MOST_JOINT = 1 << 40
+MOST_JOINT = 1 << 40
 """Coordinates of all rounds that are bounded together."""
 _TAIL = 10
 """P(|Y| > 10 sigma) < 2 exp(-50) < 2^-70 for the discrete Gaussian."""
@@ -247,7 +247,7 @@ def bound_joint_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
         return Fraction(0)
     squared = LEAST_JOINT_SIGMA**2
     ratio = 2 * rho * Fraction(squared, squared - _ROUNDING_VARIANCE)
-    return _bound_close_delta(_MOST_JOINT, ratio, epsilon)
+    return _bound_close_delta(MOST_JOINT, ratio, epsilon)
 
 
 @lru_cache(maxsize=64)

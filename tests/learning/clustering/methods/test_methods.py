@@ -23,6 +23,8 @@ from sfumato.learning.clustering.methods.contract import (
     Method,
     QuantisedRecords,
     Round,
+    divide_jointly,
+    join_rounds,
 )
 from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.learning.clustering.methods.grid import GridMethod
@@ -41,6 +43,7 @@ from sfumato.shared.core import Quantiser
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError, MalformedMessageError, PrivacyError
 from sfumato.shared.privacy.histogram import NoisyHistogram
+from sfumato.shared.privacy.mechanisms.gaussian import LEAST_JOINT_SIGMA, DiscreteGaussian
 from sfumato.shared.privacy.testing import SeededSource
 from tests.learning.clustering.methods.replaying import (
     Drawn,
@@ -278,6 +281,36 @@ def test_a_curator_refuses_what_was_not_planned() -> None:
     curator.ask(histogram, counts)
     with pytest.raises(PrivacyError, match="all were asked"):
         curator.ask(histogram, counts)
+
+
+def test_rounds_that_are_bounded_together_take_wide_gaussian_noise_alone() -> None:
+    task = make_task("replace-one", delta=Fraction(1, 10**5))
+    rounds = divide_jointly(task, ["sums", "sums"], [Fraction(1), Fraction(1)])
+    counts = np.zeros(3, dtype=np.int64)
+
+    def make(sigma: int) -> DiscreteGaussian:
+        """Noise within what was planned but for its width."""
+        return DiscreteGaussian(
+            n_coordinates=3,
+            sensitivity_l2_squared=1,
+            sigma=sigma,
+            epsilon=rounds[0].epsilon,
+            delta=rounds[0].delta,
+            neighbouring=task.relation,
+        )
+
+    curator = Curator(rounds=rounds, relation=task.relation, source=SeededSource(1))
+    with pytest.raises(PrivacyError, match="within what was planned"):
+        curator.ask(make(LEAST_JOINT_SIGMA - 1), counts)
+    with pytest.raises(PrivacyError, match="within what was planned"):
+        curator.draw(make(LEAST_JOINT_SIGMA).guarantee, lambda _: counts)
+    assert not curator.answers
+    curator.ask(make(LEAST_JOINT_SIGMA), counts)
+    # Nothing says what they cost together with rounds of other noise.
+    with pytest.raises(PrivacyError, match="bounded together"):
+        join_rounds(task, [rounds[0], Round(name="counts", epsilon=Fraction(1, 2))])
+    (joint,) = join_rounds(task, rounds)
+    assert (joint.epsilon, joint.delta) == (task.epsilon, task.delta)
 
 
 def test_records_with_a_missing_value_are_counted_apart() -> None:
