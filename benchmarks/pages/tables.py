@@ -122,6 +122,7 @@ _COSTS: Final = {
     "bytes": ("released", ",.0f"),
     "rounds": ("rounds", ".0f"),
 }
+_OF_CHOICE: Final = "n=2e+04"
 _SETS: Final = "Median / 90th percentile, over n epsilon."
 
 
@@ -194,12 +195,12 @@ def _list_failures(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a section for each set."""
+    """Yield a section for each set, but for those that only the choice is judged on."""
     found = _split_contenders(rows)
     sources: dict[str, list[float]] = {}
     for case in found:
         source, has_strength, strength = case.partition(" n_eps=")
-        if has_strength and not source.startswith("fleet"):
+        if has_strength and not source.startswith("fleet") and _OF_CHOICE not in source:
             sources.setdefault(source, []).append(float(strength))
     for source, strengths in sorted(sources.items(), key=lambda each: ("n=" in each[0], each[0])):
         cases = {f"{source} n_eps={each:.0e}": f"{each:,.0f}" for each in sorted(strengths)}
