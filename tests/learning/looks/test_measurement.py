@@ -157,7 +157,7 @@ def draw(law: LookNoise, size: tuple[int, int], rng: np.random.Generator) -> Flo
 
 
 @pytest.mark.parametrize("name", LAWS)
-@pytest.mark.parametrize("shift", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("shift", [0.0, 0.2])
 def test_measured_numbers_lie_within_their_bars_at_the_stated_rate(name: str, shift: float) -> None:
     # 2,000 releases of the same records: 90 % bars hold 1,800 of them, give or take 13 each. Bounds
     # of 85 and 95 % are exceeded by chance in less than one of a million runs.
