@@ -230,7 +230,10 @@ def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table
     columns = ["share", *([] if first is None else ["predicted"])]
     if any(each.spread is not None for each in answer.clusters):
         columns.append("spread")
-    columns += [f"mean of {each.name}" for each in answer.summed]
+    for column in answer.summed:
+        columns.append(
+            f"mean of {column.name}" + ("" if column.unit == "1" else f" ({column.unit})")
+        )
     for name in columns:
         table.add_column(name, justify="right")
     for i, each in enumerate(answer.clusters):
@@ -248,10 +251,10 @@ def _show_means(cluster: MeasuredClusterBody, n_columns: int) -> list[str]:
     if cluster.mean is None or cluster.mean_error is None:
         return ["none"] * n_columns
     return [
-        f"{mean:.5g} +- {_TWICE * error:.2g}"
+        f"{mean:.5g} ± {_TWICE * error:.2g}"
         for mean, error in zip(cluster.mean, cluster.mean_error, strict=True)
     ]
 
 
 def _show(number: NumberBody, form: str) -> str:
-    return f"{number.value:{form}} +- {_TWICE * number.error:{form}}"
+    return f"{number.value:{form}} ± {_TWICE * number.error:{form}}"
