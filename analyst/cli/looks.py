@@ -116,7 +116,7 @@ def _plan_look(
         n_records=_choose(records, found, "n_records", "--records"),
         n_sketches=sketches or (found.snapshot.n_sketches if found.snapshot else 1),
         shares_records=same_records,
-        columns=parse_columns(profile or []),
+        columns=parse_columns(profile or [], "--profile"),
         clusters_per_sketch=per_sketch,
         candidates=tuple(_find(each, key=key, url=url) for each in candidates or []),
     )
@@ -190,9 +190,9 @@ def _look(
     word = answer.verdict.word
     verdict = word if first is None else find_worse(word, first.verdict or word)
     if as_json:
-        document = {"verdict": verdict, "first_verdict": first and first.verdict, **asdict(answer)}
-        document["verdict_of_look"] = asdict(answer.verdict)
-        document["verdict"] = verdict
+        document = asdict(answer)
+        document["verdict_of_look"] = document["verdict"]
+        document |= {"verdict": verdict, "first_verdict": first and first.verdict}
         print(json.dumps(document, ensure_ascii=False))
         return
     for part in _describe(answer, verdict, first):

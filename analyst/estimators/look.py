@@ -35,14 +35,14 @@ from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 Floats = NDArray[np.float64]
 
 _SHARE = Fraction(3, 10)
-"""Of epsilon, for a look that follows a sketch with the rest."""
+"""The share of epsilon that a look gets; the sketch before it gets the rest."""
 _MOST_EXPECTED = 1.12
 """A sketch that may be worse does not find the clusters, and a look does not find them for it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Look:
-    """What a second look measured; printed, doubts come first.
+    """The measurements of a second look; printed, doubts come first.
 
     Parameters
     ----------

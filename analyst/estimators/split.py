@@ -45,7 +45,7 @@ class SplitKMeans(ClusteringEstimator):
     max_records
         Required under ``add-remove-one``: a public number of records that radii follow from.
     public_seed
-        Of the directions in which cells are split; it is published. None: fresh.
+        The published seed of the directions in which cells are split. None: fresh.
     random_state
         Steers what is computed from the release for another k, never noise.
     ledger, source, budget

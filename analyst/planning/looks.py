@@ -49,7 +49,7 @@ class LookOutline:
     shares_records
         Whether the look reads the records that the result is of.
     columns
-        Of a profile: further columns, which the first look did not read.
+        Further columns for a profile, which the first look did not read.
     clusters_per_sketch
         r, a divisor of k; None for all.
     candidates

@@ -24,7 +24,7 @@ _HOW = (
 )
 
 
-def parse_columns(texts: Sequence[str]) -> tuple[Dimension, ...]:
+def parse_columns(texts: Sequence[str], field: str = "--dimensions") -> tuple[Dimension, ...]:
     """Read columns, with commas between them.
 
     Numbers are ``NAME:UNIT``, ``NAME:UNIT:count`` and ``NAME:UNIT:LOWER..UPPER``, which counts
@@ -37,27 +37,27 @@ def parse_columns(texts: Sequence[str]) -> tuple[Dimension, ...]:
     ConfigError
         A column has another form, or a name occurs twice.
     """
-    found = [_parse_column(text.strip()) for part in texts for text in part.split(",")]
+    found = [_parse_column(text.strip(), field) for part in texts for text in part.split(",")]
     names = [dimension.name for dimension in found]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"names {name!r} twice", field="--dimensions", fix=_HOW)
+            raise ConfigError(f"names {name!r} twice", field=field, fix=_HOW)
     return tuple(found)
 
 
-def _parse_column(text: str) -> Dimension:
+def _parse_column(text: str, field: str) -> Dimension:
     name, *parts = (part.strip() for part in text.split(":"))
     if parts == ["count"]:
         parts = ["1", "count"]
     is_category = bool(parts) and parts[0].startswith("levels=")
     if not name or len(parts) > (1 if is_category else 2):
-        raise ConfigError(f"cannot be read: {text!r}", field="--dimensions", fix=_HOW)
+        raise ConfigError(f"cannot be read: {text!r}", field=field, fix=_HOW)
     if is_category:
         levels = tuple(level.strip() for level in parts[0].removeprefix("levels=").split("|"))
         return Dimension(name=name, unit="1", levels=levels)
     unit = (parts and parts[0]) or "1"
     if parts[1:] not in ([], ["count"]):
-        lower, upper = _parse_bounds(parts[1], text)
+        lower, upper = _parse_bounds(parts[1], text, field)
         return Dimension(name=name, unit=unit, lower=lower, upper=upper)
     usual = None if parts[1:] else find_narrow_range(name, unit)
     if usual is not None:
@@ -73,11 +73,11 @@ def _parse_column(text: str) -> Dimension:
     )
 
 
-def _parse_bounds(bounds: str, text: str) -> tuple[float, float]:
+def _parse_bounds(bounds: str, text: str, field: str) -> tuple[float, float]:
     try:
         lower, upper = map(float, bounds.split(".."))
     except ValueError:
-        raise ConfigError(f"cannot be read: {text!r}", field="--dimensions", fix=_HOW) from None
+        raise ConfigError(f"cannot be read: {text!r}", field=field, fix=_HOW) from None
     return lower, upper
 
 

@@ -29,12 +29,12 @@ _BOX_SPREADS = 3.0
 """Bounds are taken for so many standard deviations where nothing else is known."""
 _CAP_DEVIATIONS = 5.0
 _LEAST_SPREAD = 0.05
-"""Of the scale: a first look resolves no less."""
+"""The least spread of a cluster, as a part of the scale: a first look resolves no less."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FirstLook:
-    """What a first result knows about clusters, in coordinates of the axes.
+    """Clusters as a first result knows them, in coordinates of the axes.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def design_look(
         ``measure``: numbers, squares and records at the cap, with the least noise. ``refine``: the
         means of the assigned columns besides. ``profile``: the means of all columns.
     norm
-        Of the noise.
+        The norm that the noise is shaped to.
     clusters_per_sketch
         r, a divisor of k; None for all clusters in every sketch.
 

@@ -1,4 +1,4 @@
-"""What a second look measures: numbers, means and spreads of clusters, and the gain of a step.
+"""Measure the numbers, means and spreads of clusters, and the gain of a step, in a second look.
 
 Everything follows from noised sums by exact formulas; nothing is fitted. The errors are those of
 the noise, about the records that were summed: as a sample of a larger population these err by

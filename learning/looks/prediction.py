@@ -22,13 +22,15 @@ class LookPrediction:
     Parameters
     ----------
     shares
-        Shape ``(k,)``: of each share of the records.
+        Shape ``(k,)``: the error of each share of the records.
     means
-        Shape ``(k, e)``, steps: of each mean.
+        Shape ``(k, e)``, steps: the error of each mean.
     spread
-        Of the mean squared distance of all records, over it; None where it is not asked for.
+        The relative error of the mean squared distance of all records; None where it is not
+        asked for.
     gain
-        Of the gain of a further step, where there is none; None where it is not asked for.
+        The error of the gain of a further step, where there is no gain; None where it is not
+        asked for.
     excess
         What the noise of the means would add to the squared distances of the refined centres, over
         them; None where not all assigned columns are summed.

@@ -14,7 +14,7 @@ _COMMA = str.maketrans({",": ".", ".": "_"})
 
 @dataclass(frozen=True, kw_only=True)
 class Spelling:
-    """How the texts of a source spell numbers, where a program would not.
+    """The spelling of numbers in the texts of a source, where a program would write another.
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ class _Cells:
     counts
         Shape ``(C,)``, noisy numbers of records, of any sign.
     deviation
-        Of a count, by noise.
+        The standard deviation of the noise of a count.
     """
 
     centres: Floats
@@ -240,7 +240,7 @@ def _look(
     radii: Floats,
     weights: Sequence[float],
 ) -> _Cells:
-    """Ask for the moments of cells, and return what is known of them then."""
+    """Ask for the moments of cells, and return the cells with the answers taken in."""
     noise = _make_noise(task, curator.next_round, weights, len(radii))
     centres = np.rint(cells.centres).astype(np.int64)
     most = math.isqrt(task.n_dimensions * STEPS**2)

@@ -1,4 +1,4 @@
-"""What records add up to in each cluster of given centres: the statistic of a second look."""
+"""The statistic of a second look: sums of the records in each cluster of given centres."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ClustersStatistic:
     Parameters
     ----------
     quantiser
-        Of the coordinates of a record.
+        The steps that the coordinates of a record are rounded to.
     assigned, summed
         Numbers of the coordinates that assign, and of those that are summed; ascending.
     optional

@@ -46,7 +46,7 @@ class MeasuredClusterBody:
 
 @body
 class MeasuredClustersBody:
-    """What a second look measured: exact sums with noise, and nothing that is fitted.
+    """The measurements of a second look: exact sums with noise, and nothing that is fitted.
 
     The errors are about the records themselves; as a sample of a larger population they err by
     their number besides.

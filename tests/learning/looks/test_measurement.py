@@ -1,4 +1,4 @@
-"""What a look measures, against the records themselves."""
+"""Measurements of a look, compared with the records themselves."""
 
 from __future__ import annotations
 
