@@ -197,7 +197,8 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     Raises
     ------
     ConfigError
-        The result has no spreads, or the aim does not suit the columns.
+        The result is not private or has no spreads, a column of a profile is one of its own, or
+        ``clusters_per_sketch`` divides k with a remainder.
     PlanError, PrivacyError
         A field breaks its rule.
     """
@@ -216,6 +217,19 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     plan = first.plan
     own = tuple(replace(each, scale=None) for each in plan.dimensions)
     added = outline.columns if outline.aim == "profile" else ()
+    for name in (each.name for each in added if each.name in {every.name for every in own}):
+        raise ConfigError(
+            f"names {name!r}, which the result has",
+            field="columns (--profile)",
+            fix="leave it out: the means of the result's columns are summed in any case",
+        )
+    k, r = len(first.centroids), outline.clusters_per_sketch
+    if r is not None and k % r:
+        raise ConfigError(
+            f"must be a divisor of the number of clusters ({k}) and is {r}",
+            field="clusters_per_sketch (--per-sketch)",
+            fix=f"choose {', '.join(str(i) for i in range(1, k + 1) if k % i == 0)}",
+        )
     space = RecordSpace(dimensions=(*own, *added))
     encoder = plan.space.encoder
     centres = encoder.encode_answers(first.centroids)

@@ -123,6 +123,24 @@ def test_a_result_of_other_clusters_and_two_aims_are_refused() -> None:
     assert "--records" in run(*both, status=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--profile", "x:y:z"), ("--profile", "cannot be read: 'x:y:z'")),
+        (("--profile", "load:kW:0..100"), ("--profile", "names 'load', which the result has")),
+        (("--per-sketch", "2"), ("--per-sketch", "divisor of the number of clusters (3)", "1, 3")),
+    ],
+)
+def test_a_wrong_option_of_a_look_is_named_with_its_rule(
+    options: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    given = ("--epsilon", "1", "--records", "20000", "-o", "l.toml")
+    refused = words_of(run("plan", "look", "result.json", *given, *options, status=2).stderr)
+    for word in words:
+        assert word in refused
+    assert not Path("l.toml").exists()
+
+
 def test_candidates_of_as_many_clusters_are_compared_by_what_was_measured() -> None:
     again = ("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3", "--seed", "1")
     run(*again, "-o", "other.json")
