@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from sfumato.aggregator.api.serving import serves
 from sfumato.shared.errors import NotFoundError
 from sfumato.shared.wire import DeviceAction, ProblemType, problem_types
-from sfumato.shared.wire.calls.problems import Problems
+from sfumato.shared.wire.calls.operations import Problems
 
 router = APIRouter(tags=["problems"])
 

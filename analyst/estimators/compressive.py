@@ -133,12 +133,6 @@ class CompressiveEstimator(ReleasingEstimator):
                     field="max_records",
                     fix="state the most records that one release may have",
                 )
-            if getattr(self, "look_share", 0) and self._is_private:
-                raise ConfigError(
-                    "has no records to look at again when the sum is released",
-                    field="look_share",
-                    fix="leave it out, and call look(X) with all records",
-                )
             if self._wants_pilot:
                 raise ConfigError(
                     "cannot be found by a pilot of a first batch",

@@ -84,6 +84,15 @@ class LookedEstimator(CompressiveEstimator):
     look_share: Exact | Literal["auto"]
     look_: Look
 
+    def _add(self, X: ArrayLike) -> None:  # noqa: N803
+        if "_held" not in vars(self) and self.look_share and self._is_private:
+            raise ConfigError(
+                "has no records to look at again when the sum is released",
+                field="look_share",
+                fix="leave it out, and call look(X) with all records",
+            )
+        super()._add(X)
+
     def look(
         self,
         X: ArrayLike,  # noqa: N803 - scikit-learn's name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,6 +32,8 @@ from sfumato.shared.privacy import MECHANISMS
 
 Floats = NDArray[np.float64]
 _TWICE = 2.0
+_FORMED = ("dimensions", "window", "clusters", "radius_law")
+"""Fields of a specification that are tables of their own in its file, or no matter of a look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +77,15 @@ class LookPlan:
     ----------
     first, outline
         The result that devices are shown, and the given facts.
-    plan
-        The plan.
+    spec, plan
+        The specification, and the plan that it describes.
     prediction
         The errors of its answers.
     """
 
     first: DecodeResult
     outline: LookOutline
+    spec: PlanSpec
     plan: SketchPlan
     prediction: LookPrediction
 
@@ -156,37 +159,21 @@ class LookPlan:
 
     def format_spec(self) -> str:
         """Write the specification as TOML, with what it will give."""
-        plan, release = self.plan, self.plan.release
-        fields: dict[str, Any] = {
-            "statistic": "clusters",
-            "epsilon": str(release.epsilon),
-            "delta": str(release.delta),
-            "release": release.kind,
-            "unit": release.unit,
-            "neighbouring": release.neighbouring,
-            "least_records": plan.least_records,
-            "most_records": plan.most_records,
-            "max_records_per_person": plan.max_records_per_person,
-            "most_sketches": plan.most_sketches,
-            "most_sketches_per_device": plan.most_sketches_per_device,
-            "most_streams_per_device": plan.most_streams_per_device,
-            "late_rule": plan.late_rule,
-            "labels": [asdict(each) for each in plan.labels],
+        spec = self.spec
+        chosen = {
+            each.name: getattr(spec, each.name)
+            for each in fields(spec)
+            if each.name not in _FORMED and getattr(spec, each.name) not in (each.default, None)
         }
-        batch = plan.sum_release
-        if batch is not None:
-            names = ("least_reports", "most_reports", "parts", "grace_s", "late_s")
-            fields |= {name: getattr(batch, name) for name in names}
         lines = ["# Made by `sfumato plan look`: the centres are of a released result."]
         lines += [f"# {sentence}" for sentence in self.describe()]
-        stated = {name: value for name, value in fields.items() if value is not None}
-        lines += ["", *(f"{name} = {format_value(value)}" for name, value in stated.items())]
-        lines += ["", "[window]", *format_window(plan.window), "", "[clusters]"]
+        lines += ["", *(f"{name} = {_format(value)}" for name, value in chosen.items())]
+        lines += ["", "[window]", *format_window(spec.window), "", "[clusters]"]
         part = asdict(self.part) | {"result": self.part.result.hex()}
         for name in ("kind", "norm"):
             del part[name]
         lines += [f"{name} = {format_value(value)}" for name, value in part.items()]
-        for dimension in plan.dimensions:
+        for dimension in spec.dimensions:
             lines += ["", "[[dimensions]]", *format_dimension(dimension)]
         return "\n".join(lines) + "\n"
 
@@ -251,7 +238,8 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
         neighbouring=plan.release.neighbouring,
         clusters_per_sketch=outline.clusters_per_sketch,
     )
-    made = create_plan(_specify(plan, space.dimensions, part, outline))
+    spec = _specify(plan, space.dimensions, part, outline)
+    made = create_plan(spec)
     whole = part.build_whole(space)
     noise = LookNoise(
         deviation=np.array(np.sqrt(outline.n_sketches * made.released_variance)),
@@ -263,6 +251,7 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     return LookPlan(
         first=first,
         outline=outline,
+        spec=spec,
         plan=made,
         prediction=predict_look(
             whole,
@@ -272,6 +261,15 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             n=float(outline.n_records),
         ),
     )
+
+
+def _format(value: Any) -> str:
+    """Write a field; fractions are exact as text, and labels are tables."""
+    if isinstance(value, Fraction):
+        return format_value(str(value))
+    if isinstance(value, tuple):
+        return format_value([asdict(each) for each in value])
+    return format_value(value)
 
 
 def _place_candidate(candidate: DecodeResult, first: DecodeResult) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,16 @@ from sfumato.shared.wire.objects.looks import (
     MeasuredClusterBody,
     MeasuredClustersBody,
     NumberBody,
-    Word,
 )
-from sfumato.shared.wire.objects.results import DimensionBody, VerdictBody, describe_promise
+from sfumato.shared.wire.objects.results import (
+    DimensionBody,
+    VerdictBody,
+    Word,
+    describe_promise,
+)
 
 Floats = NDArray[np.float64]
-WORDS: tuple[Word, ...] = ("sound", "rough", "doubtful", "do not use")
+WORDS: tuple[Word, ...] = get_args(Word)
 """From the best to the worst."""
 _TWICE = 2.0
 _MOST_PHANTOMS = 0.2

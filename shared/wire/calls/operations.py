@@ -1,4 +1,4 @@
-"""Calls about operations."""
+"""Calls about operations, and the pages of problem types."""
 
 from __future__ import annotations
 
@@ -24,3 +24,18 @@ class Operations:
     get_health = Bare("public", "GET /healthz", HealthBody)
     get_readiness = Bare("public", "GET /readyz", ReadinessBody)
     get_metrics = Bare("monitor", "GET /metrics", str, media="text/plain")
+
+
+class Problems:
+    """A page for each problem type, at the URI that problem documents give.
+
+    Attributes
+    ----------
+    list_problems
+        List the problem types.
+    get_problem
+        Explain a problem type.
+    """
+
+    list_problems = Bare("public", "GET /problems", str, media="text/html")
+    get_problem = Bare("public", "GET /problems/{slug}", str, media="text/html")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from sfumato.shared.structure import member
 from sfumato.shared.wire.objects.declaring import Hex, body
 from sfumato.shared.wire.objects.results import DimensionBody, PromiseBody, VerdictBody
@@ -86,6 +84,3 @@ class MeasuredClustersBody:
         "Squared distances to these centres, and to each candidate, over the first.", []
     )
     privacy: PromiseBody = member("Privacy promise of each sketch.")
-
-
-Word = Literal["sound", "rough", "doubtful", "do not use"]

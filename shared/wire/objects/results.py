@@ -278,11 +278,15 @@ class PrivacyBody(PromiseBody):
     warnings: list[str] = member("Doubts about the plan, a sentence each.", [])
 
 
+Word = Literal["sound", "rough", "doubtful", "do not use"]
+"""Verdicts, from the best to the worst."""
+
+
 @body
 class VerdictBody:
     """The trust that a result deserves."""
 
-    word: Literal["sound", "rough", "doubtful", "do not use"] = member("The verdict.", "sound")
+    word: Word = member("The verdict.", "sound")
     sentence: str = member("Why, in a sentence.", "the centroids agree between replicates")
 
 
