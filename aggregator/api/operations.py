@@ -12,6 +12,8 @@ from sfumato.aggregator.batch_records import BatchTotals
 from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
 from sfumato.aggregator.records import StoreTotals
 from sfumato.aggregator.services import Services
+from sfumato.aggregator.storage.statements.batches import count_batches
+from sfumato.aggregator.storage.statements.jobs import count_totals
 from sfumato.shared.errors import TransportError
 from sfumato.shared.wire.calls.operations import Operations
 from sfumato.shared.wire.objects.results import HealthBody, ReadinessBody
@@ -59,8 +61,8 @@ async def _count_stored(metrics: Metrics, services: Services) -> None:
     async def query() -> tuple[StoreTotals, BatchTotals, int]:
         await services.readiness.require()
         async with services.store.begin() as transaction:
-            totals = await transaction.count_totals()
-            summed = await transaction.count_batches()
+            totals = await count_totals(transaction)
+            summed = await count_batches(transaction)
         return totals, summed, await services.jobs.count_workers()
 
     try:

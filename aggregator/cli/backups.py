@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from sfumato.aggregator.cli.checks import inspect_database
-from sfumato.aggregator.cli.databases import open_database, renew_generation
+from sfumato.aggregator.cli.databases import open_database, renew_database
 from sfumato.aggregator.cli.settings import read_settings
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import back_up_file, describe_damage, path_of
@@ -42,7 +42,7 @@ async def restore_backup(file: Path, config: Path | None, database_url: str | No
         # Under another name, so that no server opens it before its new generation.
         await _require_sound(part, file)
         async with open_database(normalise_database_url(str(part))) as store:
-            await renew_generation(store)
+            await renew_database(store)
 
     await back_up_file(file, target, check=prepare)
     print(f"{target}: restored; start the servers")

@@ -14,6 +14,19 @@ from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.services.plans import PlanCache
 from sfumato.aggregator.storage import Layout, Transaction
 from sfumato.aggregator.storage.engine import mapped_errors
+from sfumato.aggregator.storage.statements.cells import check_sums
+from sfumato.aggregator.storage.statements.devices import describe_gaps
+from sfumato.aggregator.storage.statements.inspection import (
+    count_all_rows,
+    count_rows,
+    find_count_faults,
+    find_file_faults,
+    find_orphans,
+    find_plan_faults,
+    find_signature_faults,
+    find_sketch_faults,
+    list_study_ids,
+)
 from sfumato.aggregator.storage.tables import CELLS, SKETCHES, STUDIES
 from sfumato.shared.command import EXIT_FAILED
 from sfumato.shared.errors import PlanError, TransportError, WireError
@@ -95,24 +108,24 @@ async def inspect_database(url: str) -> list[CheckReport]:
 
 
 async def _inspect(transaction: Transaction) -> list[CheckReport]:
-    n_studies = await _count(transaction.count_rows(STUDIES))
-    n_sketches = await _count(transaction.count_rows(SKETCHES))
-    n_cells = await _count(transaction.count_rows(CELLS))
-    n_rows = await _count(transaction.count_all_rows())
+    n_studies = await _count(count_rows(transaction, STUDIES))
+    n_sketches = await _count(count_rows(transaction, SKETCHES))
+    n_cells = await _count(count_rows(transaction, CELLS))
+    n_rows = await _count(count_all_rows(transaction))
     faults = (
-        ("file", n_rows, transaction.find_file_faults()),
-        ("plans", n_studies, transaction.find_plan_faults()),
-        ("sketches", n_sketches, transaction.find_sketch_faults()),
-        ("signatures", n_sketches, transaction.find_signature_faults()),
-        ("counts", n_studies, transaction.find_count_faults()),
-        ("references", n_rows, transaction.find_orphans()),
+        ("file", n_rows, find_file_faults(transaction)),
+        ("plans", n_studies, find_plan_faults(transaction)),
+        ("sketches", n_sketches, find_sketch_faults(transaction)),
+        ("signatures", n_sketches, find_signature_faults(transaction)),
+        ("counts", n_studies, find_count_faults(transaction)),
+        ("references", n_rows, find_orphans(transaction)),
         ("sums", n_cells, _find_sum_faults(transaction)),
     )
     reports = [
         await CheckReport(check=name, n_checked=count).take(found) for name, count, found in faults
     ]
     gaps = CheckReport(check="gaps", n_checked=n_sketches, is_warning=True)
-    return [*reports, await gaps.take(transaction.describe_gaps())]
+    return [*reports, await gaps.take(describe_gaps(transaction))]
 
 
 async def _count(rows: Awaitable[int]) -> int:
@@ -127,13 +140,13 @@ async def _count(rows: Awaitable[int]) -> int:
 async def _find_sum_faults(transaction: Transaction) -> AsyncIterator[str]:
     """Compare the cells of every study with the sums of its sketches."""
     plans = PlanCache()
-    for study_id in await transaction.list_study_ids():
+    for study_id in await list_study_ids(transaction):
         study = await transaction.get(StudyRecord, study_id)
         assert study is not None
         where = f"study {study_id.hex()}"
         try:
             plan = await plans.get(study)
-            wrong = await transaction.check_sums(study_id, layout=Layout.of(plan))
+            wrong = await check_sums(transaction, study_id, layout=Layout.of(plan))
         except (PlanError, WireError) as error:
             yield f"{where}: cannot be summed anew ({error})"
             continue

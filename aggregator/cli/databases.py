@@ -23,6 +23,7 @@ from sfumato.aggregator.storage import (
 )
 from sfumato.aggregator.storage.engine import mapped_errors
 from sfumato.aggregator.storage.schema import require_file
+from sfumato.aggregator.storage.statements.studies import renew_generation
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 
 
@@ -83,7 +84,7 @@ async def migrate_tables(
             version = await migrate_database(store.engine, to)
         print(f"schema version {version or 'none'}")
         if new_generation:
-            await renew_generation(store)
+            await renew_database(store)
 
 
 async def copy_into(to: str, config: Path | None, database_url: str | None) -> None:
@@ -98,13 +99,13 @@ async def copy_into(to: str, config: Path | None, database_url: str | None) -> N
     ):
         for name, count in (await copy_database(source, target)).items():
             print(f"{name}: {count}")
-        await renew_generation(target)
+        await renew_database(target)
 
 
-async def renew_generation(store: Store) -> None:
+async def renew_database(store: Store) -> None:
     """Give a database another generation, so that devices send again what it lacks."""
     async with store.begin(write=True) as transaction:
-        generation = await transaction.renew_generation()
+        generation = await renew_generation(transaction)
         await write_entry(
             transaction,
             now=SystemClock().now(),

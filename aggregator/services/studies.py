@@ -21,6 +21,18 @@ from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.result_keys import require_result_keys
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.devices import count_plan_refusals
+from sfumato.aggregator.storage.statements.exclusion import purge_withdrawn, withdraw_study
+from sfumato.aggregator.storage.statements.sketches import list_refusals
+from sfumato.aggregator.storage.statements.studies import (
+    add_study,
+    change_study,
+    count_devices,
+    find_last_arrivals,
+    find_studies_of_plan,
+    has_study_of_plan,
+    list_studies,
+)
 from sfumato.learning.estimate.search_box import Stated, check_search_box
 from sfumato.shared.errors import ConfigError, StaleVersionError, StoreError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, encode_plan, plan_from_json
@@ -99,7 +111,7 @@ class StudyService(Service):
                 await _require_new_plan(transaction, record)
             if not is_known and plan.sum_release is not None:
                 await _require_new_sum(transaction, record)
-            is_new = await transaction.add_study(record)
+            is_new = await add_study(transaction, record)
             # Before any device enrols, which pins it then.
             await require_result_keys(transaction, now=record.created)
             if is_new:
@@ -146,7 +158,7 @@ class StudyService(Service):
     ) -> Sequence[StudySummary]:
         """Return studies in the order of creation, whose names begin with some characters."""
         async with self._store.begin() as transaction:
-            found = await transaction.list_studies(after=after, limit=limit, beginning=beginning)
+            found = await list_studies(transaction, after=after, limit=limit, beginning=beginning)
             return await _summarise_all(transaction, found)
 
     async def change(
@@ -200,7 +212,7 @@ class StudyService(Service):
                 changed = replace(changed, search_box=search_box)
             is_current = expected_version in (None, study.version)
             if is_current and changed != study:
-                is_current = await transaction.change_study(changed)
+                is_current = await change_study(transaction, changed)
                 now = self._clock.now()
                 for action, about in _describe_change(study, changed):
                     await write_entry(transaction, now, actor, action, study_id.hex(), **about)
@@ -220,8 +232,8 @@ class StudyService(Service):
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
             return (
-                await transaction.list_refusals(study_id),
-                await transaction.count_plan_refusals(study_id),
+                await list_refusals(transaction, study_id),
+                await count_plan_refusals(transaction, study_id),
             )
 
     async def withdraw(
@@ -252,7 +264,7 @@ class StudyService(Service):
                     field="confirm",
                     fix="give the study's name; all its data will be removed",
                 )
-            if not await transaction.withdraw_study(study_id):
+            if not await withdraw_study(transaction, study_id):
                 # Another request withdrew it meanwhile.
                 await require_study(transaction, study_id)
             about = {"name": study.name, "n_sketches": study.n_sketches}
@@ -273,7 +285,7 @@ class StudyService(Service):
         n_removed = 0
         while True:
             async with self._store.begin(write=True) as transaction:
-                n_batch = await transaction.purge_withdrawn(most=_BATCH)
+                n_batch = await purge_withdrawn(transaction, most=_BATCH)
             n_removed += n_batch
             if n_batch == 0:
                 return n_removed
@@ -291,7 +303,7 @@ def _describe_change(
 
 
 async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> None:
-    others = await transaction.find_studies_of_plan(record.plan_digest)
+    others = await find_studies_of_plan(transaction, record.plan_digest)
     if others:
         known = others[0]
         raise StoreError(
@@ -304,7 +316,7 @@ async def _require_new_plan(transaction: Transaction, record: StudyRecord) -> No
 
 async def _require_new_sum(transaction: Transaction, record: StudyRecord) -> None:
     """Refuse a second study of one secure sum: the helper knows a batch by its plan alone."""
-    if await transaction.has_study_of_plan(record.plan_digest):
+    if await has_study_of_plan(transaction, record.plan_digest):
         raise StoreError(
             "is, or was, that of another study, and a secure sum has one",
             field="plan",
@@ -322,8 +334,8 @@ async def _summarise_all(
     transaction: Transaction, studies: Sequence[StudyRecord]
 ) -> Sequence[StudySummary]:
     ids = [study.study_id for study in studies]
-    n_devices = await transaction.count_devices(ids)
-    arrivals = await transaction.find_last_arrivals(ids)
+    n_devices = await count_devices(transaction, ids)
+    arrivals = await find_last_arrivals(transaction, ids)
     return [
         StudySummary(
             study=study,

@@ -14,6 +14,8 @@ import structlog
 from sfumato.aggregator.logs import describe_cause
 from sfumato.aggregator.records import wait_for_stop
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.keys import touch_key
+from sfumato.aggregator.storage.statements.sketches import count_refusal
 from sfumato.shared.errors import TransportError
 
 _PERIOD_S = 1.0
@@ -53,9 +55,9 @@ class Tallies:
             async with self._store.begin(write=True) as transaction:
                 # Sorted, so that replicas that write the same rows cannot deadlock.
                 for (study_id, problem), count in sorted(refusals.items()):
-                    await transaction.count_refusal(study_id, problem, count=count)
+                    await count_refusal(transaction, study_id, problem, count=count)
                 for key_id, now in sorted(uses.items()):
-                    await transaction.touch_key(key_id, now=now)
+                    await touch_key(transaction, key_id, now=now)
         except BaseException:
             self._refusals.update(refusals)
             self._uses = uses | self._uses

@@ -10,9 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sfumato.aggregator.storage.engine import mapped_errors
 from sfumato.aggregator.storage.schema import migrate_database
-from sfumato.aggregator.storage.store import Store, Transaction
+from sfumato.aggregator.storage.statements.cells import check_sums
+from sfumato.aggregator.storage.statements.inspection import count_rows
+from sfumato.aggregator.storage.store import Store
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.tables import METADATA, SERVER, STUDIES, WORKERS
+from sfumato.aggregator.storage.transaction import Transaction
 from sfumato.shared.errors import ConfigError, StoreError
 from sfumato.shared.plan import decode_plan
 
@@ -48,7 +51,7 @@ async def copy_database(source: Store, target: Store) -> Mapping[str, int]:
         old, new = reading.connection, writing.connection
         tables = [table for table in METADATA.sorted_tables if table not in _OF_A_PLACE]
         for table in tables:
-            if await writing.count_rows(table):
+            if await count_rows(writing, table):
                 raise ConfigError(
                     f"has rows in {table.name}", field="to", fix="name an empty database"
                 )
@@ -80,7 +83,7 @@ async def _list_pages(
 
 
 async def _require_count(old: Transaction, new: Transaction, table: Table) -> None:
-    sent, arrived = await old.count_rows(table), await new.count_rows(table)
+    sent, arrived = await count_rows(old, table), await count_rows(new, table)
     if sent != arrived:
         raise StoreError(
             f"has {arrived} of {sent} rows in {table.name}", field="to", fix="try again"
@@ -90,7 +93,7 @@ async def _require_count(old: Transaction, new: Transaction, table: Table) -> No
 async def _require_sums(writing: Transaction) -> None:
     for row in await writing.connection.execute(select(STUDIES.c.study_id, STUDIES.c.plan)):
         plan = decode_plan(row.plan)
-        wrong = await writing.check_sums(row.study_id, layout=Layout.of(plan))
+        wrong = await check_sums(writing, row.study_id, layout=Layout.of(plan))
         if wrong:
             raise StoreError(
                 f"has running sums that differ from its sketches: {', '.join(wrong[:3])}",

@@ -16,50 +16,8 @@ from sfumato.aggregator.storage.engine import (
     require_same_file,
 )
 from sfumato.aggregator.storage.schema import is_empty, migrate_database, require_latest
-from sfumato.aggregator.storage.statements.alarms import AlarmRows
-from sfumato.aggregator.storage.statements.batches import BatchRows
-from sfumato.aggregator.storage.statements.cells import CellRows
-from sfumato.aggregator.storage.statements.device_sums import DeviceSumRows
-from sfumato.aggregator.storage.statements.devices import DeviceRows
-from sfumato.aggregator.storage.statements.exclusion import ExclusionRows
-from sfumato.aggregator.storage.statements.inspection import InspectionRows
-from sfumato.aggregator.storage.statements.jobs import JobRows
-from sfumato.aggregator.storage.statements.keys import KeyRows
-from sfumato.aggregator.storage.statements.merge import MergeRows
-from sfumato.aggregator.storage.statements.publications import PublicationRows
-from sfumato.aggregator.storage.statements.references import ReferenceRows
-from sfumato.aggregator.storage.statements.schedules import ScheduleRows
-from sfumato.aggregator.storage.statements.sketches import SketchRows
-from sfumato.aggregator.storage.statements.studies import StudyRows
+from sfumato.aggregator.storage.transaction import Transaction
 from sfumato.shared.errors import ConfigError
-
-
-class Transaction(
-    StudyRows,
-    ReferenceRows,
-    DeviceRows,
-    SketchRows,
-    CellRows,
-    MergeRows,
-    BatchRows,
-    ExclusionRows,
-    DeviceSumRows,
-    PublicationRows,
-    JobRows,
-    ScheduleRows,
-    AlarmRows,
-    KeyRows,
-    InspectionRows,
-):
-    """Reads and writes that happen together or not at all.
-
-    Methods named ``add_`` return false, and change nothing, where the identity is already taken.
-    """
-
-    @property
-    def connection(self) -> AsyncConnection:
-        """The connection of this transaction."""
-        return self._connection
 
 
 class Store:

@@ -12,7 +12,7 @@ from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
 from sfumato.aggregator.records import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.statements.cells import to_cell_row
+from sfumato.aggregator.storage.statements.cells import check_sums, to_cell_row
 from sfumato.aggregator.storage.sums.addition import CellKey, Entry, encode_labels
 from sfumato.aggregator.storage.sums.cells import Cell
 from sfumato.aggregator.storage.sums.check import ExpectedCells
@@ -123,10 +123,11 @@ def _to_entry(fleet: Fleet, device: BenchDevice, message: Signed) -> Entry:
     )
 
 
-async def check_sums(store: Store, fleet: Fleet) -> list[str]:
+async def compare_sums(store: Store, fleet: Fleet) -> list[str]:
     """Sum every stored sketch anew, and return the names of the cells that differ."""
     async with store.begin() as transaction:
-        wrong = await transaction.check_sums(
+        wrong = await check_sums(
+            transaction,
             fleet.study_id,
             layout=Layout.of(fleet.plan),
         )

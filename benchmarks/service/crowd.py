@@ -20,6 +20,7 @@ from benchmarks.service.servers import Server, running_servers
 from sfumato.aggregator.records import StudyRecord, SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.studies import add_study
 from sfumato.aggregator.storage.tables import DEVICES
 from sfumato.shared.http_client import open_client
 from sfumato.shared.plan import compute_plan_digest, encode_plan
@@ -79,7 +80,7 @@ async def _load(n: int, store: Store) -> tuple[str, str, str]:
     ]
     async with store.begin(write=True) as transaction:
         for study in studies:
-            await transaction.add_study(study)
+            await add_study(transaction, study)
     devices: list[dict[str, Any]] = [
         {
             "device_id": rng.bytes(32),

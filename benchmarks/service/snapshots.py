@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.runner import Row, make_rows
-from benchmarks.service.bulk import check_sums, load_windows, prepare_study
+from benchmarks.service.bulk import compare_sums, load_windows, prepare_study
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import MODELS, SITES, Fleet
 from benchmarks.service.servers import Server, running_servers
@@ -36,7 +36,7 @@ def measure_snapshots(
             key = database.run(partial(prepare_study, fleet=fleet))
             database.run(partial(load_windows, fleet=fleet, n_windows=n_windows))
             loading = time.perf_counter() - started
-            wrong = database.run(partial(check_sums, fleet=fleet))
+            wrong = database.run(partial(compare_sums, fleet=fleet))
             if wrong:
                 raise RuntimeError(f"cells are not the sums of their rows: {wrong[:3]}")
             with running_servers(database.url) as (server,):

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.runner import Figure, Row, make_rows
-from benchmarks.service.bulk import check_sums, prepare_study
+from benchmarks.service.bulk import compare_sums, prepare_study
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, Signed, make_phone_plan
 from benchmarks.service.load import Job, Outcome, run_client
 from benchmarks.service.servers import Server, running_servers, start_bare, start_server
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout, Store
+from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 
 NAME = "service"
@@ -167,10 +168,10 @@ async def require_exact(store: Store, fleet: Fleet, stored: Sequence[Signed]) ->
         The sums differ.
     """
     async with store.begin() as transaction:
-        totals = await transaction.sum_sketches(
-            fleet.study_id, Selection(), layout=Layout.of(fleet.plan)
+        totals = await sum_sketches(
+            transaction, fleet.study_id, Selection(), layout=Layout.of(fleet.plan)
         )
-    if totals.n_sketches != len(stored) or await check_sums(store, fleet):
+    if totals.n_sketches != len(stored) or await compare_sums(store, fleet):
         raise RuntimeError(f"{len(stored)} were acknowledged, {totals.n_sketches} are in the sums")
     if not np.array_equal(totals.sums, fleet.sum_exactly(stored)):
         raise RuntimeError("the sums are not those of the acknowledged sketches")

@@ -15,6 +15,7 @@ from sfumato.aggregator.services.alarms.events import Event
 from sfumato.aggregator.services.alarms.outbox import queue_events
 from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.alarms import lease_deliveries
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.api.test_alarms import SECRET, receiving
 from tests.aggregator.databases import find_address, open_kind
@@ -51,8 +52,13 @@ async def test_an_alarm_survives_the_server_that_was_to_deliver_it(
         assert receiver.messages == []
         async with store.begin(write=True) as transaction:
             # Its lease of a minute is over.
-            (left,) = await transaction.lease_deliveries(
-                [alarm_id], token=b"later", now=SystemClock().now() + 61.0, expires=0.0, most=9
+            (left,) = await lease_deliveries(
+                transaction,
+                [alarm_id],
+                token=b"later",
+                now=SystemClock().now() + 61.0,
+                expires=0.0,
+                most=9,
             )
         assert left.attempts == 2
         with start(*options, stderr=subprocess.DEVNULL) as heir:

@@ -14,6 +14,7 @@ import pytest
 from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Layout, open_store
+from sfumato.aggregator.storage.statements.cells import check_sums
 from sfumato.shared.command import main
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start
@@ -64,7 +65,7 @@ async def test_uploads_are_refused_while_the_disk_is_full_and_stored_when_it_is_
     store = open_store(normalise_database_url(database))
     async with store.begin() as transaction:
         layout = Layout.of(plan)
-        assert await transaction.check_sums(study, layout=layout) == []
+        assert await check_sums(transaction, study, layout=layout) == []
         found = await transaction.get(StudyRecord, study)
     await store.close()
     assert found is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -14,8 +15,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import delete, insert, select
 
 from sfumato.aggregator.records import Selection, SketchRecord
+from sfumato.aggregator.services.sketches import writer
 from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements import cells, sketches
 from sfumato.aggregator.storage.sums.cells import Cell
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.tables import PENDING_SKETCHES
@@ -77,51 +80,44 @@ def search_faults(make_world: Callable[[], World], rules: type[Harness], *, soon
             raise AssertionError("was found, and not again when repeated") from found
 
 
-class CountsReplays(Transaction):
-    """Does not find again what is merged, and so adds it once more."""
+def count_replays(patch: pytest.MonkeyPatch) -> type[KillableStore]:
+    """Do not find again what is merged, and so add it once more."""
+    get_many, add_sketches = Transaction.get_many, sketches.add_sketches
 
-    async def get_many(
-        self, kind: type[R], keys: Collection[bytes], *, lock: bool = False
+    async def get_unmerged(
+        self: Transaction, kind: type[R], keys: Collection[bytes], *, lock: bool = False
     ) -> Mapping[bytes, R]:
-        found = await super().get_many(kind, keys, lock=lock)
+        found = await get_many(self, kind, keys, lock=lock)
         if kind is not SketchRecord:
             return found
         rows = await self.connection.execute(select(PENDING_SKETCHES.c.sketch_id))
         waiting = set(rows.scalars())
         return {key: record for key, record in found.items() if key in waiting}
 
-    async def list_neighbours(self, places: Sequence[tuple[bytes, str, int]]) -> Any:
-        return await Transaction(self.connection).list_neighbours(places)
-
-    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
-        ids = [record.sketch_id for record, _ in sketches]
-        known = await Transaction(self.connection).get_many(SketchRecord, ids)
-        fresh = [one for one in sketches if one[0].sketch_id not in known]
+    async def add_again(
+        transaction: Transaction, added: Sequence[tuple[SketchRecord, bytes]]
+    ) -> None:
+        known = await get_many(transaction, SketchRecord, [r.sketch_id for r, _ in added])
+        fresh = [one for one in added if one[0].sketch_id not in known]
         if fresh:
-            await super().add_sketches(fresh)
-        waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in sketches]
-        await self.connection.execute(insert(PENDING_SKETCHES).prefix_with("OR IGNORE"), waiting)
+            await add_sketches(transaction, fresh)
+        waiting = [{"sketch_id": r.sketch_id, "study_id": r.study_id} for r, _ in added]
+        insertion = insert(PENDING_SKETCHES).prefix_with("OR IGNORE")
+        await transaction.connection.execute(insertion, waiting)
+
+    patch.setattr(Transaction, "get_many", get_unmerged)
+    patch.setattr(writer, "add_sketches", add_again)
+    return KillableStore
 
 
-class ShowsWhatLeaves(Transaction):
-    """Forgets to subtract what cells hold of excluded devices."""
+def show_what_leaves(patch: pytest.MonkeyPatch) -> type[KillableStore]:
+    """Forget to subtract what cells hold of excluded devices."""
 
-    async def _subtract_leaving(
-        self, study_id: bytes, selection: Selection, total: Cell, layout: Layout
-    ) -> Cell:
+    async def keep(_: Any, __: bytes, ___: Selection, total: Cell, ____: Layout) -> Cell:
         return total
 
-
-def make_faulty(kind: type[Transaction]) -> type[KillableStore]:
-    """Return a store whose transactions have a fault."""
-
-    class FaultyStore(KillableStore):
-        @asynccontextmanager
-        async def begin(self, *, write: bool = False) -> AsyncIterator[Transaction]:
-            async with super().begin(write=write) as transaction:
-                yield kind(transaction.connection)
-
-    return FaultyStore
+    patch.setattr(cells, "subtract_leaving", keep)
+    return KillableStore
 
 
 class LosesOnCrash(KillableStore):
@@ -140,23 +136,30 @@ class LosesOnCrash(KillableStore):
             raise
 
 
+def lose_on_crash(_: pytest.MonkeyPatch) -> type[KillableStore]:
+    return LosesOnCrash
+
+
 # What a fault needs to be found is drawn; one shows in every run that the machine finds any.
 @small_and_soak(
     "faults",
-    [(make_faulty(CountsReplays), UploadRules, 1)],
+    [(count_replays, UploadRules, 1)],
     [
-        (LosesOnCrash, ExcludingMachine, 0),
-        (make_faulty(CountsReplays), UploadRules, 0),
-        (make_faulty(ShowsWhatLeaves), ExcludingMachine, 0),
+        (lose_on_crash, ExcludingMachine, 0),
+        (count_replays, UploadRules, 0),
+        (show_what_leaves, ExcludingMachine, 0),
     ],
 )
 def test_a_store_with_a_fault_is_found_out(
-    faults: list[tuple[type[KillableStore], type[Harness], int]],
+    faults: list[tuple[Callable[[pytest.MonkeyPatch], type[KillableStore]], type[Harness], int]],
 ) -> None:
-    for make, rules, soon in faults:
-        # A fault that shows only sometimes lets hypothesis draw other steps when it repeats some.
-        with pytest.raises((AssertionError, FlakyStrategyDefinition)):
-            search_faults(lambda make=make: SqliteWorld(make), rules, soon=soon)  # type: ignore[misc]
+    for plant, rules, soon in faults:
+        with pytest.MonkeyPatch.context() as patch:
+            world = partial(SqliteWorld, plant(patch))
+            # A fault that shows only sometimes lets hypothesis draw other steps when it repeats
+            # some.
+            with pytest.raises((AssertionError, FlakyStrategyDefinition)):
+                search_faults(world, rules, soon=soon)
 
 
 async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequence[bool | Exception]:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from benchmarks.service import uploads
-from benchmarks.service.bulk import check_sums, load_windows, prepare_study
+from benchmarks.service.bulk import compare_sums, load_windows, prepare_study
 from benchmarks.service.crowd import measure_crowd
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, make_plan
@@ -56,11 +56,11 @@ async def upload_all(store: Store) -> dict[str, list[Any]]:
 async def load_all(store: Store) -> dict[str, list[Any]]:
     await prepare_study(store, FLEET)
     await load_windows(store, FLEET, N_WINDOWS)
-    assert await check_sums(store, FLEET) == []
+    assert await compare_sums(store, FLEET) == []
     rows = await read_rows(store)
     async with store.engine.begin() as connection:
         await connection.execute(update(CELLS).values(magnitude=CELLS.c.magnitude + 1))
-    assert await check_sums(store, FLEET)
+    assert await compare_sums(store, FLEET)
     return rows
 
 

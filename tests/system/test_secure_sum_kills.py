@@ -32,6 +32,9 @@ from sqlalchemy import make_url
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout, Store, open_store
+from sfumato.aggregator.storage.statements.batches import count_reports
+from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
+from sfumato.aggregator.storage.statements.inspection import find_count_faults, find_orphans
 from sfumato.helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
 from tests.aggregator.batches.simulation.servers import copy_database, put_back
@@ -203,7 +206,7 @@ class Ground:
             assert len({line for line in lines if line.startswith(state)}) <= 1, misfortune
         assert len(shown) <= 1, misfortune
         async with store.begin() as transaction:
-            reports = await transaction.count_reports(batch.batch_id)
+            reports = await count_reports(transaction, batch.batch_id)
         if batch.state == "acknowledged":
             noise = self.pair.read_total(batch) - np.sum([r.sums for r in self.reports], axis=0)
             assert 0 < np.abs(noise).max() <= 2 * self.pair.plan.mechanism.noise_bound
@@ -307,11 +310,11 @@ class Ground:
         noise = self.pair.read_total(batch) - np.sum([each.sums for each in self.reports], axis=0)
         assert 0 < np.abs(noise).max() <= 2 * plan.mechanism.noise_bound
         async with store.begin() as transaction:
-            found = await transaction.sum_sketches(
-                self.pair.study, Selection(), layout=Layout.of(plan)
+            found = await sum_sketches(
+                transaction, self.pair.study, Selection(), layout=Layout.of(plan)
             )
-            faults = await transaction.check_sums(self.pair.study, layout=Layout.of(plan))
-            for finder in (transaction.find_count_faults(), transaction.find_orphans()):
+            faults = await check_sums(transaction, self.pair.study, layout=Layout.of(plan))
+            for finder in (find_count_faults(transaction), find_orphans(transaction)):
                 faults = [*faults, *[each async for each in finder]]
         assert faults == []
         assert (found.n_sketches, found.moments.first) == (1, 2 * N_DEVICES)

@@ -20,6 +20,7 @@ from sqlalchemy import select
 from sfumato.aggregator.records import Selection, SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.storage import Layout, open_store
+from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.aggregator.storage.tables import DECODES, SKETCHES
 from sfumato.shared.core import feature_table
 from sfumato.shared.plan import SketchPlan
@@ -262,7 +263,7 @@ async def require_all_is_there(
     for _ in range(2):  # as it was left, and with all of it in the cells
         assert await services.merger.check(study) == []
         async with store.begin() as transaction:
-            totals = await transaction.sum_sketches(study, Selection(), layout=layout)
+            totals = await sum_sketches(transaction, study, Selection(), layout=layout)
         assert np.array_equal(totals.sums, whole)
         await services.merger.merge_all()
     await store.close()

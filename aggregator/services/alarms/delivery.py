@@ -25,6 +25,12 @@ from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.alarms import (
+    drop_deliveries,
+    give_up_deliveries,
+    lease_deliveries,
+    list_due_alarms,
+)
 from sfumato.shared.errors import TransportError
 from sfumato.shared.hosts import HostList
 
@@ -86,7 +92,7 @@ class Deliverer(Service):
     async def _start_due(self, sender: Sender, stop: asyncio.Event) -> list[asyncio.Task[int]]:
         """Start sending to the targets with due messages, those that wait longest first."""
         async with self._store.begin() as transaction:
-            due = await transaction.list_due_alarms(now=self._clock.now())
+            due = await list_due_alarms(transaction, now=self._clock.now())
         alarms: dict[tuple[str, int], list[bytes]] = {}
         for alarm_id, url in due:
             alarms.setdefault(find_target(url), []).append(alarm_id)
@@ -124,8 +130,8 @@ class Deliverer(Service):
     async def _take(self, alarm_ids: Sequence[bytes]) -> Sequence[DeliveryRecord]:
         now, token = self._clock.now(), secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
-            return await transaction.lease_deliveries(
-                alarm_ids, token=token, now=now, expires=now + _LEASE_S, most=AT_ONCE
+            return await lease_deliveries(
+                transaction, alarm_ids, token=token, now=now, expires=now + _LEASE_S, most=AT_ONCE
             )
 
     async def _send(self, sender: Sender, delivery: DeliveryRecord) -> None:
@@ -181,8 +187,8 @@ class Deliverer(Service):
                 f"{attempt.problem}"
             )
             values |= {"state": "disabled", "problem": problem}
-            await transaction.give_up_deliveries(
-                alarm.alarm_id, now=now, problem="the webhook is disabled"
+            await give_up_deliveries(
+                transaction, alarm.alarm_id, now=now, problem="the webhook is disabled"
             )
             target, about = alarm.alarm_id.hex(), {"problem": problem}
             await write_entry(transaction, now, LOCAL_ACTOR, "alarm.disable", target, **about)
@@ -194,7 +200,7 @@ class Deliverer(Service):
         if now >= self._next_drop:
             self._next_drop = now + _DROP_PERIOD_S
             async with self._store.begin(write=True) as transaction:
-                await transaction.drop_deliveries(ended_before=now - KEEP_S)
+                await drop_deliveries(transaction, ended_before=now - KEEP_S)
 
 
 def message_id_of(delivery: DeliveryRecord) -> str:

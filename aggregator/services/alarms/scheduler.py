@@ -26,6 +26,12 @@ from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.results.decodes import DecodeService
 from sfumato.aggregator.services.results.publications import PublishingService
 from sfumato.aggregator.services.service import Parts, Service
+from sfumato.aggregator.storage.statements.schedules import (
+    finish_schedule,
+    has_due_schedule,
+    lease_schedule,
+    list_running_schedules,
+)
 from sfumato.shared.errors import NotFoundError, SketchError, TransportError
 from sfumato.shared.plan import WindowRule
 from sfumato.shared.structure import structure
@@ -90,11 +96,11 @@ class Scheduler(Service):
         now = self._clock.now()
         async with self._store.begin() as transaction:
             # Servers look often: without the lock of a writer first.
-            if not await transaction.has_due_schedule(now=now):
+            if not await has_due_schedule(transaction, now=now):
                 return None
         token = secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
-            return await transaction.lease_schedule(token=token, now=now, expires=now + _LEASE_S)
+            return await lease_schedule(transaction, token=token, now=now, expires=now + _LEASE_S)
 
     async def _start(self, schedule: ScheduleRecord) -> None:
         now = self._clock.now()
@@ -144,7 +150,7 @@ class Scheduler(Service):
 
     async def _note_ended(self) -> None:
         async with self._store.begin() as transaction:
-            running = await transaction.list_running_schedules()
+            running = await list_running_schedules(transaction)
         for schedule in running:
             await self._note(schedule)
 
@@ -161,7 +167,7 @@ class Scheduler(Service):
         # First the publication: after a kill in between it is made again, which changes nothing.
         await self._publish(schedule, job)
         async with self._store.begin(write=True) as transaction:
-            if await transaction.finish_schedule(schedule.schedule_id, schedule.job_id, **values):
+            if await finish_schedule(transaction, schedule.schedule_id, schedule.job_id, **values):
                 await queue_events(transaction, schedule.study_id, events, now=self._clock.now())
 
     async def _publish(self, schedule: ScheduleRecord, job: JobRecord | None) -> None:

@@ -14,6 +14,7 @@ from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.alarms import remove_alarm
 from sfumato.shared.errors import NotFoundError, StoreError
 from sfumato.shared.hosts import HostList
 
@@ -126,7 +127,7 @@ class AlarmService(Service):
         """Remove a webhook with its messages, sent or not."""
         async with self._store.begin(write=True) as transaction:
             alarm = await _require_alarm(transaction, alarm_id)
-            await transaction.remove_alarm(alarm_id)
+            await remove_alarm(transaction, alarm_id)
             about, target = {"study": alarm.study_id.hex()}, alarm_id.hex()
             now = self._clock.now()
             await write_entry(transaction, now, actor, "alarm.remove", target, **about)

@@ -10,6 +10,8 @@ from sfumato.aggregator.services.analyses.kind import require_slots
 from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
+from sfumato.aggregator.storage.statements.cells import find_slots
+from sfumato.aggregator.storage.statements.studies import list_accepted, store_accepted
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.plan import SketchPlan
 
@@ -55,7 +57,7 @@ class AcceptService(Service):
         """
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
-            slots = await transaction.find_slots(study_id)
+            slots = await find_slots(transaction, study_id)
         plan = await self._plans.get(study)
         require_slots(plan)
         if slots is None or not slots[0] < first_slot <= slots[1]:
@@ -69,7 +71,7 @@ class AcceptService(Service):
         change = AcceptedChange(first_slot=first_slot, accepted=now, actor=actor, note=note)
         async with self._store.begin(write=True) as transaction:
             await require_study(transaction, study_id)
-            known = await transaction.list_accepted(study_id, lock=True)
+            known = await list_accepted(transaction, study_id, lock=True)
             for each in known:
                 if each["first_slot"] == first_slot:
                     return AcceptedChange(**each), plan, False
@@ -80,7 +82,7 @@ class AcceptService(Service):
                     fix="remove those that are long past",
                 )
             every = sorted([*known, asdict(change)], key=lambda each: each["first_slot"])
-            await transaction.store_accepted(study_id, every)
+            await store_accepted(transaction, study_id, every)
             about = {"first_slot": first_slot, "note": note}
             await write_entry(transaction, now, actor, "change.accept", study_id.hex(), **about)
         return change, plan, True
@@ -89,7 +91,7 @@ class AcceptService(Service):
         """Return the accepted changes of a study, in order, and its plan."""
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
-            known = await transaction.list_accepted(study_id)
+            known = await list_accepted(transaction, study_id)
         return [AcceptedChange(**each) for each in known], await self._plans.get(study)
 
     async def reopen(
@@ -105,7 +107,7 @@ class AcceptService(Service):
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
             study = await require_study(transaction, study_id)
-            known = await transaction.list_accepted(study_id, lock=True)
+            known = await list_accepted(transaction, study_id, lock=True)
             found = [each for each in known if each["first_slot"] == first_slot]
             if not found:
                 raise NotFoundError(
@@ -114,7 +116,7 @@ class AcceptService(Service):
                     fix="see `sfumato change list STUDY`",
                 )
             rest = [each for each in known if each["first_slot"] != first_slot]
-            await transaction.store_accepted(study_id, rest)
+            await store_accepted(transaction, study_id, rest)
             await write_entry(
                 transaction, now, actor, "change.reopen", study_id.hex(), first_slot=first_slot
             )

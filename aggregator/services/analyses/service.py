@@ -17,6 +17,9 @@ from sfumato.aggregator.services.results.requests import RequestService, require
 from sfumato.aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.cells import find_slots
+from sfumato.aggregator.storage.statements.device_sums import sum_devices
+from sfumato.aggregator.storage.statements.studies import list_accepted
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
 from sfumato.shared.plan import SketchPlan
@@ -73,10 +76,10 @@ class AnalysisService(RequestService[AnalysisRecord]):
         require_one_cluster(request.n_clusters)
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
-            slots = await transaction.find_slots(study_id)
+            slots = await find_slots(transaction, study_id)
             if isinstance(request, TimelineRequest) and request.accepted_slots is None:
                 # Frozen like the sums: what is accepted later changes no analysis that was asked.
-                accepted = await transaction.list_accepted(study_id)
+                accepted = await list_accepted(transaction, study_id)
                 request = replace(
                     request, accepted_slots=sorted(each["first_slot"] for each in accepted)
                 )
@@ -143,7 +146,8 @@ class AnalysisService(RequestService[AnalysisRecord]):
         (part,) = inputs.parts
         assert part.snapshot is not None
         async with self._store.begin() as transaction:
-            sums, members = await transaction.sum_devices(
+            sums, members = await sum_devices(
+                transaction,
                 study.study_id,
                 part.selection,
                 layout=Layout.of(inputs.plan),

@@ -17,6 +17,7 @@ from sfumato.aggregator.records import wait_for_stop
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.batches import has_due_batch, lease_batch, renew_batch
 from sfumato.shared.errors import NotFoundError, SketchError, StudyWithdrawnError, TransportError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey
@@ -108,11 +109,13 @@ class BatchLeaser(Service, ABC):
         now = self._clock.now()
         async with self._store.begin() as transaction:
             # Workers look often: without the lock of a writer first.
-            if not await transaction.has_due_batch(now=now):
+            if not await has_due_batch(transaction, now=now):
                 return None
         token = secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
-            batch = await transaction.lease_batch(token=token, now=now, expires=now + self._lease_s)
+            batch = await lease_batch(
+                transaction, token=token, now=now, expires=now + self._lease_s
+            )
             if batch is None:
                 return None
             try:
@@ -130,7 +133,8 @@ class BatchLeaser(Service, ABC):
                 await asyncio.sleep(self._lease_s / 3.0)
                 with suppress(TransportError):
                     async with self._store.begin(write=True) as transaction:
-                        await transaction.renew_batch(
+                        await renew_batch(
+                            transaction,
                             leased.batch_id,
                             leased.token,
                             expires=self._clock.now() + self._lease_s,

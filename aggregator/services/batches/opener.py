@@ -24,6 +24,25 @@ from sfumato.aggregator.services.batches.lease import BatchLeaser, Leased
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.batches import (
+    compute_batch_members,
+    count_in,
+    count_out,
+    count_reports,
+    fetch_reports,
+    list_left_out,
+    list_parts,
+    list_reports,
+    list_waiting_reports,
+    lock_cells,
+    mark_reports,
+    move_reports,
+    move_reports_to,
+    open_batch,
+    stream_payloads,
+    void_batch,
+)
+from sfumato.aggregator.storage.statements.exclusion import repeat_check
 from sfumato.shared.cbor import decode_deterministic, encode_deterministic
 from sfumato.shared.errors import (
     BatchCommittedError,
@@ -123,7 +142,7 @@ class BatchOpener(BatchLeaser):
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state in ("open", "closing"):
-                await transaction.void_batch(leased.batch_id, reason=reason)
+                await void_batch(transaction, leased.batch_id, reason=reason)
 
     # Closing: from here on the batch takes no reports.
 
@@ -221,7 +240,7 @@ class BatchOpener(BatchLeaser):
             return await self._adopt(leased, helper, known)
         state = await self._reopen(leased)
         async with self._store.begin() as transaction:
-            counts = await transaction.count_reports(leased.batch_id)
+            counts = await count_reports(transaction, leased.batch_id)
         if n_refused := counts.get("refused-burnt"):
             raise HelperRestoredError(
                 f"takes no report of this slot, and has refused {n_refused}: by its clock the slot "
@@ -247,9 +266,9 @@ class BatchOpener(BatchLeaser):
             if batch.state != "closing":
                 raise error
             study = await require_study(transaction, batch.study_id)
-            missing = held.difference(await transaction.list_reports(leased.batch_id))
+            missing = held.difference(await list_reports(transaction, leased.batch_id))
             known = await transaction.get_many(SketchRecord, sorted(missing))
-            if await transaction.fetch_reports(leased.batch_id, sorted(known)):
+            if await fetch_reports(transaction, leased.batch_id, sorted(known)):
                 raise_later: BatchDiffersError | None = _differs(len(known))
             elif missing.issubset(known) or _is_last_chance(leased, study, now):
                 raise_later = None if missing else error
@@ -265,7 +284,9 @@ class BatchOpener(BatchLeaser):
         """Let the helper judge the reports that it has not judged yet."""
         while True:
             async with self._store.begin() as transaction:
-                waiting = await transaction.list_waiting_reports(leased.batch_id, most=MOST_HEADERS)
+                waiting = await list_waiting_reports(
+                    transaction, leased.batch_id, most=MOST_HEADERS
+                )
             if not waiting:
                 return
             verdicts = await helper.check(leased.key, [header for _, header in waiting])
@@ -294,8 +315,8 @@ class BatchOpener(BatchLeaser):
             batch = await self._require(transaction, leased)
             for verdict, sketch_ids in by_verdict.items():
                 if verdict == "closed":
-                    await transaction.move_reports(
-                        leased.plan, batch, leased.key, sketch_ids, now=now
+                    await move_reports(
+                        transaction, leased.plan, batch, leased.key, sketch_ids, now=now
                     )
                     continue
                 if verdict == "used" and next_key is not None:
@@ -303,9 +324,9 @@ class BatchOpener(BatchLeaser):
                     next_batch = BatchRecord.of(
                         leased.plan, next_key, study_id=batch.study_id, now=now
                     )
-                    await transaction.move_reports_to(batch, next_batch, sketch_ids)
+                    await move_reports_to(transaction, batch, next_batch, sketch_ids)
                 state = "accepted" if verdict == "accepted" else f"refused-{verdict}"
-                await transaction.mark_reports(leased.batch_id, sketch_ids, state=state)
+                await mark_reports(transaction, leased.batch_id, sketch_ids, state=state)
 
     async def _find_next(self, leased: Leased, helper: HelperClient) -> BatchKey | None:
         """Return the key of the batch with the next number, if the helper has it."""
@@ -316,12 +337,12 @@ class BatchOpener(BatchLeaser):
         """Fix whom the batch consists of; None if too few are left."""
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
-            members, count, _ = await transaction.compute_batch_members(leased.batch_id)
+            members, count, _ = await compute_batch_members(transaction, leased.batch_id)
             if batch.members is None:
                 if count < batch.least_reports:
                     return None
                 await transaction.change(BatchRecord, leased.batch_id, members=members)
-            left_out = await transaction.list_left_out(leased.batch_id)
+            left_out = await list_left_out(transaction, leased.batch_id)
         return CommitRequest(members=members, count=count, without=tuple(left_out))
 
     async def _reopen(self, leased: Leased) -> BatchState:
@@ -357,7 +378,7 @@ class BatchOpener(BatchLeaser):
         async with self._store.begin(write=True) as transaction:
             batch = await self._require(transaction, leased)
             if batch.state == "closing":
-                await transaction.repeat_check(batch)
+                await repeat_check(transaction, batch)
 
     async def _store_total(self, leased: Leased, answered: tuple[SumAnswer, bytes]) -> BatchState:
         """Add up both halves and this server's noise, and store the total in one transaction."""
@@ -369,7 +390,7 @@ class BatchOpener(BatchLeaser):
             batch = await self._require(transaction, leased)
             if batch.state != "closing" or batch.members != answer.members:
                 return batch.state
-            _, _, n_records = await transaction.compute_batch_members(leased.batch_id)
+            _, _, n_records = await compute_batch_members(transaction, leased.batch_id)
             if answer.n_records != n_records:
                 raise _is_odd("records", n_records, answer.n_records)
             await self._write_total(transaction, leased, masked, answered)
@@ -396,7 +417,8 @@ class BatchOpener(BatchLeaser):
             total = plan.ring.centre(half)
         else:
             total = open_total(masked, half, self._draw_noise(plan), ring=plan.ring)
-        await transaction.open_batch(
+        await open_batch(
+            transaction,
             leased.batch_id,
             sums=encode_payload(total, plan.payload_width),
             n_records=answer.n_records,
@@ -416,7 +438,7 @@ class BatchOpener(BatchLeaser):
         plan, n_words = leased.plan, leased.plan.n_coordinates
         total, reports = np.zeros(n_words, dtype=np.uint64), []
         async with self._store.begin() as transaction:
-            async for rows in transaction.stream_payloads(leased.batch_id):
+            async for rows in stream_payloads(transaction, leased.batch_id):
                 for header, payload in rows:
                     reports.append(compute_report(header))
                     total += read_masked(payload, ring=plan.ring, n_words=n_words)
@@ -470,7 +492,7 @@ class BatchOpener(BatchLeaser):
         layout = Layout.of(leased.plan)
         async with self._store.begin(write=True) as transaction:
             # One part after the other, so that the last one is compared with all.
-            await transaction.lock_cells(leased.batch.study_id)
+            await lock_cells(transaction, leased.batch.study_id)
             batch = await self._require(transaction, leased)
             if batch.state != "opened":
                 return
@@ -479,15 +501,15 @@ class BatchOpener(BatchLeaser):
             standing = "flagged" if flags else "counted"
             await transaction.change(BatchRecord, leased.batch_id, flags=flags, standing=standing)
             if not flags:
-                await transaction.count_in(batch, layout=layout)
-            for part in find_inconsistent(leased.plan, await transaction.list_parts(batch)):
+                await count_in(transaction, batch, layout=layout)
+            for part in find_inconsistent(leased.plan, await list_parts(transaction, batch)):
                 await transaction.change(
                     BatchRecord,
                     part.batch_id,
                     flags=[*part.flags, "inconsistent"],
                     standing="flagged",
                 )
-                await transaction.count_out(part, layout=layout)
+                await count_out(transaction, part, layout=layout)
 
 
 def _is_last_chance(leased: Leased, study: StudyRecord, now: float) -> bool:

@@ -12,6 +12,15 @@ from sfumato.aggregator.services.batches.suspects import Suspicion, find_suspect
 from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.batches import (
+    count_in,
+    count_out,
+    count_reports,
+    find_by_ordinals,
+    list_acknowledged,
+    lock_cells,
+    void_batch,
+)
 from sfumato.shared.errors import BatchTooSmallError, NotFoundError, StoreError
 from sfumato.shared.plan import SketchPlan
 
@@ -138,7 +147,7 @@ class BatchService(Service):
                     fix="to take it out of the sums, use `sfumato batch set-aside`",
                 )
             if batch.state != "void":
-                await transaction.void_batch(batch_id, reason=reason)
+                await void_batch(transaction, batch_id, reason=reason)
                 await _note(transaction, "batch.give-up", batch, now, actor, reason=reason)
             return await _describe(transaction, await _reread(transaction, batch))
 
@@ -149,7 +158,7 @@ class BatchService(Service):
         _, plan = await self._get_plan(study_id)
         layout = Layout.of(plan)
         async with self._store.begin(write=True) as transaction:
-            await transaction.lock_cells(study_id)
+            await lock_cells(transaction, study_id)
             batch = await _require_batch(transaction, study_id, batch_id, lock=True)
             if batch.standing is None:
                 raise StoreError(
@@ -160,9 +169,9 @@ class BatchService(Service):
             wanted = "counted" if counts else "set-aside"
             if batch.standing != wanted:
                 if counts:
-                    await transaction.count_in(batch, layout=layout)
+                    await count_in(transaction, batch, layout=layout)
                 elif batch.standing == "counted":
-                    await transaction.count_out(batch, layout=layout)
+                    await count_out(transaction, batch, layout=layout)
                 await transaction.change(BatchRecord, batch_id, standing=wanted, reason=reason)
                 action: AuditAction = "batch.admit" if counts else "batch.set-aside"
                 await _note(transaction, action, batch, now, actor, reason=reason)
@@ -178,10 +187,10 @@ class BatchService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            batches = await transaction.list_acknowledged(study_id)
+            batches = await list_acknowledged(transaction, study_id)
             suspicion = find_suspects(batches)
-            known = await transaction.find_by_ordinals(
-                study_id, [each.ordinal for each in suspicion.suspects]
+            known = await find_by_ordinals(
+                transaction, study_id, [each.ordinal for each in suspicion.suspects]
             )
         return suspicion.name(known)
 
@@ -208,7 +217,7 @@ async def _reread(transaction: Transaction, batch: BatchRecord) -> BatchRecord:
 
 
 async def _describe(transaction: Transaction, batch: BatchRecord) -> BatchDetails:
-    return BatchDetails(batch=batch, reports=await transaction.count_reports(batch.batch_id))
+    return BatchDetails(batch=batch, reports=await count_reports(transaction, batch.batch_id))
 
 
 async def _note(

@@ -20,6 +20,8 @@ from sfumato.aggregator.services.plans import require_study
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.services.sketches.group_commit import Batcher
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.devices import add_device, list_streams
+from sfumato.aggregator.storage.statements.studies import use_token
 from sfumato.shared.errors import (
     AccessError,
     ConfigError,
@@ -257,7 +259,7 @@ class EnrolmentService(Service):
         public_key, labels = wanted.public_key, wanted.labels
         _require_declared(plan, labels)
         _require_complete(plan, labels, token.labels or {})
-        if not await transaction.use_token(token.token_hash, now=now):
+        if not await use_token(transaction, token.token_hash, now=now):
             raise AccessError(
                 _REFUSALS[token.state_at(now)],
                 field="token",
@@ -272,7 +274,7 @@ class EnrolmentService(Service):
             replaces=wanted.replaces,
             begins=await _end_replaced(transaction, plan, token, wanted, now=now),
         )
-        if await transaction.add_device(device):
+        if await add_device(transaction, device):
             return device
         # Another request enrolled the same key meanwhile. The error rolls the use back.
         raise StoreError(
@@ -317,7 +319,7 @@ async def _end_replaced(
         about = {"reason": "replaced", "by": device_id_of(wanted.public_key).hex()}
         actor = f"token {token.token_hash.hex()}"
         await write_entry(transaction, now, actor, "device.revoke", old.device_id.hex(), **about)
-    slots = [stream.last_slot for stream in await transaction.list_streams(old.device_id)]
+    slots = [stream.last_slot for stream in await list_streams(transaction, old.device_id)]
     return max([old.begins, *(slot + 1 for slot in slots if slot is not None)])
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from sfumato.aggregator.records import DeviceRecord, RetiredKeyRecord
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.devices import rotate_key
 from sfumato.shared.errors import (
     AccessError,
     ConfigError,
@@ -106,7 +107,7 @@ async def take_key(
         successor=key_id,
         last_sequences=dict(last_sequences),
     )
-    if not await transaction.rotate_key(record, public_key=public_key):
+    if not await rotate_key(transaction, record, public_key=public_key):
         raise StoreError("is another device's retired key", field="device", fix="enrol it again")
 
 

@@ -18,6 +18,13 @@ from sfumato.aggregator.services.devices.keys import key_id_of
 from sfumato.aggregator.services.plans import require_known, require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.devices import (
+    find_repeated,
+    list_devices,
+    list_streams,
+    list_streams_of,
+)
+from sfumato.aggregator.storage.statements.exclusion import count_excluded, exclude_device
 from sfumato.shared.errors import NotFoundError
 
 
@@ -53,10 +60,10 @@ class RosterService(Service):
         async with self._store.begin() as transaction:
             if study_id is not None:
                 await require_study(transaction, study_id)
-            devices = await transaction.list_devices(study_id, after=after, limit=limit)
+            devices = await list_devices(transaction, study_id, after=after, limit=limit)
             ids = [device.device_id for device in devices]
-            streams = await transaction.list_streams_of(ids)
-            repeated = await transaction.find_repeated(ids)
+            streams = await list_streams_of(transaction, ids)
+            repeated = await find_repeated(transaction, ids)
         return [
             DeviceSummary(
                 device=device,
@@ -133,7 +140,7 @@ class RosterService(Service):
         async with self._store.begin(write=True) as transaction:
             # Locked: no upload of the device runs meanwhile.
             device = await _require_device(transaction, device_id, lock=True)
-            sketches = await transaction.exclude_device(device_id, now=now, reason=reason)
+            sketches = await exclude_device(transaction, device_id, now=now, reason=reason)
             if sketches is not None:
                 about = {"reason": reason, "n_kept": sketches.n_kept}
                 await write_entry(
@@ -143,7 +150,7 @@ class RosterService(Service):
         if sketches is None:
             # A transaction of its own: it reads every sketch of the device.
             async with self._store.begin() as transaction:
-                sketches = await transaction.count_excluded(device_id)
+                sketches = await count_excluded(transaction, device_id)
         return device, sketches
 
 
@@ -168,7 +175,7 @@ async def _require_device(
 async def _describe(transaction: Transaction, device: DeviceRecord) -> DeviceDetails:
     return DeviceDetails(
         device=device,
-        streams=await transaction.list_streams(device.device_id),
-        may_repeat=(await transaction.find_repeated([device.device_id])).get(device.device_id, ()),
+        streams=await list_streams(transaction, device.device_id),
+        may_repeat=(await find_repeated(transaction, [device.device_id])).get(device.device_id, ()),
         retired_keys=await transaction.list_all(RetiredKeyRecord, device_id=device.device_id),
     )

@@ -12,6 +12,12 @@ from sfumato.aggregator.services.devices.keys import repeat_change, require_vali
 from sfumato.aggregator.services.plans import require_present
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.devices import (
+    list_streams,
+    note_heartbeat,
+    touch_devices,
+)
+from sfumato.aggregator.storage.statements.studies import get_generation
 from sfumato.shared.errors import AccessError, ConfigError, SignatureError, StoreError
 from sfumato.shared.wire import (
     RequestSignature,
@@ -180,12 +186,12 @@ class DeviceService(Service):
         device = await self.authenticate(request)
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            await transaction.touch_devices([device.device_id], now=now)
+            await touch_devices(transaction, [device.device_id], now=now)
             return DeviceStatus(
                 device=device,
-                streams=await transaction.list_streams(device.device_id),
+                streams=await list_streams(transaction, device.device_id),
                 server_time=now,
-                generation=await transaction.get_generation(),
+                generation=await get_generation(transaction),
             )
 
     async def note_heartbeat(
@@ -211,8 +217,8 @@ class DeviceService(Service):
             )
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            await transaction.note_heartbeat(device.device_id, heartbeat, now=now)
-            return now, await transaction.get_generation()
+            await note_heartbeat(transaction, device.device_id, heartbeat, now=now)
+            return now, await get_generation(transaction)
 
 
 async def require_device(

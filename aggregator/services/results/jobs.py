@@ -11,6 +11,17 @@ from sfumato.aggregator.job_records import JobRecord
 from sfumato.aggregator.records import WORKER_SILENCE_S
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.jobs import (
+    count_workers,
+    drop_worker,
+    fail_exhausted,
+    finish_job,
+    has_leasable_job,
+    lease_job,
+    note_worker,
+    release_lease,
+    renew_lease,
+)
 from sfumato.shared.errors import DecodingError, SketchError
 from sfumato.shared.wire import problem_document
 
@@ -70,18 +81,18 @@ class JobService(Service):
         """Note that a worker is there."""
         now = self._clock.now()
         async with self._store.begin(write=True) as transaction:
-            await transaction.note_worker(worker_id, now=now, oldest=now - WORKER_SILENCE_S)
+            await note_worker(transaction, worker_id, now=now, oldest=now - WORKER_SILENCE_S)
 
     async def drop_worker(self, worker_id: bytes) -> None:
         """Forget a worker that ends."""
         async with self._store.begin(write=True) as transaction:
-            await transaction.drop_worker(worker_id)
+            await drop_worker(transaction, worker_id)
 
     async def count_workers(self) -> int:
         """Count the workers that are there."""
         since = self._clock.now() - WORKER_SILENCE_S
         async with self._store.begin() as transaction:
-            return await transaction.count_workers(since=since)
+            return await count_workers(transaction, since=since)
 
     async def take(self, *, lease_s: float) -> Job | None:
         """Lease the job that has waited longest; one whose lease has expired waits too.
@@ -91,15 +102,15 @@ class JobService(Service):
         now = self._clock.now()
         async with self._store.begin() as transaction:
             # Workers poll often: look first without the lock of a writer.
-            if not await transaction.has_leasable_job(now=now):
+            if not await has_leasable_job(transaction, now=now):
                 return None
         token = secrets.token_bytes(_TOKEN_BYTES)
         async with self._store.begin(write=True) as transaction:
-            await transaction.fail_exhausted(
-                now=now, max_attempts=MAX_ATTEMPTS, problem=_describe_exhausted()
+            await fail_exhausted(
+                transaction, now=now, max_attempts=MAX_ATTEMPTS, problem=_describe_exhausted()
             )
-            record = await transaction.lease_job(
-                token=token, now=now, expires=now + lease_s, max_attempts=MAX_ATTEMPTS
+            record = await lease_job(
+                transaction, token=token, now=now, expires=now + lease_s, max_attempts=MAX_ATTEMPTS
             )
         return None if record is None else Job(record=record, token=token)
 
@@ -119,7 +130,8 @@ class JobService(Service):
         """Renew a lease and store progress; false if it is lost or the job was cancelled."""
         expires = self._clock.now() + lease_s
         async with self._store.begin(write=True) as transaction:
-            return await transaction.renew_lease(
+            return await renew_lease(
+                transaction,
                 type(job.record),
                 job.record.job_id,
                 job.token,
@@ -133,7 +145,8 @@ class JobService(Service):
         seconds = max(0.0, now - (job.record.started or now))
         result = work.describe(answer, seconds=seconds)
         async with self._store.begin(write=True) as transaction:
-            is_stored = await transaction.finish_job(
+            is_stored = await finish_job(
+                transaction,
                 type(job.record),
                 job.record.job_id,
                 job.token,
@@ -148,7 +161,8 @@ class JobService(Service):
     async def fail(self, job: Job, error: SketchError) -> bool:
         """Store the error of a job; false if the lease is lost."""
         async with self._store.begin(write=True) as transaction:
-            return await transaction.finish_job(
+            return await finish_job(
+                transaction,
                 type(job.record),
                 job.record.job_id,
                 job.token,
@@ -160,7 +174,7 @@ class JobService(Service):
     async def give_back(self, job: Job) -> bool:
         """Release the lease, so that another worker can take the job at once."""
         async with self._store.begin(write=True) as transaction:
-            return await transaction.release_lease(type(job.record), job.record.job_id, job.token)
+            return await release_lease(transaction, type(job.record), job.record.job_id, job.token)
 
 
 def _describe_exhausted() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sfumato.aggregator.services.plans import require_known, require_study
 from sfumato.aggregator.services.result_keys import make_result_key, require_result_keys
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.publications import find_last_publication
 from sfumato.shared.errors import DecodingError, NotFoundError, StaleVersionError, StoreError
 from sfumato.shared.wire import (
     UNUSABLE,
@@ -101,7 +102,7 @@ class PublishingService(Service):
                     field="decode",
                     fix="publish another, or pass allow_unusable (--allow-unusable)",
                 )
-            last = await transaction.find_last_publication(study_id, lock=True)
+            last = await find_last_publication(transaction, study_id, lock=True)
             # At least the time: a number that a restored database gave before is not given again.
             sequence = max(int(now), 0 if last is None else last.sequence + 1)
             result = _to_result(
@@ -140,7 +141,7 @@ class PublishingService(Service):
         """
         async with self._store.begin() as transaction:
             await require_study(transaction, study_id)
-            found = await transaction.find_last_publication(study_id)
+            found = await find_last_publication(transaction, study_id)
         if found is None:
             raise NotFoundError(
                 "has no published result",

@@ -11,6 +11,7 @@ from sfumato.aggregator.services.plans import require_known, require_study
 from sfumato.aggregator.services.results.snapshots import SnapshotService
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.jobs import cancel_job, requeue_job
 from sfumato.shared.errors import DecodingError
 
 J = TypeVar("J", bound=JobRecord)
@@ -52,7 +53,7 @@ class RequestService(Service, Generic[J]):
     async def cancel(self, job_id: bytes) -> J:
         """Cancel a job; one that has ended stays as it is."""
         async with self._store.begin(write=True) as transaction:
-            await transaction.cancel_job(self._kind, job_id, now=self._clock.now())
+            await cancel_job(transaction, self._kind, job_id, now=self._clock.now())
             return await self._require(transaction, job_id)
 
     async def _queue(self, record: J) -> tuple[J, bool]:
@@ -65,7 +66,7 @@ class RequestService(Service, Generic[J]):
         """
         async with self._store.begin(write=True) as transaction:
             queued = await transaction.add(record)
-            queued = queued or await transaction.requeue_job(self._kind, record.job_id)
+            queued = queued or await requeue_job(transaction, self._kind, record.job_id)
             return await self._require(transaction, record.job_id), queued
 
     async def _require(self, transaction: Transaction, job_id: bytes) -> J:

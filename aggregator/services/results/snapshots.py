@@ -14,6 +14,9 @@ from sfumato.aggregator.records import Selection, SketchTotals, SnapshotRecord, 
 from sfumato.aggregator.services.plans import require_known, require_study
 from sfumato.aggregator.services.service import Service
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.batches import find_selected, find_uncounted
+from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.storage.statements.exclusion import find_excluded
 from sfumato.learning.estimate.counts import count_records, put_count, require_clear
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility, weigh
@@ -75,7 +78,7 @@ class SnapshotService(Service):
             plan = await self._plans.get(study)
             require_suitable(selection, plan)
             require_weighable(weighting, plan)
-            totals = await transaction.sum_sketches(study_id, selection, layout=Layout.of(plan))
+            totals = await sum_sketches(transaction, study_id, selection, layout=Layout.of(plan))
             batches = await _find_batches(transaction, study_id, plan, selection)
         record = _to_record(study, plan, selection, totals, weighting, self._clock.now())
         record = replace(record, **batches)
@@ -113,10 +116,10 @@ class SnapshotService(Service):
             for selection in selections:
                 require_suitable(selection, plan)
             if unshared is not None:
-                shared = await transaction.sum_sketches(study_id, unshared, layout=layout)
+                shared = await sum_sketches(transaction, study_id, unshared, layout=layout)
                 _require_none(shared.n_sketches)
             sums = [
-                await transaction.sum_sketches(study_id, selection, layout=layout)
+                await sum_sketches(transaction, study_id, selection, layout=layout)
                 for selection in selections
             ]
             batches = [
@@ -147,21 +150,21 @@ class SnapshotService(Service):
     async def find_excluded(self, snapshot: SnapshotRecord) -> Sequence[bytes]:
         """Return the devices of a snapshot that were excluded since."""
         async with self._store.begin() as transaction:
-            return await transaction.find_excluded(snapshot.study_id, snapshot.devices)
+            return await find_excluded(transaction, snapshot.study_id, snapshot.devices)
 
     async def find_left(self, snapshot: SnapshotRecord) -> Sequence[bytes]:
         """Return the batches of a snapshot that were set aside or flagged since."""
         if not snapshot.batches:
             return []
         async with self._store.begin() as transaction:
-            return await transaction.find_uncounted(split_batches(snapshot.batches))
+            return await find_uncounted(transaction, split_batches(snapshot.batches))
 
     async def compute_utility(self, study_id: bytes) -> Utility:
         """Estimate the utility of all sketches of a study, under size weights."""
         async with self._store.begin() as transaction:
             study = await require_study(transaction, study_id)
             plan = await self._plans.get(study)
-            totals = await transaction.sum_sketches(study_id, Selection(), layout=Layout.of(plan))
+            totals = await sum_sketches(transaction, study_id, Selection(), layout=Layout.of(plan))
         return estimate_utility(plan, totals, count_records(plan, totals), SIZE_WEIGHTS)
 
 
@@ -278,7 +281,7 @@ async def _find_batches(
     """Return the members of a snapshot that name its batches, at the moment of its sums."""
     if plan.sum_release is None:
         return {}
-    counted, n_waiting = await transaction.find_selected(study_id, selection)
+    counted, n_waiting = await find_selected(transaction, study_id, selection)
     return {"batches": b"".join(counted), "n_waiting": n_waiting}
 
 

@@ -15,6 +15,8 @@ from typing import Final
 from sfumato.aggregator.records import Selection, SnapshotRecord, StudyRecord
 from sfumato.aggregator.services.results.snapshots import is_of, split_batches
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.batches import sum_batches
+from sfumato.aggregator.storage.statements.device_sums import sum_devices
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import LEAST_SOURCES, add_influence, rank_sources
@@ -95,7 +97,8 @@ async def load_sources(
         return None
     if snapshot.n_sketches > _MOST_SKETCHES:
         return None
-    sums, members = await transaction.sum_devices(
+    sums, members = await sum_devices(
+        transaction,
         study.study_id,
         Selection(**snapshot.selection),
         layout=Layout.of(plan),
@@ -116,7 +119,7 @@ async def _sum_parts(
     """
     windows: dict[tuple[int, str, int], list[Totals]] = defaultdict(list)
     batch_ids = split_batches(snapshot.batches)
-    for batch, totals in await transaction.sum_batches(batch_ids, layout=Layout.of(plan)):
+    for batch, totals in await sum_batches(transaction, batch_ids, layout=Layout.of(plan)):
         windows[batch.slot, repr(sorted(batch.labels.items())), batch.number].append(totals)
     n_parts = min(map(len, windows.values()), default=0)
     if n_parts < LEAST_SOURCES["part"]:

@@ -20,6 +20,19 @@ from sfumato.aggregator.services.readiness import Readiness
 from sfumato.aggregator.services.service import Parts, Service
 from sfumato.aggregator.services.studies import StudyService
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.aggregator.storage.statements.cells import check_sums
+from sfumato.aggregator.storage.statements.exclusion import (
+    apply_removal,
+    drop_payloads,
+    list_leaving,
+    prepare_removal,
+)
+from sfumato.aggregator.storage.statements.merge import (
+    apply_merge,
+    list_unmerged,
+    merge_sketches,
+    prepare_merge,
+)
 from sfumato.shared.errors import SketchError, TransportError
 
 _PERIOD_S = 0.5
@@ -60,8 +73,8 @@ class Merger(Service):
     async def _move_some(self) -> tuple[int, bool]:
         """Move one batch of each study; return the number, and whether there may be more."""
         async with self._store.begin() as transaction:
-            waiting = await transaction.list_unmerged()
-            leaving = await transaction.list_leaving()
+            waiting = await list_unmerged(transaction)
+            leaving = await list_leaving(transaction)
         # Pending sketches of excluded devices are added first, and removed right after.
         added = [await self._move(self._merge_batch, study_id) for study_id in waiting]
         removed = [await self._move(self._remove_batch, study_id) for study_id in leaving]
@@ -82,27 +95,27 @@ class Merger(Service):
             return await self._merge_apart(study_id)
         async with self._store.begin(write=True) as transaction:
             layout = await self._find_layout(transaction, study_id)
-            return await transaction.merge_sketches(study_id, layout=layout, most=_BATCH)
+            return await merge_sketches(transaction, study_id, layout=layout, most=_BATCH)
 
     async def _merge_apart(self, study_id: bytes) -> int:
         """Merge a batch, and let uploads be stored while it is summed."""
         async with self._store.begin() as transaction:
             layout = await self._find_layout(transaction, study_id)
-            prepared = await transaction.prepare_merge(study_id, layout=layout, most=_BATCH)
+            prepared = await prepare_merge(transaction, study_id, layout=layout, most=_BATCH)
         if prepared is None:
             return 0
         async with self._store.begin(write=True) as transaction:
-            return await transaction.apply_merge(prepared)
+            return await apply_merge(transaction, prepared)
 
     async def _remove_batch(self, study_id: bytes) -> int:
         """Remove a batch, and let uploads be stored while it is summed."""
         async with self._store.begin() as transaction:
             layout = await self._find_layout(transaction, study_id)
-            prepared = await transaction.prepare_removal(study_id, layout=layout, most=_REMOVED)
+            prepared = await prepare_removal(transaction, study_id, layout=layout, most=_REMOVED)
         if prepared is None:
             return 0
         async with self._store.begin(write=True) as transaction:
-            return await transaction.apply_removal(prepared)
+            return await apply_removal(transaction, prepared)
 
     async def _find_layout(self, transaction: Transaction, study_id: bytes) -> Layout:
         return Layout.of(await self._plans.get(await require_study(transaction, study_id)))
@@ -121,7 +134,7 @@ class Merger(Service):
         n_dropped = 0
         while True:
             async with self._store.begin(write=True) as transaction:
-                n_batch = await transaction.drop_payloads(received_before=before, most=_BATCH)
+                n_batch = await drop_payloads(transaction, received_before=before, most=_BATCH)
             n_dropped += n_batch
             if n_batch < _BATCH:
                 return n_dropped
@@ -143,7 +156,7 @@ class Merger(Service):
         """
         async with self._store.begin() as transaction:
             layout = await self._find_layout(transaction, study_id)
-            return await transaction.check_sums(study_id, layout=layout)
+            return await check_sums(transaction, study_id, layout=layout)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Merge until ``stop``, while the database can be used."""

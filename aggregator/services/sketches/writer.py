@@ -19,6 +19,13 @@ from sfumato.aggregator.services.sketches.plausibility import (
     require_not_replaced,
 )
 from sfumato.aggregator.storage import Transaction
+from sfumato.aggregator.storage.statements.batches import join_batches
+from sfumato.aggregator.storage.statements.devices import count_streams, touch_devices
+from sfumato.aggregator.storage.statements.sketches import (
+    add_sketches,
+    count_sketch,
+    list_neighbours,
+)
 from sfumato.shared.errors import (
     AccessError,
     DuplicateUploadError,
@@ -118,8 +125,9 @@ class UploadWriter(Service):
         )
         studies = await _get_studies(transaction, uploads)
         present = await transaction.get_many(SketchRecord, [upload.sketch_id for upload in uploads])
-        neighbours = await transaction.list_neighbours(
-            [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads]
+        neighbours = await list_neighbours(
+            transaction,
+            [(u.device_id, u.message.header.stream, u.message.header.sequence) for u in uploads],
         )
         now = self._clock.now()
         judged: list[bool | Exception] = []
@@ -183,17 +191,18 @@ class UploadWriter(Service):
         if not uploads:
             return
         joined = await self._join_batches(transaction, uploads, studies, labels, now)
-        await transaction.add_sketches(
+        await add_sketches(
+            transaction,
             [
                 (
                     replace(SketchRecord.of(upload.message, received=now), **more),
                     upload.message.payload,
                 )
                 for upload, more in zip(uploads, joined, strict=True)
-            ]
+            ],
         )
         devices = [upload.device_id for upload in uploads]
-        await transaction.touch_devices(devices, now=now, n_sketches=1)
+        await touch_devices(transaction, devices, now=now, n_sketches=1)
         # Last: this row stays locked until the commit, and every upload to the study needs it.
         for study_id in sorted({upload.message.header.study for upload in uploads}):
             sizes = [
@@ -230,7 +239,8 @@ class UploadWriter(Service):
         # In one order everywhere, because each batch stays locked.
         for _, (key, positions) in sorted(groups.items()):
             study = studies[uploads[positions[0]].message.header.study]
-            batch_ids = await transaction.join_batches(
+            batch_ids = await join_batches(
+                transaction,
                 await self._plans.get(study),
                 key,
                 study_id=study.study_id,
@@ -245,7 +255,8 @@ class UploadWriter(Service):
         self, transaction: Transaction, study: StudyRecord, sizes: Sequence[int], now: float
     ) -> None:
         plan = await self._plans.get(study)
-        if await transaction.count_sketch(
+        if await count_sketch(
+            transaction,
             study.study_id,
             n_sketches=len(sizes),
             n_records=sum(sizes),
@@ -334,7 +345,7 @@ async def _require_share(
             fix=fix,
         )
     most = plan.most_streams_per_device
-    if is_first and await transaction.count_streams(device.device_id) >= most:
+    if is_first and await count_streams(transaction, device.device_id) >= most:
         raise StudyClosedError(
             f"allows {most} streams, and this device has that many",
             field="most_streams_per_device",

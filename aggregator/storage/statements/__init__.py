@@ -1,1 +1,1 @@
-"""Statements on the tables, by subject; a ``Transaction`` of the store has all of them."""
+"""Statements on the tables, by subject: functions that take the transaction first."""

@@ -12,12 +12,12 @@ from sfumato.aggregator.batch_records import BatchRecord, BatchTotals
 from sfumato.aggregator.records import Selection, SketchTotals
 from sfumato.aggregator.storage.statements.cells import load_cells, lock_root, read_root, save_cells
 from sfumato.aggregator.storage.statements.merge import add_to_cells, move_root
-from sfumato.aggregator.storage.statements.rows import Rows, select_records, to_record
 from sfumato.aggregator.storage.sums.addition import sum_up
 from sfumato.aggregator.storage.sums.batches import encode_ordinals, take_out, to_batch_entry
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.payloads import PayloadSum
 from sfumato.aggregator.storage.tables import BATCHES, DEVICES, SKETCHES, STUDIES
+from sfumato.aggregator.storage.transaction import Transaction, select_records, to_record
 from sfumato.shared.errors import HelperError, StoreError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
@@ -30,409 +30,458 @@ _AT_ONCE = 500
 _STREAMED = 64
 
 
-class BatchRows(Rows):
-    """Statements on batches."""
+async def join_batches(
+    transaction: Transaction,
+    plan: SketchPlan,
+    key: BatchKey,
+    *,
+    study_id: bytes,
+    n_reports: int,
+    now: float,
+) -> list[bytes]:
+    """Make room for reports; return the batch of each.
 
-    async def join_batches(
-        self, plan: SketchPlan, key: BatchKey, *, study_id: bytes, n_reports: int, now: float
-    ) -> list[bytes]:
-        """Make room for reports; return the batch of each.
+    The batch of the lowest number that is open and has room takes them; its row stays locked
+    until this transaction ends, so that it cannot close meanwhile.
 
-        The batch of the lowest number that is open and has room takes them; its row stays locked
-        until this transaction ends, so that it cannot close meanwhile.
-
-        Parameters
-        ----------
-        key
-            Of the batches; its number does not matter.
-        """
-        is_its = (
-            BATCHES.c.study_id == study_id,
-            BATCHES.c.slot == key.slot,
-            BATCHES.c.labels == dict(key.labels),
-            BATCHES.c.part == key.part,
+    Parameters
+    ----------
+    key
+        Of the batches; its number does not matter.
+    """
+    is_its = (
+        BATCHES.c.study_id == study_id,
+        BATCHES.c.slot == key.slot,
+        BATCHES.c.labels == dict(key.labels),
+        BATCHES.c.part == key.part,
+    )
+    has_room = (
+        *is_its,
+        BATCHES.c.state == "open",
+        BATCHES.c.n_reports < BATCHES.c.most_reports,
+    )
+    first = select_records(BatchRecord).where(*has_room).order_by(BATCHES.c.number).limit(1)
+    joined: list[bytes] = []
+    while len(joined) < n_reports:
+        found = await transaction.connection.execute(first.with_for_update())
+        batch = to_record(BatchRecord, found.first())
+        if batch is None:
+            last = await transaction.scalar(select(func.max(BATCHES.c.number)).where(*is_its))
+            number = 0 if last is None else int(last) + 1
+            new = BatchKey(**{**vars(key), "number": number})
+            await transaction.add(BatchRecord.of(plan, new, study_id=study_id, now=now))
+            continue
+        n_taken = min(n_reports - len(joined), batch.most_reports - batch.n_reports)
+        await transaction.change(
+            BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports + n_taken
         )
-        has_room = (
-            *is_its,
-            BATCHES.c.state == "open",
-            BATCHES.c.n_reports < BATCHES.c.most_reports,
+        joined += [batch.batch_id] * n_taken
+    return joined
+
+
+async def list_parts(transaction: Transaction, batch: BatchRecord) -> Sequence[BatchRecord]:
+    """Return the acknowledged batches of the same slot, labels and number, by part."""
+    statement = (
+        select_records(BatchRecord)
+        .where(
+            BATCHES.c.study_id == batch.study_id,
+            BATCHES.c.slot == batch.slot,
+            BATCHES.c.labels == dict(batch.labels),
+            BATCHES.c.number == batch.number,
+            BATCHES.c.state == "acknowledged",
         )
-        first = select_records(BatchRecord).where(*has_room).order_by(BATCHES.c.number).limit(1)
-        joined: list[bytes] = []
-        while len(joined) < n_reports:
-            found = await self._connection.execute(first.with_for_update())
-            batch = to_record(BatchRecord, found.first())
-            if batch is None:
-                last = await self._scalar(select(func.max(BATCHES.c.number)).where(*is_its))
-                number = 0 if last is None else int(last) + 1
-                new = BatchKey(**{**vars(key), "number": number})
-                await self.add(BatchRecord.of(plan, new, study_id=study_id, now=now))
-                continue
-            n_taken = min(n_reports - len(joined), batch.most_reports - batch.n_reports)
-            await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports + n_taken)
-            joined += [batch.batch_id] * n_taken
-        return joined
+        .order_by(BATCHES.c.part)
+    )
+    return await transaction.list_records(statement, BatchRecord)
 
-    async def list_parts(self, batch: BatchRecord) -> Sequence[BatchRecord]:
-        """Return the acknowledged batches of the same slot, labels and number, by part."""
-        statement = (
-            select_records(BatchRecord)
-            .where(
-                BATCHES.c.study_id == batch.study_id,
-                BATCHES.c.slot == batch.slot,
-                BATCHES.c.labels == dict(batch.labels),
-                BATCHES.c.number == batch.number,
-                BATCHES.c.state == "acknowledged",
-            )
-            .order_by(BATCHES.c.part)
-        )
-        return await self._list(statement, BatchRecord)
 
-    async def find_selected(
-        self, study_id: bytes, selection: Selection
-    ) -> tuple[Sequence[bytes], int]:
-        """Return the counted batches of a selection, and the number that may be counted later."""
-        conditions = [BATCHES.c.study_id == study_id, BATCHES.c.state != "void"]
-        if selection.first_slot is not None:
-            conditions.append(BATCHES.c.slot >= selection.first_slot)
-        if selection.last_slot is not None:
-            conditions.append(BATCHES.c.slot <= selection.last_slot)
-        statement = select(BATCHES.c.batch_id, BATCHES.c.labels, BATCHES.c.standing).where(
-            *conditions
-        )
-        found = [
-            row
-            for row in await self._connection.execute(statement.order_by(BATCHES.c.batch_id))
-            if selection.matches_labels(row.labels)
-        ]
-        counted = [row.batch_id for row in found if row.standing == "counted"]
-        return counted, sum(row.standing in (None, "flagged") for row in found)
+async def find_selected(
+    transaction: Transaction, study_id: bytes, selection: Selection
+) -> tuple[Sequence[bytes], int]:
+    """Return the counted batches of a selection, and the number that may be counted later."""
+    conditions = [BATCHES.c.study_id == study_id, BATCHES.c.state != "void"]
+    if selection.first_slot is not None:
+        conditions.append(BATCHES.c.slot >= selection.first_slot)
+    if selection.last_slot is not None:
+        conditions.append(BATCHES.c.slot <= selection.last_slot)
+    statement = select(BATCHES.c.batch_id, BATCHES.c.labels, BATCHES.c.standing).where(*conditions)
+    found = [
+        row
+        for row in await transaction.connection.execute(statement.order_by(BATCHES.c.batch_id))
+        if selection.matches_labels(row.labels)
+    ]
+    counted = [row.batch_id for row in found if row.standing == "counted"]
+    return counted, sum(row.standing in (None, "flagged") for row in found)
 
-    async def sum_batches(
-        self, batch_ids: Sequence[bytes], *, layout: Layout
-    ) -> Sequence[tuple[BatchRecord, SketchTotals]]:
-        """Return those of some batches that are counted, each with its total."""
-        found: list[tuple[BatchRecord, SketchTotals]] = []
-        for part in _cut(batch_ids):
-            statement = select_records(BatchRecord).where(
-                BATCHES.c.batch_id.in_(part), BATCHES.c.standing == "counted"
-            )
-            for batch in await self._list(statement, BatchRecord):
-                running = PayloadSum(layout)
-                running.add([to_batch_entry(batch).row])
-                found.append((batch, running.total().to_totals()))
-        return found
 
-    async def find_uncounted(self, batch_ids: Sequence[bytes]) -> Sequence[bytes]:
-        """Return those of some batches whose totals are not in the sums now."""
-        found: list[bytes] = []
-        for some in _cut(batch_ids):
-            gone = select(BATCHES.c.batch_id).where(
-                BATCHES.c.batch_id.in_(some), BATCHES.c.standing != "counted"
-            )
-            found += (await self._connection.execute(gone)).scalars()
-        return sorted(found)
-
-    async def list_acknowledged(self, study_id: bytes) -> Sequence[BatchRecord]:
-        """Return all acknowledged batches of a study."""
+async def sum_batches(
+    transaction: Transaction, batch_ids: Sequence[bytes], *, layout: Layout
+) -> Sequence[tuple[BatchRecord, SketchTotals]]:
+    """Return those of some batches that are counted, each with its total."""
+    found: list[tuple[BatchRecord, SketchTotals]] = []
+    for part in _cut(batch_ids):
         statement = select_records(BatchRecord).where(
-            BATCHES.c.study_id == study_id, BATCHES.c.state == "acknowledged"
+            BATCHES.c.batch_id.in_(part), BATCHES.c.standing == "counted"
         )
-        return await self._list(statement, BatchRecord)
+        for batch in await transaction.list_records(statement, BatchRecord):
+            running = PayloadSum(layout)
+            running.add([to_batch_entry(batch).row])
+            found.append((batch, running.total().to_totals()))
+    return found
 
-    async def find_by_ordinals(
-        self, study_id: bytes, ordinals: Sequence[int]
-    ) -> Mapping[int, bytes]:
-        """Return the identities of devices by their numbers in the study."""
-        statement = select(DEVICES.c.ordinal, DEVICES.c.device_id).where(
-            DEVICES.c.study_id == study_id, DEVICES.c.ordinal.in_(ordinals)
+
+async def find_uncounted(transaction: Transaction, batch_ids: Sequence[bytes]) -> Sequence[bytes]:
+    """Return those of some batches whose totals are not in the sums now."""
+    found: list[bytes] = []
+    for some in _cut(batch_ids):
+        gone = select(BATCHES.c.batch_id).where(
+            BATCHES.c.batch_id.in_(some), BATCHES.c.standing != "counted"
         )
-        return {row[0]: row[1] for row in await self._connection.execute(statement)}
+        found += (await transaction.connection.execute(gone)).scalars()
+    return sorted(found)
 
-    async def count_batches(self) -> BatchTotals:
-        """Count batches and reports of all studies."""
-        by_state = select(BATCHES.c.state, func.count()).group_by(BATCHES.c.state)
-        batches = {str(row[0]): int(row[1]) for row in await self._connection.execute(by_state)}
-        flagged: dict[str, int] = {}
-        held = select(BATCHES.c.flags).where(BATCHES.c.standing == "flagged")
-        for flags in (await self._connection.execute(held)).scalars():
-            for flag in flags:
-                flagged[flag] = flagged.get(flag, 0) + 1
-        reports: dict[str, int] = {}
-        if batches:
-            counted = (
-                select(SKETCHES.c.state, func.count())
-                .where(SKETCHES.c.batch_id.is_not(None))
-                .group_by(SKETCHES.c.state)
-            )
-            reports = {row[0]: int(row[1]) for row in await self._connection.execute(counted)}
-        under_way = BATCHES.c.state.in_(("closing", "opened"))
-        waiting = select(BATCHES.c.problem).where(under_way, BATCHES.c.problem.is_not(None))
-        problems = (await self._connection.execute(waiting)).scalars().all()
-        return BatchTotals(
-            batches=batches,
-            flagged=flagged,
-            reports=reports,
-            oldest=await self._scalar(select(func.min(BATCHES.c.closes)).where(under_way)),
-            n_without_helper=sum(
-                problem.get("type") == _WITHOUT_HELPER for problem in problems if problem
-            ),
-        )
 
-    async def count_reports(self, batch_id: bytes) -> Mapping[str, int]:
-        """Count the reports of a batch by state."""
-        statement = (
+async def list_acknowledged(transaction: Transaction, study_id: bytes) -> Sequence[BatchRecord]:
+    """Return all acknowledged batches of a study."""
+    statement = select_records(BatchRecord).where(
+        BATCHES.c.study_id == study_id, BATCHES.c.state == "acknowledged"
+    )
+    return await transaction.list_records(statement, BatchRecord)
+
+
+async def find_by_ordinals(
+    transaction: Transaction, study_id: bytes, ordinals: Sequence[int]
+) -> Mapping[int, bytes]:
+    """Return the identities of devices by their numbers in the study."""
+    statement = select(DEVICES.c.ordinal, DEVICES.c.device_id).where(
+        DEVICES.c.study_id == study_id, DEVICES.c.ordinal.in_(ordinals)
+    )
+    return {row[0]: row[1] for row in await transaction.connection.execute(statement)}
+
+
+async def count_batches(transaction: Transaction) -> BatchTotals:
+    """Count batches and reports of all studies."""
+    by_state = select(BATCHES.c.state, func.count()).group_by(BATCHES.c.state)
+    batches = {str(row[0]): int(row[1]) for row in await transaction.connection.execute(by_state)}
+    flagged: dict[str, int] = {}
+    held = select(BATCHES.c.flags).where(BATCHES.c.standing == "flagged")
+    for flags in (await transaction.connection.execute(held)).scalars():
+        for flag in flags:
+            flagged[flag] = flagged.get(flag, 0) + 1
+    reports: dict[str, int] = {}
+    if batches:
+        counted = (
             select(SKETCHES.c.state, func.count())
-            .where(SKETCHES.c.batch_id == batch_id)
+            .where(SKETCHES.c.batch_id.is_not(None))
             .group_by(SKETCHES.c.state)
         )
-        return {row[0]: int(row[1]) for row in await self._connection.execute(statement)}
+        reports = {row[0]: int(row[1]) for row in await transaction.connection.execute(counted)}
+    under_way = BATCHES.c.state.in_(("closing", "opened"))
+    waiting = select(BATCHES.c.problem).where(under_way, BATCHES.c.problem.is_not(None))
+    problems = (await transaction.connection.execute(waiting)).scalars().all()
+    return BatchTotals(
+        batches=batches,
+        flagged=flagged,
+        reports=reports,
+        oldest=await transaction.scalar(select(func.min(BATCHES.c.closes)).where(under_way)),
+        n_without_helper=sum(
+            problem.get("type") == _WITHOUT_HELPER for problem in problems if problem
+        ),
+    )
 
-    async def has_due_batch(self, *, now: float) -> bool:
-        """Return whether a batch waits for a worker."""
-        return await self._exists(_select_due(now))
 
-    async def lease_batch(self, *, token: bytes, now: float, expires: float) -> BatchRecord | None:
-        """Lease the batch that has been due for longest."""
-        due = _select_due(now).order_by(BATCHES.c.next_at, BATCHES.c.batch_id)
-        return await self._lease(BatchRecord, due, lease_token=token, lease_expires=expires)
+async def count_reports(transaction: Transaction, batch_id: bytes) -> Mapping[str, int]:
+    """Count the reports of a batch by state."""
+    statement = (
+        select(SKETCHES.c.state, func.count())
+        .where(SKETCHES.c.batch_id == batch_id)
+        .group_by(SKETCHES.c.state)
+    )
+    return {row[0]: int(row[1]) for row in await transaction.connection.execute(statement)}
 
-    async def renew_batch(self, batch_id: bytes, token: bytes, *, expires: float) -> bool:
-        """Prolong a lease; false if it is lost."""
-        held = update(BATCHES).where(BATCHES.c.batch_id == batch_id, BATCHES.c.lease_token == token)
-        return await self._change(held.values(lease_expires=expires)) > 0
 
-    async def list_waiting_reports(
-        self, batch_id: bytes, *, most: int
-    ) -> Sequence[tuple[bytes, bytes]]:
-        """Return identity and header of reports that the helper has not judged yet."""
-        statement = (
-            select(SKETCHES.c.sketch_id, SKETCHES.c.header)
-            .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
-            .order_by(SKETCHES.c.sketch_id)
-            .limit(most)
+async def has_due_batch(transaction: Transaction, *, now: float) -> bool:
+    """Return whether a batch waits for a worker."""
+    return await transaction.exists(_select_due(now))
+
+
+async def lease_batch(
+    transaction: Transaction, *, token: bytes, now: float, expires: float
+) -> BatchRecord | None:
+    """Lease the batch that has been due for longest."""
+    due = _select_due(now).order_by(BATCHES.c.next_at, BATCHES.c.batch_id)
+    return await transaction.lease(BatchRecord, due, lease_token=token, lease_expires=expires)
+
+
+async def renew_batch(
+    transaction: Transaction, batch_id: bytes, token: bytes, *, expires: float
+) -> bool:
+    """Prolong a lease; false if it is lost."""
+    held = update(BATCHES).where(BATCHES.c.batch_id == batch_id, BATCHES.c.lease_token == token)
+    return await transaction.run(held.values(lease_expires=expires)) > 0
+
+
+async def list_waiting_reports(
+    transaction: Transaction, batch_id: bytes, *, most: int
+) -> Sequence[tuple[bytes, bytes]]:
+    """Return identity and header of reports that the helper has not judged yet."""
+    statement = (
+        select(SKETCHES.c.sketch_id, SKETCHES.c.header)
+        .where(SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "waiting")
+        .order_by(SKETCHES.c.sketch_id)
+        .limit(most)
+    )
+    return [(row[0], row[1]) for row in await transaction.connection.execute(statement)]
+
+
+async def list_left_out(transaction: Transaction, batch_id: bytes) -> Sequence[bytes]:
+    """Return the reports of a batch whose devices were excluded."""
+    statement = select(SKETCHES.c.sketch_id).where(
+        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "excluded"
+    )
+    return list((await transaction.connection.execute(statement)).scalars())
+
+
+async def mark_reports(
+    transaction: Transaction, batch_id: bytes, sketch_ids: Sequence[bytes], *, state: str
+) -> int:
+    """Note the helper's verdict on waiting reports; return how many there were.
+
+    A refused report loses its payload, and leaves the batch's number.
+    """
+    n_marked = 0
+    values: dict[str, Any] = {"state": state}
+    if state != "accepted":
+        values["payload"] = None
+    for some in _cut(sketch_ids):
+        waiting = update(SKETCHES).where(
+            SKETCHES.c.batch_id == batch_id,
+            SKETCHES.c.sketch_id.in_(some),
+            SKETCHES.c.state == "waiting",
         )
-        return [(row[0], row[1]) for row in await self._connection.execute(statement)]
+        run = transaction.run if state == "accepted" else transaction.erase
+        n_marked += await run(waiting.values(**values))
+    if state != "accepted" and n_marked:
+        await transaction.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n_marked)
+    return n_marked
 
-    async def list_left_out(self, batch_id: bytes) -> Sequence[bytes]:
-        """Return the reports of a batch whose devices were excluded."""
-        statement = select(SKETCHES.c.sketch_id).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "excluded"
+
+async def move_reports(
+    transaction: Transaction,
+    plan: SketchPlan,
+    batch: BatchRecord,
+    key: BatchKey,
+    sketch_ids: Sequence[bytes],
+    *,
+    now: float,
+) -> None:
+    """Put waiting reports into later batches: the helper has answered for this one.
+
+    Parameters
+    ----------
+    key
+        Of this batch.
+    """
+    held = await _find_waiting(transaction, batch.batch_id, sketch_ids)
+    if not held:
+        return
+    await transaction.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
+    joined = await join_batches(
+        transaction, plan, key, study_id=batch.study_id, n_reports=len(held), now=now
+    )
+    for sketch_id, batch_id in zip(held, joined, strict=True):
+        moved = update(SKETCHES).where(SKETCHES.c.sketch_id == sketch_id)
+        await transaction.run(moved.values(batch_id=batch_id))
+
+
+async def move_reports_to(
+    transaction: Transaction, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
+) -> None:
+    """Put waiting reports into one later batch, made if it is missing, while it is open."""
+    await transaction.add(target)
+    found = await transaction.get(BatchRecord, target.batch_id, lock=True)
+    held = await _find_waiting(transaction, batch.batch_id, sketch_ids)
+    if found is None or found.state != "open" or not held:
+        return
+    for some in _cut(held):
+        moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
+        await transaction.run(moved.values(batch_id=target.batch_id))
+    await transaction.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
+    await transaction.change(
+        BatchRecord, target.batch_id, n_reports=BATCHES.c.n_reports + len(held)
+    )
+
+
+async def fetch_reports(
+    transaction: Transaction, batch_id: bytes, sketch_ids: Sequence[bytes]
+) -> int:
+    """Put reports that wait in other batches into this one; return how many there were."""
+    places: dict[bytes, list[bytes]] = {}
+    for some in _cut(sketch_ids):
+        waiting = select(SKETCHES.c.batch_id, SKETCHES.c.sketch_id).where(
+            SKETCHES.c.sketch_id.in_(some),
+            SKETCHES.c.state == "waiting",
+            SKETCHES.c.batch_id != batch_id,
         )
-        return list((await self._connection.execute(statement)).scalars())
-
-    async def mark_reports(
-        self, batch_id: bytes, sketch_ids: Sequence[bytes], *, state: str
-    ) -> int:
-        """Note the helper's verdict on waiting reports; return how many there were.
-
-        A refused report loses its payload, and leaves the batch's number.
-        """
-        n_marked = 0
-        values: dict[str, Any] = {"state": state}
-        if state != "accepted":
-            values["payload"] = None
-        for some in _cut(sketch_ids):
-            waiting = update(SKETCHES).where(
-                SKETCHES.c.batch_id == batch_id,
-                SKETCHES.c.sketch_id.in_(some),
-                SKETCHES.c.state == "waiting",
-            )
-            run = self._change if state == "accepted" else self._erase
-            n_marked += await run(waiting.values(**values))
-        if state != "accepted" and n_marked:
-            await self.change(BatchRecord, batch_id, n_reports=BATCHES.c.n_reports - n_marked)
-        return n_marked
-
-    async def move_reports(
-        self,
-        plan: SketchPlan,
-        batch: BatchRecord,
-        key: BatchKey,
-        sketch_ids: Sequence[bytes],
-        *,
-        now: float,
-    ) -> None:
-        """Put waiting reports into later batches: the helper has answered for this one.
-
-        Parameters
-        ----------
-        key
-            Of this batch.
-        """
-        held = await self._find_waiting(batch.batch_id, sketch_ids)
-        if not held:
-            return
-        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
-        joined = await self.join_batches(
-            plan, key, study_id=batch.study_id, n_reports=len(held), now=now
-        )
-        for sketch_id, batch_id in zip(held, joined, strict=True):
-            moved = update(SKETCHES).where(SKETCHES.c.sketch_id == sketch_id)
-            await self._change(moved.values(batch_id=batch_id))
-
-    async def move_reports_to(
-        self, batch: BatchRecord, target: BatchRecord, sketch_ids: Sequence[bytes]
-    ) -> None:
-        """Put waiting reports into one later batch, made if it is missing, while it is open."""
-        await self.add(target)
-        found = await self.get(BatchRecord, target.batch_id, lock=True)
-        held = await self._find_waiting(batch.batch_id, sketch_ids)
-        if found is None or found.state != "open" or not held:
-            return
+        for row in await transaction.connection.execute(waiting):
+            places.setdefault(row.batch_id, []).append(row.sketch_id)
+    n_fetched = 0
+    for other, its in sorted(places.items()):
+        await transaction.get(BatchRecord, other, lock=True)
+        held = await _find_waiting(transaction, other, its)
         for some in _cut(held):
             moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
-            await self._change(moved.values(batch_id=target.batch_id))
-        await self.change(BatchRecord, batch.batch_id, n_reports=BATCHES.c.n_reports - len(held))
-        await self.change(BatchRecord, target.batch_id, n_reports=BATCHES.c.n_reports + len(held))
-
-    async def fetch_reports(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> int:
-        """Put reports that wait in other batches into this one; return how many there were."""
-        places: dict[bytes, list[bytes]] = {}
-        for some in _cut(sketch_ids):
-            waiting = select(SKETCHES.c.batch_id, SKETCHES.c.sketch_id).where(
-                SKETCHES.c.sketch_id.in_(some),
-                SKETCHES.c.state == "waiting",
-                SKETCHES.c.batch_id != batch_id,
-            )
-            for row in await self._connection.execute(waiting):
-                places.setdefault(row.batch_id, []).append(row.sketch_id)
-        n_fetched = 0
-        for other, its in sorted(places.items()):
-            await self.get(BatchRecord, other, lock=True)
-            held = await self._find_waiting(other, its)
-            for some in _cut(held):
-                moved = update(SKETCHES).where(SKETCHES.c.sketch_id.in_(some))
-                await self._change(moved.values(batch_id=batch_id))
-            await self.change(BatchRecord, other, n_reports=BATCHES.c.n_reports - len(held))
-            await self.change(
-                BatchRecord, batch_id, n_reports=BATCHES.c.n_reports + len(held), members=None
-            )
-            n_fetched += len(held)
-        return n_fetched
-
-    async def list_reports(self, batch_id: bytes) -> set[bytes]:
-        """Return the reports of a batch, whatever became of them."""
-        statement = select(SKETCHES.c.sketch_id).where(SKETCHES.c.batch_id == batch_id)
-        return set((await self._connection.execute(statement)).scalars())
-
-    async def _find_waiting(self, batch_id: bytes, sketch_ids: Sequence[bytes]) -> list[bytes]:
-        held: list[bytes] = []
-        for some in _cut(sketch_ids):
-            waiting = select(SKETCHES.c.sketch_id).where(
-                SKETCHES.c.batch_id == batch_id,
-                SKETCHES.c.sketch_id.in_(some),
-                SKETCHES.c.state == "waiting",
-            )
-            held += (await self._connection.execute(waiting)).scalars()
-        return held
-
-    async def compute_batch_members(self, batch_id: bytes) -> tuple[bytes, int, int | None]:
-        """Return digest, number and records of the accepted reports of a batch."""
-        statement = select(SKETCHES.c.header, SKETCHES.c.n_records).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+            await transaction.run(moved.values(batch_id=batch_id))
+        await transaction.change(BatchRecord, other, n_reports=BATCHES.c.n_reports - len(held))
+        await transaction.change(
+            BatchRecord, batch_id, n_reports=BATCHES.c.n_reports + len(held), members=None
         )
-        rows = (await self._connection.execute(statement)).all()
-        members = compute_members(compute_report(row.header) for row in rows)
-        is_secret = any(row.n_records is None for row in rows)
-        return members, len(rows), None if is_secret else sum(row.n_records for row in rows)
+        n_fetched += len(held)
+    return n_fetched
 
-    async def stream_payloads(
-        self, batch_id: bytes
-    ) -> AsyncIterator[Sequence[tuple[bytes, bytes]]]:
-        """Yield header and payload of the accepted reports of a batch, some at once."""
-        statement = select(SKETCHES.c.header, SKETCHES.c.payload).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+
+async def list_reports(transaction: Transaction, batch_id: bytes) -> set[bytes]:
+    """Return the reports of a batch, whatever became of them."""
+    statement = select(SKETCHES.c.sketch_id).where(SKETCHES.c.batch_id == batch_id)
+    return set((await transaction.connection.execute(statement)).scalars())
+
+
+async def _find_waiting(
+    transaction: Transaction, batch_id: bytes, sketch_ids: Sequence[bytes]
+) -> list[bytes]:
+    held: list[bytes] = []
+    for some in _cut(sketch_ids):
+        waiting = select(SKETCHES.c.sketch_id).where(
+            SKETCHES.c.batch_id == batch_id,
+            SKETCHES.c.sketch_id.in_(some),
+            SKETCHES.c.state == "waiting",
         )
-        async with self._connection.stream(statement) as result:
-            try:
-                async for rows in result.partitions(_STREAMED):
-                    yield [(row.header, row.payload) for row in rows]
-            finally:
-                await result.close()
+        held += (await transaction.connection.execute(waiting)).scalars()
+    return held
 
-    async def open_batch(
-        self, batch_id: bytes, *, sums: bytes, n_records: int | None, answer: bytes, now: float
-    ) -> None:
-        """Store the total of a batch, and drop the payloads that it came from."""
-        ordinals = select(DEVICES.c.ordinal).where(
-            DEVICES.c.device_id.in_(
-                select(SKETCHES.c.device_id).where(
-                    SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
-                )
+
+async def compute_batch_members(
+    transaction: Transaction, batch_id: bytes
+) -> tuple[bytes, int, int | None]:
+    """Return digest, number and records of the accepted reports of a batch."""
+    statement = select(SKETCHES.c.header, SKETCHES.c.n_records).where(
+        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+    )
+    rows = (await transaction.connection.execute(statement)).all()
+    members = compute_members(compute_report(row.header) for row in rows)
+    is_secret = any(row.n_records is None for row in rows)
+    return members, len(rows), None if is_secret else sum(row.n_records for row in rows)
+
+
+async def stream_payloads(
+    transaction: Transaction, batch_id: bytes
+) -> AsyncIterator[Sequence[tuple[bytes, bytes]]]:
+    """Yield header and payload of the accepted reports of a batch, some at once."""
+    statement = select(SKETCHES.c.header, SKETCHES.c.payload).where(
+        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+    )
+    async with transaction.connection.stream(statement) as result:
+        try:
+            async for rows in result.partitions(_STREAMED):
+                yield [(row.header, row.payload) for row in rows]
+        finally:
+            await result.close()
+
+
+async def open_batch(
+    transaction: Transaction,
+    batch_id: bytes,
+    *,
+    sums: bytes,
+    n_records: int | None,
+    answer: bytes,
+    now: float,
+) -> None:
+    """Store the total of a batch, and drop the payloads that it came from."""
+    ordinals = select(DEVICES.c.ordinal).where(
+        DEVICES.c.device_id.in_(
+            select(SKETCHES.c.device_id).where(
+                SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
             )
         )
-        found = list((await self._connection.execute(ordinals)).scalars())
-        accepted = update(SKETCHES).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
-        )
-        await self._erase(accepted.values(state="opened", payload=None))
-        await self.change(
-            BatchRecord,
-            batch_id,
-            state="opened",
-            sums=sums,
-            n_records=n_records,
-            answer=answer,
-            devices=encode_ordinals(np.array(found, dtype=np.int64)),
-            opened=now,
-            attempts=0,
-            problem=None,
-        )
+    )
+    found = list((await transaction.connection.execute(ordinals)).scalars())
+    accepted = update(SKETCHES).where(
+        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state == "accepted"
+    )
+    await transaction.erase(accepted.values(state="opened", payload=None))
+    await transaction.change(
+        BatchRecord,
+        batch_id,
+        state="opened",
+        sums=sums,
+        n_records=n_records,
+        answer=answer,
+        devices=encode_ordinals(np.array(found, dtype=np.int64)),
+        opened=now,
+        attempts=0,
+        problem=None,
+    )
 
-    async def void_batch(self, batch_id: bytes, *, reason: str) -> int:
-        """Drop the payloads, or the total, of a batch that nobody uses; return how many reports."""
-        live = update(SKETCHES).where(
-            SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*LIVE, "opened"))
-        )
-        n_dropped = await self._erase(live.values(state="void", payload=None))
-        await self.change(
-            BatchRecord,
-            batch_id,
-            state="void",
-            members=None,
-            n_records=None,
-            answer=None,
-            sums=None,
-            devices=b"",
-            opened=None,
-            reason=reason,
-            is_asked=False,
-        )
-        return n_dropped
 
-    async def lock_cells(self, study_id: bytes) -> None:
-        """Keep others from the cells of a study until this transaction ends.
+async def void_batch(transaction: Transaction, batch_id: bytes, *, reason: str) -> int:
+    """Drop the payloads, or the total, of a batch that nobody uses; return how many reports."""
+    live = update(SKETCHES).where(
+        SKETCHES.c.batch_id == batch_id, SKETCHES.c.state.in_((*LIVE, "opened"))
+    )
+    n_dropped = await transaction.erase(live.values(state="void", payload=None))
+    await transaction.change(
+        BatchRecord,
+        batch_id,
+        state="void",
+        members=None,
+        n_records=None,
+        answer=None,
+        sums=None,
+        devices=b"",
+        opened=None,
+        reason=reason,
+        is_asked=False,
+    )
+    return n_dropped
 
-        Before a batch is locked, because a batch that is counted may change others.
-        """
-        await lock_root(self._connection, study_id)
 
-    async def count_in(self, batch: BatchRecord, *, layout: Layout) -> None:
-        """Add the total of a batch to the cells of its slot and labels, as one sketch."""
-        study_id = batch.study_id
-        await lock_root(self._connection, study_id)
-        root = await read_root(self._connection, study_id)
-        addition = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        await move_root(self._connection, study_id, addition.old, addition.new)
-        await add_to_cells(self._connection, study_id, addition.cells, layout)
+async def lock_cells(transaction: Transaction, study_id: bytes) -> None:
+    """Keep others from the cells of a study until this transaction ends.
 
-    async def count_out(self, batch: BatchRecord, *, layout: Layout) -> None:
-        """Take the total of a batch out of the cells, exactly."""
-        study_id = batch.study_id
-        await lock_root(self._connection, study_id)
-        root = await read_root(self._connection, study_id)
-        counted = select_records(BatchRecord).where(
-            BATCHES.c.study_id == study_id,
-            BATCHES.c.standing == "counted",
-            BATCHES.c.batch_id != batch.batch_id,
-        )
-        others = await self._list(counted, BatchRecord)
-        entry = sum_up(study_id, [to_batch_entry(batch)], root, layout)
-        present = await load_cells(self._connection, study_id, {node for node, _ in entry.cells})
-        if entry.cells.keys() - present.keys():
-            raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
-        await save_cells(self._connection, study_id, take_out(batch, others, root, layout, present))
+    Before a batch is locked, because a batch that is counted may change others.
+    """
+    await lock_root(transaction.connection, study_id)
+
+
+async def count_in(transaction: Transaction, batch: BatchRecord, *, layout: Layout) -> None:
+    """Add the total of a batch to the cells of its slot and labels, as one sketch."""
+    study_id = batch.study_id
+    await lock_root(transaction.connection, study_id)
+    root = await read_root(transaction.connection, study_id)
+    addition = sum_up(study_id, [to_batch_entry(batch)], root, layout)
+    await move_root(transaction.connection, study_id, addition.old, addition.new)
+    await add_to_cells(transaction.connection, study_id, addition.cells, layout)
+
+
+async def count_out(transaction: Transaction, batch: BatchRecord, *, layout: Layout) -> None:
+    """Take the total of a batch out of the cells, exactly."""
+    study_id = batch.study_id
+    await lock_root(transaction.connection, study_id)
+    root = await read_root(transaction.connection, study_id)
+    counted = select_records(BatchRecord).where(
+        BATCHES.c.study_id == study_id,
+        BATCHES.c.standing == "counted",
+        BATCHES.c.batch_id != batch.batch_id,
+    )
+    others = await transaction.list_records(counted, BatchRecord)
+    entry = sum_up(study_id, [to_batch_entry(batch)], root, layout)
+    present = await load_cells(transaction.connection, study_id, {node for node, _ in entry.cells})
+    if entry.cells.keys() - present.keys():
+        raise StoreError("lacks a running sum", field="cells", fix="run `sfumato check-store`")
+    await save_cells(
+        transaction.connection, study_id, take_out(batch, others, root, layout, present)
+    )
 
 
 def _select_due(now: float) -> Any:

@@ -25,7 +25,6 @@ from sfumato.aggregator.storage.statements.entries import (
     sum_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import Rows, follows, insert_into, select_records
 from sfumato.aggregator.storage.sums.addition import CellKey, Entry, is_shown
 from sfumato.aggregator.storage.sums.batches import to_batch_entry
 from sfumato.aggregator.storage.sums.cells import (
@@ -64,6 +63,7 @@ from sfumato.aggregator.storage.tables import (
     PENDING_SKETCHES,
     SKETCHES,
 )
+from sfumato.aggregator.storage.transaction import Transaction, follows, insert_into, select_records
 
 _CHECKED_AT_ONCE = 4096
 Mark = tuple[bytes, bytes]
@@ -71,154 +71,165 @@ Mark = tuple[bytes, bytes]
 _KEY = ("study_id", "level", "first", "length", "labels")
 
 
-class CellRows(Rows):
-    """Statements on cells."""
+async def sum_sketches(
+    transaction: Transaction, study_id: bytes, selection: Selection, *, layout: Layout
+) -> SketchTotals:
+    """Total of a selection: merged cells plus pending sketches minus excluded devices.
 
-    async def sum_sketches(
-        self, study_id: bytes, selection: Selection, *, layout: Layout
-    ) -> SketchTotals:
-        """Total of a selection: merged cells plus pending sketches minus excluded devices.
+    Exact, at one moment. The work grows with the logarithm of the selection's length and with
+    the number of pending sketches.
 
-        Exact, at one moment. The work grows with the logarithm of the selection's length and with
-        the number of pending sketches.
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    if transaction.is_writing:
+        # The statements of a writer see different moments; the lock keeps merging out.
+        await lock_root(transaction.connection, study_id)
+    root = await read_root(transaction.connection, study_id)
+    chosen = cover(root, selection.first_slot, selection.last_slot)
+    labels = await _find_label_sets(transaction, study_id, root, selection)
+    total = await _sum_cells(transaction, study_id, chosen, labels, layout)
+    total = await subtract_leaving(transaction.connection, study_id, selection, total, layout)
+    counted = select_pending(study_id).where(DEVICES.c.excluded.is_(None))
+    waiting = await sum_entries(transaction.connection, counted, selection, layout)
+    return add_cells([total, waiting], layout).to_totals()
 
-        Raises
-        ------
-        StoreError
-            A sum could leave 64 bits.
-        """
-        if self._is_writing:
-            # The statements of a writer see different moments; the lock keeps merging out.
-            await lock_root(self._connection, study_id)
-        root = await read_root(self._connection, study_id)
-        chosen = cover(root, selection.first_slot, selection.last_slot)
-        labels = await self._find_label_sets(study_id, root, selection)
-        total = await self._sum_cells(study_id, chosen, labels, layout)
-        total = await subtract_leaving(self._connection, study_id, selection, total, layout)
-        counted = select_pending(study_id).where(DEVICES.c.excluded.is_(None))
-        waiting = await sum_entries(self._connection, counted, selection, layout)
-        return add_cells([total, waiting], layout).to_totals()
 
-    async def find_slots(self, study_id: bytes) -> tuple[int, int] | None:
-        """Return the first and the last slot that hold a sketch; None where none has a slot."""
-        held = select(CELLS.c.first, CELLS.c.length).where(
-            CELLS.c.study_id == study_id,
-            CELLS.c.labels == NO_LABELS,
-            CELLS.c.n_sketches > 0,
-            or_(CELLS.c.level == 0, CELLS.c.length > 0),
+async def find_slots(transaction: Transaction, study_id: bytes) -> tuple[int, int] | None:
+    """Return the first and the last slot that hold a sketch; None where none has a slot."""
+    held = select(CELLS.c.first, CELLS.c.length).where(
+        CELLS.c.study_id == study_id,
+        CELLS.c.labels == NO_LABELS,
+        CELLS.c.n_sketches > 0,
+        or_(CELLS.c.level == 0, CELLS.c.length > 0),
+    )
+    nodes = [Node(0, *row) for row in await transaction.connection.execute(held)]
+    ends = [(unshift_slot(node.first), unshift_slot(node.last)) for node in nodes]
+    pending = (
+        select(func.min(SKETCHES.c.first_slot), func.max(SKETCHES.c.last_slot))
+        .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
+        .where(PENDING_SKETCHES.c.study_id == study_id)
+    )
+    first, last = (await transaction.connection.execute(pending)).one()
+    if first is not None and last is not None:
+        ends.append((first, last))
+    if not ends:
+        return None
+    return min(first for first, _ in ends), max(last for _, last in ends)
+
+
+async def check_sums(transaction: Transaction, study_id: bytes, *, layout: Layout) -> Sequence[str]:
+    """Recompute the cells of a study from its sketches; name the cells that differ.
+
+    Where payloads were dropped, only sizes and digests of members are compared.
+    """
+    if transaction.is_writing:
+        await lock_root(transaction.connection, study_id)
+    expected = ExpectedCells(await read_root(transaction.connection, study_id), layout)
+    dropped = select(SKETCHES.c.sketch_id).where(
+        SKETCHES.c.study_id == study_id,
+        SKETCHES.c.state == "stored",
+        SKETCHES.c.payload.is_(None),
+    )
+    has_all = not await transaction.exists(dropped)
+    unsure = await read_leaving(transaction.connection, study_id)
+    wrong: list[str] = []
+    seen: set[CellKey] = set()
+
+    async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
+        cells = dict(closed)
+        found = (
+            await load_cells(transaction.connection, study_id, {node for node, _ in cells})
+            if cells
+            else {}
         )
-        nodes = [Node(0, *row) for row in await self._connection.execute(held)]
-        ends = [(unshift_slot(node.first), unshift_slot(node.last)) for node in nodes]
-        pending = (
-            select(func.min(SKETCHES.c.first_slot), func.max(SKETCHES.c.last_slot))
-            .join(PENDING_SKETCHES, PENDING_SKETCHES.c.sketch_id == SKETCHES.c.sketch_id)
-            .where(PENDING_SKETCHES.c.study_id == study_id)
-        )
-        first, last = (await self._connection.execute(pending)).one()
-        if first is not None and last is not None:
-            ends.append((first, last))
-        if not ends:
-            return None
-        return min(first for first, _ in ends), max(last for _, last in ends)
+        seen.update(cells)
+        wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
 
-    async def check_sums(self, study_id: bytes, *, layout: Layout) -> Sequence[str]:
-        """Recompute the cells of a study from its sketches; name the cells that differ.
+    # Pages, not one stream: each needs the connection to look its cells up.
+    after: tuple[int, bytes] | None = None
+    while entries := await _list_merged(transaction, study_id, after, layout):
+        await compare(expected.add(entries))
+        after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
+    await compare(expected.finish())
+    held = select(*_key_columns()).where(CELLS.c.study_id == study_id, CELLS.c.n_sketches != 0)
+    for row in await transaction.connection.execute(held):
+        if (_to_node(row), row.labels) not in seen:
+            wrong.append(describe_key((_to_node(row), row.labels)))
+    return wrong
 
-        Where payloads were dropped, only sizes and digests of members are compared.
-        """
-        if self._is_writing:
-            await lock_root(self._connection, study_id)
-        expected = ExpectedCells(await read_root(self._connection, study_id), layout)
-        dropped = select(SKETCHES.c.sketch_id).where(
-            SKETCHES.c.study_id == study_id,
-            SKETCHES.c.state == "stored",
-            SKETCHES.c.payload.is_(None),
-        )
-        has_all = not await self._exists(dropped)
-        unsure = await read_leaving(self._connection, study_id)
-        wrong: list[str] = []
-        seen: set[CellKey] = set()
 
-        async def compare(closed: Iterable[tuple[CellKey, Cell]]) -> None:
-            cells = dict(closed)
-            found = (
-                await load_cells(self._connection, study_id, {node for node, _ in cells})
-                if cells
-                else {}
-            )
-            seen.update(cells)
-            wrong.extend(describe_differences(cells, found, sums_known=has_all, unsure=unsure))
+async def _list_counted(
+    transaction: Transaction, study_id: bytes, after: tuple[int, bytes] | None
+) -> list[Entry]:
+    statement = (
+        select_records(BatchRecord)
+        .where(BATCHES.c.study_id == study_id, BATCHES.c.standing == "counted")
+        .where(*follows(BATCHES.c.slot, BATCHES.c.batch_id, after))
+        .order_by(BATCHES.c.slot, BATCHES.c.batch_id)
+        .limit(_CHECKED_AT_ONCE)
+    )
+    return [
+        to_batch_entry(batch) for batch in await transaction.list_records(statement, BatchRecord)
+    ]
 
-        # Pages, not one stream: each needs the connection to look its cells up.
-        after: tuple[int, bytes] | None = None
-        while entries := await self._list_merged(study_id, after, layout):
-            await compare(expected.add(entries))
-            after = (order_of(entries[-1].first_slot), entries[-1].row.sketch_id)
-        await compare(expected.finish())
-        held = select(*_key_columns()).where(CELLS.c.study_id == study_id, CELLS.c.n_sketches != 0)
-        for row in await self._connection.execute(held):
-            if (_to_node(row), row.labels) not in seen:
-                wrong.append(describe_key((_to_node(row), row.labels)))
-        return wrong
 
-    async def _list_counted(self, study_id: bytes, after: tuple[int, bytes] | None) -> list[Entry]:
-        statement = (
-            select_records(BatchRecord)
-            .where(BATCHES.c.study_id == study_id, BATCHES.c.standing == "counted")
-            .where(*follows(BATCHES.c.slot, BATCHES.c.batch_id, after))
-            .order_by(BATCHES.c.slot, BATCHES.c.batch_id)
-            .limit(_CHECKED_AT_ONCE)
-        )
-        return [to_batch_entry(batch) for batch in await self._list(statement, BatchRecord)]
+async def _list_merged(
+    transaction: Transaction, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
+) -> list[Entry]:
+    if layout.is_batched:
+        return await _list_counted(transaction, study_id, after)
+    order = func.coalesce(SKETCHES.c.first_slot, order_of(None))
+    waits = select(PENDING_SKETCHES.c.sketch_id).where(PENDING_SKETCHES.c.study_id == study_id)
+    # The page is found without payloads: the database sorts every remaining sketch.
+    page = (
+        select(SKETCHES.c.sketch_id)
+        .where(SKETCHES.c.study_id == study_id, SKETCHES.c.state == "stored")
+        .where(SKETCHES.c.sketch_id.not_in(waits), *follows(order, SKETCHES.c.sketch_id, after))
+        .order_by(order, SKETCHES.c.sketch_id)
+        .limit(_CHECKED_AT_ONCE)
+    )
+    statement = select_entries().where(SKETCHES.c.sketch_id.in_(page))
+    found = await transaction.connection.execute(statement.order_by(order, SKETCHES.c.sketch_id))
+    return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
-    async def _list_merged(
-        self, study_id: bytes, after: tuple[int, bytes] | None, layout: Layout
-    ) -> list[Entry]:
-        if layout.is_batched:
-            return await self._list_counted(study_id, after)
-        order = func.coalesce(SKETCHES.c.first_slot, order_of(None))
-        waits = select(PENDING_SKETCHES.c.sketch_id).where(PENDING_SKETCHES.c.study_id == study_id)
-        # The page is found without payloads: the database sorts every remaining sketch.
-        page = (
-            select(SKETCHES.c.sketch_id)
-            .where(SKETCHES.c.study_id == study_id, SKETCHES.c.state == "stored")
-            .where(SKETCHES.c.sketch_id.not_in(waits), *follows(order, SKETCHES.c.sketch_id, after))
-            .order_by(order, SKETCHES.c.sketch_id)
-            .limit(_CHECKED_AT_ONCE)
-        )
-        statement = select_entries().where(SKETCHES.c.sketch_id.in_(page))
-        found = await self._connection.execute(statement.order_by(order, SKETCHES.c.sketch_id))
-        return [to_entry(row, dropped=layout.empty_payload) for row in found]
 
-    async def _sum_cells(
-        self, study_id: bytes, chosen: Cover, labels: Collection[str], layout: Layout
-    ) -> Cell:
-        if not labels:
-            return add_cells([], layout)
-        total = add_cells([], layout)
-        statement = select(CELLS).where(
-            CELLS.c.study_id == study_id, CELLS.c.labels.in_(labels), _in_cover(chosen)
-        )
-        async with self._connection.stream(statement) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    found = [to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
-                    total = add_cells([total, *found], layout)
-            finally:
-                # The block closes the server's cursor only where no error leaves it.
-                await result.close()
-        return total
+async def _sum_cells(
+    transaction: Transaction,
+    study_id: bytes,
+    chosen: Cover,
+    labels: Collection[str],
+    layout: Layout,
+) -> Cell:
+    if not labels:
+        return add_cells([], layout)
+    total = add_cells([], layout)
+    statement = select(CELLS).where(
+        CELLS.c.study_id == study_id, CELLS.c.labels.in_(labels), _in_cover(chosen)
+    )
+    async with transaction.connection.stream(statement) as result:
+        try:
+            async for rows in result.partitions(BATCH):
+                found = [to_cell(row) for row in rows if _takes(chosen, _to_node(row))]
+                total = add_cells([total, *found], layout)
+        finally:
+            # The block closes the server's cursor only where no error leaves it.
+            await result.close()
+    return total
 
-    async def _find_label_sets(
-        self, study_id: bytes, root: Node | None, selection: Selection
-    ) -> Collection[str]:
-        """Return the label sets to add up; the highest cells show all that a study has."""
-        if not selection.labels:
-            return [NO_LABELS]
-        tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
-        statement = select(CELLS.c.labels).where(CELLS.c.study_id == study_id, _at(tops)).distinct()
-        present = (await self._connection.execute(statement)).scalars()
-        return [text for text in present if is_shown(text, selection)]
+
+async def _find_label_sets(
+    transaction: Transaction, study_id: bytes, root: Node | None, selection: Selection
+) -> Collection[str]:
+    """Return the label sets to add up; the highest cells show all that a study has."""
+    if not selection.labels:
+        return [NO_LABELS]
+    tops = [TIMELESS_NODE] if root is None else [TIMELESS_NODE, root]
+    statement = select(CELLS.c.labels).where(CELLS.c.study_id == study_id, _at(tops)).distinct()
+    present = (await transaction.connection.execute(statement)).scalars()
+    return [text for text in present if is_shown(text, selection)]
 
 
 async def read_root(connection: AsyncConnection, study_id: bytes) -> Node | None:

@@ -13,71 +13,76 @@ from sfumato.aggregator.storage.statements.entries import (
     select_entries,
     to_entry,
 )
-from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.sums.cells import digest_members, empty_members, encode_members
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.payloads import BATCH, PayloadSum, Row
 from sfumato.aggregator.storage.tables import DEVICES, SKETCHES
+from sfumato.aggregator.storage.transaction import Transaction, select_records
 
 
-class DeviceSumRows(Rows):
-    """Statements that add the sketches of each device up."""
+async def sum_devices(
+    transaction: Transaction,
+    study_id: bytes,
+    selection: Selection,
+    *,
+    layout: Layout,
+    received_until: float,
+) -> tuple[list[DeviceSums], bytes]:
+    """Total of each device in a selection, and the digest of all their sketches.
 
-    async def sum_devices(
-        self, study_id: bytes, selection: Selection, *, layout: Layout, received_until: float
-    ) -> tuple[list[DeviceSums], bytes]:
-        """Total of each device in a selection, and the digest of all their sketches.
+    Every payload is read: the work grows with the number of sketches.
 
-        Every payload is read: the work grows with the number of sketches.
+    Parameters
+    ----------
+    received_until
+        Only sketches that were received until this time, by the server's clock.
 
-        Parameters
-        ----------
-        received_until
-            Only sketches that were received until this time, by the server's clock.
-
-        Raises
-        ------
-        StoreError
-            A sum could leave 64 bits.
-        """
-        # As in every total: without the sketches of excluded devices whose payloads are kept.
-        statement = select_entries().where(
-            SKETCHES.c.study_id == study_id,
-            SKETCHES.c.state == "stored",
-            SKETCHES.c.received <= received_until,
-            or_(DEVICES.c.excluded.is_(None), SKETCHES.c.payload.is_(None)),
-            *inside(selection),
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    # As in every total: without the sketches of excluded devices whose payloads are kept.
+    statement = select_entries().where(
+        SKETCHES.c.study_id == study_id,
+        SKETCHES.c.state == "stored",
+        SKETCHES.c.received <= received_until,
+        or_(DEVICES.c.excluded.is_(None), SKETCHES.c.payload.is_(None)),
+        *inside(selection),
+    )
+    running: dict[int, PayloadSum] = defaultdict(lambda: PayloadSum(layout))
+    n_dropped: dict[int, int] = defaultdict(int)
+    members = empty_members()
+    async with transaction.connection.stream(statement) as result:
+        try:
+            async for rows in result.partitions(BATCH):
+                held: dict[int, list[Row]] = defaultdict(list)
+                chosen = [row for row in rows if selection.matches_labels(row.device_labels)]
+                for row in chosen:
+                    if row.payload is None:
+                        n_dropped[row.ordinal] += 1
+                    else:
+                        held[row.ordinal].append(to_entry(row).row)
+                for ordinal, entries in held.items():
+                    running[ordinal].add(entries)
+                members += digest_members((row.sketch_id, row.payload_digest) for row in chosen)
+        finally:
+            # The block closes the server's cursor only where no error leaves it.
+            await result.close()
+    known = await _list_by_ordinal(transaction, study_id)
+    sums = [
+        DeviceSums(
+            device=known[ordinal],
+            totals=running[ordinal].total().to_totals(),
+            n_dropped=n_dropped.get(ordinal, 0),
         )
-        running: dict[int, PayloadSum] = defaultdict(lambda: PayloadSum(layout))
-        n_dropped: dict[int, int] = defaultdict(int)
-        members = empty_members()
-        async with self._connection.stream(statement) as result:
-            try:
-                async for rows in result.partitions(BATCH):
-                    held: dict[int, list[Row]] = defaultdict(list)
-                    chosen = [row for row in rows if selection.matches_labels(row.device_labels)]
-                    for row in chosen:
-                        if row.payload is None:
-                            n_dropped[row.ordinal] += 1
-                        else:
-                            held[row.ordinal].append(to_entry(row).row)
-                    for ordinal, entries in held.items():
-                        running[ordinal].add(entries)
-                    members += digest_members((row.sketch_id, row.payload_digest) for row in chosen)
-            finally:
-                # The block closes the server's cursor only where no error leaves it.
-                await result.close()
-        known = await self._list_by_ordinal(study_id)
-        sums = [
-            DeviceSums(
-                device=known[ordinal],
-                totals=running[ordinal].total().to_totals(),
-                n_dropped=n_dropped.get(ordinal, 0),
-            )
-            for ordinal in sorted({*running, *n_dropped})
-        ]
-        return sums, encode_members(members)
+        for ordinal in sorted({*running, *n_dropped})
+    ]
+    return sums, encode_members(members)
 
-    async def _list_by_ordinal(self, study_id: bytes) -> Mapping[int, DeviceRecord]:
-        statement = select_records(DeviceRecord).where(DEVICES.c.study_id == study_id)
-        return {record.ordinal: record for record in await self._list(statement, DeviceRecord)}
+
+async def _list_by_ordinal(transaction: Transaction, study_id: bytes) -> Mapping[int, DeviceRecord]:
+    statement = select_records(DeviceRecord).where(DEVICES.c.study_id == study_id)
+    return {
+        record.ordinal: record for record in await transaction.list_records(statement, DeviceRecord)
+    }

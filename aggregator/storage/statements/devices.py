@@ -34,8 +34,8 @@ from sfumato.aggregator.records import (
     RetiredKeyRecord,
     StreamRecord,
 )
-from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.tables import DEVICES, SKETCHES, STUDIES
+from sfumato.aggregator.storage.transaction import Transaction
 
 # Every upload runs these: building one takes as long as running it.
 _IDS: Any = bindparam("device_ids", expanding=True)
@@ -58,211 +58,219 @@ StreamKey = tuple[bytes, str]
 _STREAM = (SKETCHES.c.device_id, SKETCHES.c.stream)
 
 
-class DeviceRows(Rows):
-    """Statements on devices."""
+async def add_device(transaction: Transaction, record: DeviceRecord) -> bool:
+    """Store a device."""
+    # Counted in the study: two that took the highest number so far would collide.
+    ordinal = await transaction.connection.execute(
+        update(STUDIES)
+        .where(STUDIES.c.study_id == record.study_id)
+        .values(n_ordinals=STUDIES.c.n_ordinals + 1)
+        .returning(STUDIES.c.n_ordinals)
+    )
+    return await transaction.add(replace(record, ordinal=ordinal.scalar_one() - 1))
 
-    async def add_device(self, record: DeviceRecord) -> bool:
-        """Store a device."""
-        # Counted in the study: two that took the highest number so far would collide.
-        ordinal = await self._connection.execute(
-            update(STUDIES)
-            .where(STUDIES.c.study_id == record.study_id)
-            .values(n_ordinals=STUDIES.c.n_ordinals + 1)
-            .returning(STUDIES.c.n_ordinals)
+
+async def touch_devices(
+    transaction: Transaction, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
+) -> None:
+    """Set when devices were last seen, and add to the number of sketches of each."""
+    await transaction.connection.execute(
+        _TOUCH, {"device_ids": list(device_ids), "now": now, "more": n_sketches}
+    )
+
+
+async def note_heartbeat(
+    transaction: Transaction, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
+) -> None:
+    """Store the latest heartbeat of a device."""
+    said = {
+        "heartbeat": heartbeat,
+        "heartbeat_at": now,
+        "last_seen": now,
+        "n_plan_refusals": len(heartbeat["plan_refusals"]),
+    }
+    await transaction.run(update(DEVICES).where(DEVICES.c.device_id == device_id).values(said))
+
+
+async def count_plan_refusals(transaction: Transaction, study_id: bytes) -> Mapping[str, int]:
+    """Count the devices whose latest heartbeat refuses the plan, by rule."""
+    statement = select(DEVICES.c.heartbeat).where(
+        DEVICES.c.study_id == study_id, DEVICES.c.n_plan_refusals > 0
+    )
+    found = await transaction.connection.execute(statement)
+    return _count_rules(heartbeat or {} for heartbeat in found.scalars())
+
+
+async def list_devices(
+    transaction: Transaction, study_id: bytes | None, *, after: PageKey | None, limit: int
+) -> Sequence[DeviceRecord]:
+    """Return devices in the order of enrolment, of one study or of all."""
+    gone = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
+    among = DEVICES.c.study_id.not_in(gone) if study_id is None else DEVICES.c.study_id == study_id
+    return await transaction.list_where(DeviceRecord, among, after=after, limit=limit)
+
+
+async def rotate_key(
+    transaction: Transaction, retired: RetiredKeyRecord, *, public_key: bytes
+) -> bool:
+    """Replace the key of a device and retire the old one; false if it was retired before."""
+    if not await transaction.add(retired):
+        return False
+    owner = update(DEVICES).where(DEVICES.c.device_id == retired.device_id)
+    await transaction.run(owner.values(public_key=public_key))
+    return True
+
+
+async def find_repeated(
+    transaction: Transaction, device_ids: Sequence[bytes]
+) -> Mapping[bytes, list[bytes]]:
+    """Return the earlier devices whose slots a device fills again, by id of the later one.
+
+    Only where every earlier device of its labels had fallen silent before it enrolled: live
+    devices of the same labels share slots as a rule.
+    """
+    earlier, live = DEVICES.alias(), DEVICES.alias()
+    is_live = func.coalesce(live.c.last_seen, live.c.enrolled) >= DEVICES.c.enrolled
+    statement = (
+        select(DEVICES.c.device_id, earlier.c.device_id)
+        .join(earlier, _is_before(earlier))
+        .where(DEVICES.c.device_id.in_(device_ids))
+        .where(~exists().where(_is_before(live), is_live))
+        .order_by(earlier.c.enrolled, earlier.c.device_id)
+    )
+    pairs = (await transaction.connection.execute(statement)).all()
+    spans = await transaction.connection.execute(
+        select(
+            SKETCHES.c.device_id,
+            func.min(SKETCHES.c.first_slot),
+            func.max(SKETCHES.c.last_slot),
         )
-        return await self.add(replace(record, ordinal=ordinal.scalar_one() - 1))
+        .where(SKETCHES.c.device_id.in_({each for pair in pairs for each in pair}))
+        .group_by(SKETCHES.c.device_id)
+    )
+    slots = {
+        device: (first, last)
+        for device, first, last in spans
+        if first is not None and last is not None
+    }
+    found: dict[bytes, list[bytes]] = {}
+    for later, other in pairs:
+        if later in slots and other in slots:
+            (first, last), (start, stop) = slots[later], slots[other]
+            if first <= stop and start <= last:
+                found.setdefault(later, []).append(other)
+    return found
 
-    async def touch_devices(
-        self, device_ids: Collection[bytes], *, now: float, n_sketches: int = 0
-    ) -> None:
-        """Set when devices were last seen, and add to the number of sketches of each."""
-        await self._connection.execute(
-            _TOUCH, {"device_ids": list(device_ids), "now": now, "more": n_sketches}
-        )
 
-    async def note_heartbeat(
-        self, device_id: bytes, heartbeat: Mapping[str, Any], *, now: float
-    ) -> None:
-        """Store the latest heartbeat of a device."""
-        said = {
-            "heartbeat": heartbeat,
-            "heartbeat_at": now,
-            "last_seen": now,
-            "n_plan_refusals": len(heartbeat["plan_refusals"]),
-        }
-        await self._change(update(DEVICES).where(DEVICES.c.device_id == device_id).values(said))
+async def list_streams(transaction: Transaction, device_id: bytes) -> Sequence[StreamRecord]:
+    """Return the streams of a device by name."""
+    return (await list_streams_of(transaction, [device_id])).get(device_id, [])
 
-    async def count_plan_refusals(self, study_id: bytes) -> Mapping[str, int]:
-        """Count the devices whose latest heartbeat refuses the plan, by rule."""
-        statement = select(DEVICES.c.heartbeat).where(
-            DEVICES.c.study_id == study_id, DEVICES.c.n_plan_refusals > 0
-        )
-        found = await self._connection.execute(statement)
-        return _count_rules(heartbeat or {} for heartbeat in found.scalars())
 
-    async def list_devices(
-        self, study_id: bytes | None, *, after: PageKey | None, limit: int
-    ) -> Sequence[DeviceRecord]:
-        """Return devices in the order of enrolment, of one study or of all."""
-        gone = select(STUDIES.c.study_id).where(STUDIES.c.state == "withdrawn")
-        among = (
-            DEVICES.c.study_id.not_in(gone) if study_id is None else DEVICES.c.study_id == study_id
-        )
-        return await self._list_page(DeviceRecord, among, after=after, limit=limit)
+async def count_streams(transaction: Transaction, device_id: bytes) -> int:
+    """Count the streams of a device, by one index search for each."""
+    found = await transaction.connection.execute(_COUNT_STREAMS, {"device_id": device_id})
+    return int(found.scalar_one())
 
-    async def rotate_key(self, retired: RetiredKeyRecord, *, public_key: bytes) -> bool:
-        """Replace the key of a device and retire the old one; false if it was retired before."""
-        if not await self.add(retired):
-            return False
-        owner = update(DEVICES).where(DEVICES.c.device_id == retired.device_id)
-        await self._change(owner.values(public_key=public_key))
-        return True
 
-    async def find_repeated(self, device_ids: Sequence[bytes]) -> Mapping[bytes, list[bytes]]:
-        """Return the earlier devices whose slots a device fills again, by id of the later one.
-
-        Only where every earlier device of its labels had fallen silent before it enrolled: live
-        devices of the same labels share slots as a rule.
-        """
-        earlier, live = DEVICES.alias(), DEVICES.alias()
-        is_live = func.coalesce(live.c.last_seen, live.c.enrolled) >= DEVICES.c.enrolled
-        statement = (
-            select(DEVICES.c.device_id, earlier.c.device_id)
-            .join(earlier, _is_before(earlier))
-            .where(DEVICES.c.device_id.in_(device_ids))
-            .where(~exists().where(_is_before(live), is_live))
-            .order_by(earlier.c.enrolled, earlier.c.device_id)
-        )
-        pairs = (await self._connection.execute(statement)).all()
-        spans = await self._connection.execute(
-            select(
-                SKETCHES.c.device_id,
-                func.min(SKETCHES.c.first_slot),
-                func.max(SKETCHES.c.last_slot),
-            )
-            .where(SKETCHES.c.device_id.in_({each for pair in pairs for each in pair}))
-            .group_by(SKETCHES.c.device_id)
-        )
-        slots = {
-            device: (first, last)
-            for device, first, last in spans
-            if first is not None and last is not None
-        }
-        found: dict[bytes, list[bytes]] = {}
-        for later, other in pairs:
-            if later in slots and other in slots:
-                (first, last), (start, stop) = slots[later], slots[other]
-                if first <= stop and start <= last:
-                    found.setdefault(later, []).append(other)
-        return found
-
-    async def list_streams(self, device_id: bytes) -> Sequence[StreamRecord]:
-        """Return the streams of a device by name."""
-        return (await self.list_streams_of([device_id])).get(device_id, [])
-
-    async def count_streams(self, device_id: bytes) -> int:
-        """Count the streams of a device, by one index search for each."""
-        found = await self._connection.execute(_COUNT_STREAMS, {"device_id": device_id})
-        return int(found.scalar_one())
-
-    async def list_streams_of(
-        self, device_ids: Sequence[bytes]
-    ) -> Mapping[bytes, Sequence[StreamRecord]]:
-        """Return the streams of several devices, by id; devices without a stream are absent."""
-        last = (
-            select(
-                SKETCHES.c.device_id,
-                SKETCHES.c.stream,
-                func.max(SKETCHES.c.sequence).label("sequence"),
-                func.count().label("n_stored"),
-            )
-            .where(SKETCHES.c.device_id.in_(device_ids))
-            .group_by(SKETCHES.c.device_id, SKETCHES.c.stream)
-            .subquery()
-        )
-        same = and_(
-            SKETCHES.c.device_id == last.c.device_id,
-            SKETCHES.c.stream == last.c.stream,
-            SKETCHES.c.sequence == last.c.sequence,
-        )
-        columns = (
+async def list_streams_of(
+    transaction: Transaction, device_ids: Sequence[bytes]
+) -> Mapping[bytes, Sequence[StreamRecord]]:
+    """Return the streams of several devices, by id; devices without a stream are absent."""
+    last = (
+        select(
             SKETCHES.c.device_id,
             SKETCHES.c.stream,
-            SKETCHES.c.sequence,
-            SKETCHES.c.last_slot,
+            func.max(SKETCHES.c.sequence).label("sequence"),
+            func.count().label("n_stored"),
         )
-        statement = select(*columns, last.c.n_stored).join(last, same)
-        rows = (await self._connection.execute(statement)).all()
-        # Counting is cheap, and most streams have no gap.
-        gaps = await self._list_gaps({r.device_id for r in rows if r.n_stored <= r.sequence})
-        streams: dict[bytes, list[StreamRecord]] = {}
-        for device_id, stream, sequence, slot, n_stored in rows:
-            record = StreamRecord(
-                stream=stream,
-                last_sequence=sequence,
-                last_slot=slot,
-                n_missing=sequence + 1 - n_stored,
-                missing=tuple(gaps.get((device_id, stream), ())),
+        .where(SKETCHES.c.device_id.in_(device_ids))
+        .group_by(SKETCHES.c.device_id, SKETCHES.c.stream)
+        .subquery()
+    )
+    same = and_(
+        SKETCHES.c.device_id == last.c.device_id,
+        SKETCHES.c.stream == last.c.stream,
+        SKETCHES.c.sequence == last.c.sequence,
+    )
+    columns = (
+        SKETCHES.c.device_id,
+        SKETCHES.c.stream,
+        SKETCHES.c.sequence,
+        SKETCHES.c.last_slot,
+    )
+    statement = select(*columns, last.c.n_stored).join(last, same)
+    rows = (await transaction.connection.execute(statement)).all()
+    # Counting is cheap, and most streams have no gap.
+    gaps = await _list_gaps(transaction, {r.device_id for r in rows if r.n_stored <= r.sequence})
+    streams: dict[bytes, list[StreamRecord]] = {}
+    for device_id, stream, sequence, slot, n_stored in rows:
+        record = StreamRecord(
+            stream=stream,
+            last_sequence=sequence,
+            last_slot=slot,
+            n_missing=sequence + 1 - n_stored,
+            missing=tuple(gaps.get((device_id, stream), ())),
+        )
+        streams.setdefault(device_id, []).append(record)
+    return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}
+
+
+async def _list_gaps(
+    transaction: Transaction, device_ids: Collection[bytes]
+) -> dict[StreamKey, Sequence[tuple[int, int]]]:
+    gaps = _select_gaps(SKETCHES.c.device_id.in_(device_ids)).subquery()
+    rank = func.row_number().over(
+        partition_by=(gaps.c.device_id, gaps.c.stream), order_by=gaps.c.first
+    )
+    ranked = select(gaps, rank.label("rank")).subquery()
+    statement = (
+        select(ranked.c.device_id, ranked.c.stream, ranked.c.first, ranked.c.last)
+        .where(ranked.c.rank <= MOST_RANGES)
+        .order_by(ranked.c.first)
+    )
+    found: dict[StreamKey, list[tuple[int, int]]] = {}
+    for device_id, stream, first, last in await transaction.connection.execute(statement):
+        found.setdefault((device_id, stream), []).append((first, last))
+    return dict(found)
+
+
+async def describe_gaps(transaction: Transaction) -> AsyncIterator[str]:
+    """Yield a line for every gap: its stream, its length and its age.
+
+    An end that went with a lost log of SQLite leaves no gap: only devices know of it.
+    """
+    # Sketches of withdrawn studies are removed in no order.
+    kept = (
+        select(DEVICES.c.device_id)
+        .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
+        .where(STUDIES.c.state != "withdrawn")
+    )
+    since = func.min(SKETCHES.c.received).over(
+        partition_by=_STREAM, order_by=SKETCHES.c.sequence, rows=(0, None)
+    )
+    gaps = _select_gaps(SKETCHES.c.device_id.in_(kept), since.label("since"))
+    order = (gaps.selected_columns.device_id, gaps.selected_columns.stream)
+    statement = gaps.order_by(*order, gaps.selected_columns.first)
+    async with transaction.connection.stream(statement) as result:
+        async for row in result:
+            moment = datetime.fromtimestamp(row.since, UTC).isoformat(timespec="seconds")
+            yield (
+                f"device {row.device_id.hex()}: stream {row.stream!r} lacks "
+                f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
+                f"since {moment}"
             )
-            streams.setdefault(device_id, []).append(record)
-        return {d: sorted(found, key=lambda r: r.stream) for d, found in streams.items()}
-
-    async def _list_gaps(
-        self, device_ids: Collection[bytes]
-    ) -> dict[StreamKey, Sequence[tuple[int, int]]]:
-        gaps = _select_gaps(SKETCHES.c.device_id.in_(device_ids)).subquery()
-        rank = func.row_number().over(
-            partition_by=(gaps.c.device_id, gaps.c.stream), order_by=gaps.c.first
-        )
-        ranked = select(gaps, rank.label("rank")).subquery()
-        statement = (
-            select(ranked.c.device_id, ranked.c.stream, ranked.c.first, ranked.c.last)
-            .where(ranked.c.rank <= MOST_RANGES)
-            .order_by(ranked.c.first)
-        )
-        found: dict[StreamKey, list[tuple[int, int]]] = {}
-        for device_id, stream, first, last in await self._connection.execute(statement):
-            found.setdefault((device_id, stream), []).append((first, last))
-        return dict(found)
-
-    async def describe_gaps(self) -> AsyncIterator[str]:
-        """Yield a line for every gap: its stream, its length and its age.
-
-        An end that went with a lost log of SQLite leaves no gap: only devices know of it.
-        """
-        # Sketches of withdrawn studies are removed in no order.
-        kept = (
-            select(DEVICES.c.device_id)
-            .join(STUDIES, STUDIES.c.study_id == DEVICES.c.study_id)
-            .where(STUDIES.c.state != "withdrawn")
-        )
-        since = func.min(SKETCHES.c.received).over(
-            partition_by=_STREAM, order_by=SKETCHES.c.sequence, rows=(0, None)
-        )
-        gaps = _select_gaps(SKETCHES.c.device_id.in_(kept), since.label("since"))
-        order = (gaps.selected_columns.device_id, gaps.selected_columns.stream)
-        statement = gaps.order_by(*order, gaps.selected_columns.first)
-        async with self._connection.stream(statement) as result:
-            async for row in result:
-                moment = datetime.fromtimestamp(row.since, UTC).isoformat(timespec="seconds")
+    last = select(*_STREAM, func.max(SKETCHES.c.sequence).label("last")).group_by(*_STREAM)
+    held = {(r.device_id, r.stream): r.last for r in await transaction.connection.execute(last)}
+    beats = select(DEVICES.c.device_id, DEVICES.c.heartbeat).where(DEVICES.c.device_id.in_(kept))
+    for device_id, heartbeat in await transaction.connection.execute(beats):
+        for stream, acknowledged in (heartbeat or {}).get("acknowledged", {}).items():
+            stored = held.get((device_id, stream), -1)
+            if acknowledged > stored:
                 yield (
-                    f"device {row.device_id.hex()}: stream {row.stream!r} lacks "
-                    f"{row.last - row.first + 1} sketches, sequence {row.first} to {row.last}, "
-                    f"since {moment}"
+                    f"device {device_id.hex()}: stream {stream!r} lacks acknowledged sketches, "
+                    f"sequence {stored + 1} to {acknowledged}, by its device's heartbeat"
                 )
-        last = select(*_STREAM, func.max(SKETCHES.c.sequence).label("last")).group_by(*_STREAM)
-        held = {(r.device_id, r.stream): r.last for r in await self._connection.execute(last)}
-        beats = select(DEVICES.c.device_id, DEVICES.c.heartbeat).where(
-            DEVICES.c.device_id.in_(kept)
-        )
-        for device_id, heartbeat in await self._connection.execute(beats):
-            for stream, acknowledged in (heartbeat or {}).get("acknowledged", {}).items():
-                stored = held.get((device_id, stream), -1)
-                if acknowledged > stored:
-                    yield (
-                        f"device {device_id.hex()}: stream {stream!r} lacks acknowledged sketches, "
-                        f"sequence {stored + 1} to {acknowledged}, by its device's heartbeat"
-                    )
 
 
 def _is_before(other: FromClause) -> ColumnElement[bool]:

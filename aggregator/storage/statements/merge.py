@@ -25,13 +25,13 @@ from sfumato.aggregator.storage.statements.cells import (
     to_root,
 )
 from sfumato.aggregator.storage.statements.entries import in_turns, select_pending, to_entry
-from sfumato.aggregator.storage.statements.rows import Rows
 from sfumato.aggregator.storage.sums.addition import Addition, CellKey, sum_up
 from sfumato.aggregator.storage.sums.cells import Cell, add_cells
 from sfumato.aggregator.storage.sums.dyadic import Node, between
 from sfumato.aggregator.storage.sums.layout import Layout
 from sfumato.aggregator.storage.sums.payloads import Rest
 from sfumato.aggregator.storage.tables import CELL_ROOTS, PENDING_SKETCHES
+from sfumato.aggregator.storage.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,75 +51,77 @@ class PreparedMerge:
     rows: Sequence[Mapping[str, Any]]
 
 
-class MergeRows(Rows):
-    """Statements of merging."""
+async def list_unmerged(transaction: Transaction) -> Sequence[bytes]:
+    """Return the studies with pending sketches."""
+    statement = select(PENDING_SKETCHES.c.study_id).distinct()
+    return list((await transaction.connection.execute(statement)).scalars())
 
-    async def list_unmerged(self) -> Sequence[bytes]:
-        """Return the studies with pending sketches."""
-        statement = select(PENDING_SKETCHES.c.study_id).distinct()
-        return list((await self._connection.execute(statement)).scalars())
 
-    async def merge_sketches(self, study_id: bytes, *, layout: Layout, most: int) -> int:
-        """Add up to ``most`` pending sketches to the running sums; return the number.
+async def merge_sketches(
+    transaction: Transaction, study_id: bytes, *, layout: Layout, most: int
+) -> int:
+    """Add up to ``most`` pending sketches to the running sums; return the number.
 
-        It is 0 while another transaction merges. Merging changes no total.
+    It is 0 while another transaction merges. Merging changes no total.
 
-        Raises
-        ------
-        StoreError
-            A sum could leave 64 bits.
-        """
-        if await lock_root(self._connection, study_id, skip_locked=True) is None:
-            return 0
-        prepared = await self.prepare_merge(study_id, layout=layout, most=most)
-        return 0 if prepared is None else await self.apply_merge(prepared)
+    Raises
+    ------
+    StoreError
+        A sum could leave 64 bits.
+    """
+    if await lock_root(transaction.connection, study_id, skip_locked=True) is None:
+        return 0
+    prepared = await prepare_merge(transaction, study_id, layout=layout, most=most)
+    return 0 if prepared is None else await apply_merge(transaction, prepared)
 
-    async def prepare_merge(
-        self, study_id: bytes, *, layout: Layout, most: int
-    ) -> PreparedMerge | None:
-        """Sum up to ``most`` pending sketches, and change nothing; None if there is none.
 
-        With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: a long one
-        that reads, and a short one that writes.
-        """
-        root = await read_root(self._connection, study_id)
-        statement = select_pending(study_id).order_by(PENDING_SKETCHES.c.sketch_id).limit(most)
-        waiting = (await self._connection.execute(statement)).all()
-        if not waiting:
-            return None
-        addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
-        found = await load_cell_rows(
-            self._connection, study_id, {node for node, _ in addition.cells}
-        )
-        return await in_turns(partial(_add_up, addition, found))
+async def prepare_merge(
+    transaction: Transaction, study_id: bytes, *, layout: Layout, most: int
+) -> PreparedMerge | None:
+    """Sum up to ``most`` pending sketches, and change nothing; None if there is none.
 
-    async def apply_merge(self, prepared: PreparedMerge) -> int:
-        """Add prepared sums to the running sums; return the number of sketches.
+    With :meth:`apply_merge` the same as :meth:`merge_sketches`, in two transactions: a long one
+    that reads, and a short one that writes.
+    """
+    root = await read_root(transaction.connection, study_id)
+    statement = select_pending(study_id).order_by(PENDING_SKETCHES.c.sketch_id).limit(most)
+    waiting = (await transaction.connection.execute(statement)).all()
+    if not waiting:
+        return None
+    addition = await in_turns(partial(_sum_up, study_id, waiting, root, layout))
+    found = await load_cell_rows(
+        transaction.connection, study_id, {node for node, _ in addition.cells}
+    )
+    return await in_turns(partial(_add_up, addition, found))
 
-        It is 0 if something changed since, or while another transaction merges.
-        """
-        addition = prepared.addition
-        study_id = addition.study_id
-        found = await lock_root(self._connection, study_id, skip_locked=True)
-        # Only who holds the root takes sketches from those that wait.
-        which = PENDING_SKETCHES.c.sketch_id.in_(addition.sketch_ids)
-        waiting = select(func.count()).select_from(PENDING_SKETCHES).where(which)
-        n_waiting = (await self._connection.execute(waiting)).scalar_one()
-        if found is None or to_root(found) != addition.old:
-            return 0
-        if n_waiting != len(addition.sketch_ids):
-            return 0
-        nodes = {node for node, _ in addition.cells}
-        if (
-            addition.new == addition.old
-            and await read_marks(self._connection, study_id, nodes) == prepared.marks
-        ):
-            await save_cell_rows(self._connection, prepared.rows)
-        else:
-            await move_root(self._connection, study_id, addition.old, addition.new)
-            await add_to_cells(self._connection, study_id, addition.cells, addition.layout)
-        await self._connection.execute(delete(PENDING_SKETCHES).where(which))
-        return n_waiting
+
+async def apply_merge(transaction: Transaction, prepared: PreparedMerge) -> int:
+    """Add prepared sums to the running sums; return the number of sketches.
+
+    It is 0 if something changed since, or while another transaction merges.
+    """
+    addition = prepared.addition
+    study_id = addition.study_id
+    found = await lock_root(transaction.connection, study_id, skip_locked=True)
+    # Only who holds the root takes sketches from those that wait.
+    which = PENDING_SKETCHES.c.sketch_id.in_(addition.sketch_ids)
+    waiting = select(func.count()).select_from(PENDING_SKETCHES).where(which)
+    n_waiting = (await transaction.connection.execute(waiting)).scalar_one()
+    if found is None or to_root(found) != addition.old:
+        return 0
+    if n_waiting != len(addition.sketch_ids):
+        return 0
+    nodes = {node for node, _ in addition.cells}
+    if (
+        addition.new == addition.old
+        and await read_marks(transaction.connection, study_id, nodes) == prepared.marks
+    ):
+        await save_cell_rows(transaction.connection, prepared.rows)
+    else:
+        await move_root(transaction.connection, study_id, addition.old, addition.new)
+        await add_to_cells(transaction.connection, study_id, addition.cells, addition.layout)
+    await transaction.connection.execute(delete(PENDING_SKETCHES).where(which))
+    return n_waiting
 
 
 async def move_root(

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.storage.statements.rows import Rows, select_records
 from sfumato.aggregator.storage.tables import (
     ALARMS,
     ANALYSES,
@@ -20,6 +19,7 @@ from sfumato.aggregator.storage.tables import (
     STUDIES,
     TOKENS,
 )
+from sfumato.aggregator.storage.transaction import Transaction, select_records
 
 Identified = Literal[
     "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
@@ -39,24 +39,22 @@ _COLUMNS: dict[Identified, Any] = {
 _DIGITS = 64
 
 
-class ReferenceRows(Rows):
-    """Statements on ids."""
+async def find_identities(
+    transaction: Transaction, kind: Identified, digits: str, *, limit: int
+) -> Sequence[bytes]:
+    """Return ids that begin with some hexadecimal digits, in order."""
+    column = _COLUMNS[kind]
+    first, last = (bytes.fromhex(digits.ljust(_DIGITS, fill)) for fill in "0f")
+    statement = select(column).where(column.between(first, last)).order_by(column).limit(limit)
+    return list((await transaction.connection.execute(statement)).scalars())
 
-    async def find_identities(
-        self, kind: Identified, digits: str, *, limit: int
-    ) -> Sequence[bytes]:
-        """Return ids that begin with some hexadecimal digits, in order."""
-        column = _COLUMNS[kind]
-        first, last = (bytes.fromhex(digits.ljust(_DIGITS, fill)) for fill in "0f")
-        statement = select(column).where(column.between(first, last)).order_by(column).limit(limit)
-        return list((await self._connection.execute(statement)).scalars())
 
-    async def find_studies(self, name: str, *, limit: int) -> Sequence[StudyRecord]:
-        """Return the studies of a name that are not withdrawn, the oldest first."""
-        statement = (
-            select_records(StudyRecord)
-            .where(STUDIES.c.name == name, STUDIES.c.state != "withdrawn")
-            .order_by(STUDIES.c.created, STUDIES.c.study_id)
-            .limit(limit)
-        )
-        return await self._list(statement, StudyRecord)
+async def find_studies(transaction: Transaction, name: str, *, limit: int) -> Sequence[StudyRecord]:
+    """Return the studies of a name that are not withdrawn, the oldest first."""
+    statement = (
+        select_records(StudyRecord)
+        .where(STUDIES.c.name == name, STUDIES.c.state != "withdrawn")
+        .order_by(STUDIES.c.created, STUDIES.c.study_id)
+        .limit(limit)
+    )
+    return await transaction.list_records(statement, StudyRecord)

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import TextClause, and_, bindparam, insert, or_, select, text, update
 
 from sfumato.aggregator.records import RefusalRecord, SketchRecord
-from sfumato.aggregator.storage.statements.rows import Rows, insert_into
 from sfumato.aggregator.storage.tables import PENDING_SKETCHES, REFUSALS, SKETCHES, STUDIES
+from sfumato.aggregator.storage.transaction import Transaction, insert_into
 from sfumato.shared.errors import StoreError
 
 # Every upload runs these: building one takes as long as running it.
@@ -35,88 +35,97 @@ _COUNT = (
 )
 
 
-class SketchRows(Rows):
-    """Statements on sketches."""
+async def add_sketches(
+    transaction: Transaction, sketches: Sequence[tuple[SketchRecord, bytes]]
+) -> None:
+    """Store sketches with their payloads; reports of a batch are never merged one by one.
 
-    async def add_sketches(self, sketches: Sequence[tuple[SketchRecord, bytes]]) -> None:
-        """Store sketches with their payloads; reports of a batch are never merged one by one.
+    Raises
+    ------
+    StoreError
+        An identity, or a place in a stream, is taken.
+    """
+    names = [f.name for f in fields(SketchRecord)]
+    rows = [
+        {name: getattr(record, name) for name in names} | {"payload": payload}
+        for record, payload in sketches
+    ]
+    added = await transaction.connection.execute(
+        _add_many(transaction.connection.dialect.name), rows
+    )
+    stored = added.all()
+    waiting = [
+        {"sketch_id": row.sketch_id, "study_id": row.study_id}
+        for row in stored
+        if row.batch_id is None
+    ]
+    if waiting:
+        await transaction.connection.execute(_ADD_PENDING, waiting)
+    if len(stored) != len(sketches):
+        raise StoreError("is stored already", field="sequence")
 
-        Raises
-        ------
-        StoreError
-            An identity, or a place in a stream, is taken.
-        """
-        names = [f.name for f in fields(SketchRecord)]
-        rows = [
-            {name: getattr(record, name) for name in names} | {"payload": payload}
-            for record, payload in sketches
-        ]
-        added = await self._connection.execute(_add_many(self._connection.dialect.name), rows)
-        stored = added.all()
-        waiting = [
-            {"sketch_id": row.sketch_id, "study_id": row.study_id}
-            for row in stored
-            if row.batch_id is None
-        ]
-        if waiting:
-            await self._connection.execute(_ADD_PENDING, waiting)
-        if len(stored) != len(sketches):
-            raise StoreError("is stored already", field="sequence")
 
-    async def count_sketch(
-        self,
-        study_id: bytes,
-        *,
-        n_records: int,
-        most_sketches: int,
-        now: float,
-        n_sketches: int = 1,
-    ) -> bool:
-        """Add sketches to a study's counts; false if they do not fit or it accepts none now."""
-        given = {
-            "of_study": study_id,
-            "most_before": most_sketches - n_sketches,
-            "now": now,
-            "more_sketches": n_sketches,
-            "more_records": n_records,
-        }
-        return (await self._connection.execute(_COUNT, given)).first() is not None
+async def count_sketch(
+    transaction: Transaction,
+    study_id: bytes,
+    *,
+    n_records: int,
+    most_sketches: int,
+    now: float,
+    n_sketches: int = 1,
+) -> bool:
+    """Add sketches to a study's counts; false if they do not fit or it accepts none now."""
+    given = {
+        "of_study": study_id,
+        "most_before": most_sketches - n_sketches,
+        "now": now,
+        "more_sketches": n_sketches,
+        "more_records": n_records,
+    }
+    return (await transaction.connection.execute(_COUNT, given)).first() is not None
 
-    async def list_neighbours(
-        self, places: Sequence[tuple[bytes, str, int]]
-    ) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
-        """Return the neighbours of each device, stream and sequence: two index searches each."""
-        # Padded to a power of two with the last place: few statements have to be prepared.
-        size = 1 << (len(places) - 1).bit_length()
-        filled = [*places, *[places[-1]] * (size - len(places))]
-        given = {
-            f"{name}{i}": value
-            for i, place in enumerate(filled)
-            for name, value in zip("dsq", place, strict=True)
-        }
-        found = await self._connection.execute(_select_neighbours(size), given)
-        both = [(row[0], row[1]) for row in found][: len(places)]
-        wanted = {identity for pair in both for identity in pair if identity is not None}
-        known = await self.get_many(SketchRecord, wanted) if wanted else {}
-        return [(known.get(below), known.get(above)) for below, above in both]
 
-    async def count_refusal(self, study_id: bytes, problem: str, *, count: int = 1) -> None:
-        """Count refusals."""
-        statement = self._insert(REFUSALS).values(study_id=study_id, problem=problem, count=count)
-        await self._connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["study_id", "problem"], set_={"count": REFUSALS.c.count + count}
-            )
+async def list_neighbours(
+    transaction: Transaction, places: Sequence[tuple[bytes, str, int]]
+) -> Sequence[tuple[SketchRecord | None, SketchRecord | None]]:
+    """Return the neighbours of each device, stream and sequence: two index searches each."""
+    # Padded to a power of two with the last place: few statements have to be prepared.
+    size = 1 << (len(places) - 1).bit_length()
+    filled = [*places, *[places[-1]] * (size - len(places))]
+    given = {
+        f"{name}{i}": value
+        for i, place in enumerate(filled)
+        for name, value in zip("dsq", place, strict=True)
+    }
+    found = await transaction.connection.execute(_select_neighbours(size), given)
+    both = [(row[0], row[1]) for row in found][: len(places)]
+    wanted = {identity for pair in both for identity in pair if identity is not None}
+    known = await transaction.get_many(SketchRecord, wanted) if wanted else {}
+    return [(known.get(below), known.get(above)) for below, above in both]
+
+
+async def count_refusal(
+    transaction: Transaction, study_id: bytes, problem: str, *, count: int = 1
+) -> None:
+    """Count refusals."""
+    statement = transaction.insert_into(REFUSALS).values(
+        study_id=study_id, problem=problem, count=count
+    )
+    await transaction.connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["study_id", "problem"], set_={"count": REFUSALS.c.count + count}
         )
+    )
 
-    async def list_refusals(self, study_id: bytes) -> Sequence[RefusalRecord]:
-        """Return the refusals of a study, most frequent first."""
-        statement = (
-            select(REFUSALS.c.problem, REFUSALS.c.count)
-            .where(REFUSALS.c.study_id == study_id)
-            .order_by(REFUSALS.c.count.desc(), REFUSALS.c.problem)
-        )
-        return await self._list(statement, RefusalRecord)
+
+async def list_refusals(transaction: Transaction, study_id: bytes) -> Sequence[RefusalRecord]:
+    """Return the refusals of a study, most frequent first."""
+    statement = (
+        select(REFUSALS.c.problem, REFUSALS.c.count)
+        .where(REFUSALS.c.study_id == study_id)
+        .order_by(REFUSALS.c.count.desc(), REFUSALS.c.problem)
+    )
+    return await transaction.list_records(statement, RefusalRecord)
 
 
 @cache

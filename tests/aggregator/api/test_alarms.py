@@ -27,6 +27,8 @@ from sfumato.aggregator.services.alarms.webhooks import (
     show_secret,
     sign_message,
 )
+from sfumato.aggregator.storage.statements.jobs import finish_job
+from sfumato.aggregator.storage.statements.schedules import list_running_schedules
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.hosts import HostList
@@ -116,7 +118,8 @@ async def end_job(server: Server, result: dict[str, Any] | None) -> None:
     job = await server.services.jobs.take(lease_s=60.0)
     assert job is not None
     async with server.store.begin(write=True) as transaction:
-        await transaction.finish_job(
+        await finish_job(
+            transaction,
             type(job.record),
             job.record.job_id,
             job.token,
@@ -262,7 +265,7 @@ async def test_a_schedule_publishes_each_new_result_once_unless_it_should_not_be
     # As if this server, or another, were killed before the schedule was settled.
     schedules = server.services.scheduler
     async with server.store.begin() as transaction:
-        (running,) = await transaction.list_running_schedules()
+        (running,) = await list_running_schedules(transaction)
         job = await transaction.get(DecodeRecord, running.job_id or b"")
     await schedules._publish(running, job)
     published = await latest(study)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.aggregator.storage.statements.exclusion import drop_payloads
 from sfumato.aggregator.worker import Worker
 from sfumato.shared.core import SketchAccumulator, feature_table
 from sfumato.shared.plan import SketchPlan, WindowRule
@@ -444,7 +445,7 @@ async def test_dropped_payloads_are_counted_and_their_devices_stand_last(server:
             sums = release(plan, device, 31 * device.seed + i, 0.0)
             await desk.send(study, device, plan, sums, sequence=i, n_records=N_RECORDS)
     async with server.store.begin(write=True) as transaction:
-        await transaction.drop_payloads(received_before=early + 1.0, most=1000)
+        await drop_payloads(transaction, received_before=early + 1.0, most=1000)
     result = await solve(server, await ask(desk, study, kind="devices", n_clusters=3))
     assert result["n_dropped"] == 18
     assert "18 sketches are not tested" in result["words"][0]

@@ -6,6 +6,8 @@ import pytest
 
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
+from sfumato.aggregator.storage.statements.merge import apply_merge, prepare_merge
 from sfumato.shared.wire import decode_message, decode_payload
 from tests.aggregator.fleet import Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server
@@ -37,7 +39,7 @@ async def test_what_is_wrong_with_one_upload_refuses_no_other(desk: Desk, server
     assert statuses[4] in (401, 403)
     stored = [0, *range(5, 12)]
     async with server.store.begin() as transaction:
-        totals = await transaction.sum_sketches(study, Selection(), layout=Layout.of(plan))
+        totals = await sum_sketches(transaction, study, Selection(), layout=Layout.of(plan))
     first = devices[1].message(study, plan)[1]
     payloads = [decode_message(messages[i][1]).payload for i in stored]
     expected = sum(
@@ -83,18 +85,18 @@ async def test_what_was_prepared_before_a_device_was_excluded_is_added_once_and_
         await desk.send(study, device, plan)
     layout = Layout.of(plan)
     async with server.store.begin() as transaction:
-        prepared = await transaction.prepare_merge(study, most=10, layout=layout)
+        prepared = await prepare_merge(transaction, study, most=10, layout=layout)
     assert prepared is not None
     await server.services.roster.exclude(Device(1).device_id, reason="lies", actor="test")
     async with server.store.begin(write=True) as transaction:
-        assert await transaction.apply_merge(prepared) == 2
-        totals = await transaction.sum_sketches(study, Selection(), layout=layout)
+        assert await apply_merge(transaction, prepared) == 2
+        totals = await sum_sketches(transaction, study, Selection(), layout=layout)
         assert totals.n_sketches == 1
     assert await server.services.merger.merge_all() == 1
     async with server.store.begin(write=True) as transaction:
         # Not twice either.
-        assert await transaction.apply_merge(prepared) == 0
+        assert await apply_merge(transaction, prepared) == 0
     async with server.store.begin() as transaction:
-        assert await transaction.check_sums(study, layout=layout) == []
-        totals = await transaction.sum_sketches(study, Selection(), layout=layout)
+        assert await check_sums(transaction, study, layout=layout) == []
+        totals = await sum_sketches(transaction, study, Selection(), layout=layout)
     assert totals.n_sketches == 1

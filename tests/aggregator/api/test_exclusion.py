@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from sfumato.aggregator.records import SketchRecord
+from sfumato.aggregator.storage.statements.exclusion import drop_payloads, list_leaving
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 
@@ -78,7 +79,7 @@ async def test_retention_keeps_what_is_to_be_taken_out_until_it_is_out(server: S
 
     async def drop() -> int:
         async with server.store.begin(write=True) as transaction:
-            return await transaction.drop_payloads(received_before=later, most=99)
+            return await drop_payloads(transaction, received_before=later, most=99)
 
     assert await drop() == 2
     assert await server.services.merger.merge_all() == 2
@@ -97,7 +98,7 @@ async def test_a_study_that_is_withdrawn_while_sketches_leave_is_removed_whole(
     await exclude(desk, LIAR)
     assert (await desk.withdraw(study)).status_code == 200
     async with server.store.begin() as transaction:
-        assert await transaction.list_leaving() == []
+        assert await list_leaving(transaction) == []
     assert await server.services.merger.merge_all() == 0
     assert await server.services.studies.purge() > 0
     async with server.store.begin() as transaction:
@@ -145,7 +146,7 @@ async def test_what_retention_dropped_is_said_to_stay(server: Server) -> None:
     before = await snapshot(desk, study)
     async with server.store.begin(write=True) as transaction:
         later = server.clock.now() + 1.0
-        assert await transaction.drop_payloads(received_before=later, most=99) == 4
+        assert await drop_payloads(transaction, received_before=later, most=99) == 4
     assert (await snapshot(desk, study))["digest"] == before["digest"]
     replay = LIAR.message(study, plan, sequence=0)
     assert (await desk.put(study, *replay)).status_code == 200

@@ -4,6 +4,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sfumato.aggregator.storage.statements.publications import find_last_publication
 from sfumato.shared.errors import SignatureError
 from sfumato.shared.wire import compute_key_id, decode_published, verify_endorsement
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
@@ -167,4 +168,4 @@ async def test_a_withdrawn_study_keeps_no_published_result(server: Server) -> No
     assert (await server.desk.withdraw(study)).status_code == 200
     assert await server.services.studies.purge() > 0
     async with server.store.begin() as transaction:
-        assert await transaction.find_last_publication(study) is None
+        assert await find_last_publication(transaction, study) is None

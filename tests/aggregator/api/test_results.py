@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.aggregator.storage.statements.jobs import has_leasable_job
 from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.plan import WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
@@ -180,7 +181,7 @@ async def test_a_decode_that_cannot_be_is_refused_and_not_queued(server: Server)
                 answer = await server.desk.post(f"/v1/studies/{study.hex()}/decodes", body)
                 assert_problem(answer, slug, 404 if slug == "not-found" else 422, field)
                 async with server.store.begin() as transaction:
-                    assert not await transaction.has_leasable_job(now=server.clock.now())
+                    assert not await has_leasable_job(transaction, now=server.clock.now())
 
 
 async def test_a_decode_of_nothing_is_refused(desk: Desk) -> None:

@@ -7,6 +7,8 @@ import pytest
 from sfumato.aggregator.job_records import DecodeRecord
 from sfumato.aggregator.records import DeviceRecord, Selection, SketchRecord, SnapshotRecord
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.storage.statements.merge import list_unmerged
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
@@ -106,7 +108,8 @@ async def test_what_a_withdrawn_study_held_is_removed_and_nothing_of_another(
         assert await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9) == []
         assert await transaction.get(SnapshotRecord, bytes.fromhex(known["snapshot"])) is None
         assert await transaction.get(DecodeRecord, bytes.fromhex(known["decode"])) is None
-        totals = await transaction.sum_sketches(
+        totals = await sum_sketches(
+            transaction,
             study,
             selection=Selection(),
             layout=Layout.of(make_plan()),
@@ -153,7 +156,7 @@ async def test_of_uploads_and_a_withdrawal_at_once_nothing_is_left(server: Serve
     await server.services.studies.purge()
     async with server.store.begin() as transaction:
         assert await transaction.list_page(SketchRecord, study_id=study, after=None, limit=9) == []
-        assert await transaction.list_unmerged() == []
+        assert await list_unmerged(transaction) == []
 
 
 async def test_the_server_removes_a_withdrawn_study_by_itself(server: Server) -> None:

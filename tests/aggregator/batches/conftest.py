@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from sfumato.aggregator.batch_records import BatchRecord
 from sfumato.aggregator.records import Selection, SketchTotals
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.batches import count_reports
+from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
+from sfumato.aggregator.storage.statements.inspection import find_count_faults, find_orphans
 from sfumato.device_agent.agent.reading.release import make_message
 from sfumato.helper.accepting import Plans
 from sfumato.helper.app import create_app, hash_key
@@ -207,21 +210,21 @@ class Pair:
 
     async def count_reports(self, batch: BatchRecord) -> dict[str, int]:
         async with self.server.store.begin() as transaction:
-            return dict(await transaction.count_reports(batch.batch_id))
+            return dict(await count_reports(transaction, batch.batch_id))
 
     async def sum_all(self) -> SketchTotals:
         """Return the sums that a snapshot of everything would have."""
         async with self.server.store.begin() as transaction:
-            return await transaction.sum_sketches(
-                self.study, Selection(), layout=Layout.of(self.plan)
+            return await sum_sketches(
+                transaction, self.study, Selection(), layout=Layout.of(self.plan)
             )
 
     async def find_faults(self) -> list[str]:
         """Return what `sfumato check-store` would find."""
         faults: list[str] = []
         async with self.server.store.begin() as transaction:
-            faults += await transaction.check_sums(self.study, layout=Layout.of(self.plan))
-            for found in (transaction.find_count_faults(), transaction.find_orphans()):
+            faults += await check_sums(transaction, self.study, layout=Layout.of(self.plan))
+            for found in (find_count_faults(transaction), find_orphans(transaction)):
                 faults += [each async for each in found]
         return faults
 

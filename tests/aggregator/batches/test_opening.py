@@ -7,6 +7,7 @@ import pytest
 
 from sfumato.aggregator.records import Selection
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.cells import sum_sketches
 from tests.aggregator.batches.conftest import Pair
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +35,8 @@ async def test_a_total_is_one_sketch_of_all_records(pair: Pair) -> None:
     (batch,) = await pair.batches()
 
     async with pair.server.store.begin() as transaction:
-        totals = await transaction.sum_sketches(
-            pair.study, Selection(), layout=Layout.of(pair.plan)
+        totals = await sum_sketches(
+            transaction, pair.study, Selection(), layout=Layout.of(pair.plan)
         )
 
     assert (totals.n_sketches, totals.moments.first, totals.n_devices) == (1, 8, 4)

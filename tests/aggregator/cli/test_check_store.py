@@ -18,6 +18,8 @@ from sqlalchemy import text
 
 from sfumato.aggregator.records import RetiredKeyRecord
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.devices import rotate_key
+from sfumato.aggregator.storage.statements.exclusion import purge_withdrawn
 from sfumato.shared.command import main
 from tests.aggregator.api.test_heartbeats import send
 from tests.aggregator.databases import find_address, open_kind, open_sqlite
@@ -162,7 +164,7 @@ async def test_a_withdrawn_study_is_no_fault_while_it_is_removed_nor_after(
         withdrawn = await server.desk.withdraw(bytes.fromhex(study["study_id"]), study["name"])
         assert withdrawn.status_code == 200
         async with filled.store.begin(write=True) as transaction:
-            assert await transaction.purge_withdrawn(most=4)
+            assert await purge_withdrawn(transaction, most=4)
         assert await filled.check() == 0, capsys.readouterr().out
         while await server.services.studies.purge():
             pass
@@ -292,7 +294,7 @@ async def test_a_retired_key_vouches_for_what_it_signed_and_nothing_after(
         async with filled.store.begin(write=True) as transaction:
             if n_faults == 0:
                 next_key = KEPT.with_key(101).public_key
-                assert await transaction.rotate_key(record, public_key=next_key)
+                assert await rotate_key(transaction, record, public_key=next_key)
             else:
                 await transaction.change(
                     RetiredKeyRecord, record.key_id, last_sequences=record.last_sequences

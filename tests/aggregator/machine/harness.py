@@ -19,6 +19,7 @@ from sfumato.aggregator.records import Selection, StudyRecord
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, make_plan
@@ -232,8 +233,8 @@ class Harness(RuleBasedStateMachine):
     async def _check(self) -> None:
         services = self.replicas[0].services
         async with services.store.begin() as transaction:
-            found = await transaction.sum_sketches(
-                self.study, Selection(), layout=Layout.of(self.plan)
+            found = await sum_sketches(
+                transaction, self.study, Selection(), layout=Layout.of(self.plan)
             )
             study = await transaction.get(StudyRecord, self.study)
         counted = self.model.select(Selection())

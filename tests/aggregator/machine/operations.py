@@ -10,6 +10,8 @@ from hypothesis.stateful import precondition, rule
 
 from sfumato.aggregator.records import Selection, SketchRecord
 from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.storage.statements.exclusion import apply_removal, prepare_removal
+from sfumato.aggregator.storage.statements.studies import get_generation, renew_generation
 from sfumato.shared.wire.objects.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
@@ -99,7 +101,8 @@ class OperationRules(Harness):
         replica = self.replicas[number]
         n_moved = min(most, len(self.model.leaving - self.model.waiting))
         async with replica.store.begin() as transaction:
-            prepared = await transaction.prepare_removal(
+            prepared = await prepare_removal(
+                transaction,
                 self.study,
                 layout=Layout.of(self.plan),
                 most=most,
@@ -110,7 +113,7 @@ class OperationRules(Harness):
 
         async def remove() -> None:
             async with replica.store.begin(write=True) as transaction:
-                assert await transaction.apply_removal(prepared) == n_moved
+                assert await apply_removal(transaction, prepared) == n_moved
 
         await self._note_removal(n_moved if await self.is_done(number, fate, remove()) else 0)
 
@@ -249,5 +252,5 @@ class OperationRules(Harness):
         self.model = copy.deepcopy(model)
         self.replicas = [self.start() for _ in range(N_REPLICAS)]
         async with self.replicas[0].store.begin(write=True) as transaction:
-            before = await transaction.get_generation()
-            assert await transaction.renew_generation() != before
+            before = await get_generation(transaction)
+            assert await renew_generation(transaction) != before

@@ -8,6 +8,8 @@ import pytest
 from sfumato.aggregator.records import StudyRecord
 from sfumato.aggregator.services.tallies import Tallies
 from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.storage.statements.sketches import list_refusals
+from sfumato.aggregator.storage.statements.studies import add_study
 from sfumato.shared.errors import TransportError
 from tests.aggregator.databases import open_as
 
@@ -33,13 +35,13 @@ class AwayStore(Store):
 async def store(tmp_path: Path) -> AsyncIterator[AwayStore]:
     async with open_as(AwayStore, tmp_path / "aggregator.db") as opened:
         async with opened.begin(write=True) as transaction:
-            assert await transaction.add_study(STUDY)
+            assert await add_study(transaction, STUDY)
         yield opened
 
 
 async def count(store: Store) -> dict[str, int]:
     async with store.begin() as transaction:
-        found = await transaction.list_refusals(STUDY.study_id)
+        found = await list_refusals(transaction, STUDY.study_id)
     return {record.problem: record.count for record in found}
 
 

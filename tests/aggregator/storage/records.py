@@ -20,6 +20,11 @@ from sfumato.aggregator.records import (
     TokenRecord,
 )
 from sfumato.aggregator.storage import Layout, Store, Transaction
+from sfumato.aggregator.storage.statements.devices import add_device
+from sfumato.aggregator.storage.statements.jobs import lease_job
+from sfumato.aggregator.storage.statements.merge import merge_sketches
+from sfumato.aggregator.storage.statements.sketches import add_sketches, list_neighbours
+from sfumato.aggregator.storage.statements.studies import add_study
 from sfumato.aggregator.storage.sums.cells import digest_members, encode_members
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
@@ -191,21 +196,21 @@ def digest_of(sketches: Iterable[tuple[int, int]]) -> bytes:
 
 async def merge(transaction: Transaction, *, width: int = WIDTH, most: int = 1000) -> int:
     """Merge sketches of the study."""
-    return await transaction.merge_sketches(STUDY.study_id, layout=make_layout(width), most=most)
+    return await merge_sketches(transaction, STUDY.study_id, layout=make_layout(width), most=most)
 
 
 async def fill(transaction: Transaction, n_devices: int = 2) -> None:
     """Store the study and devices."""
-    await transaction.add_study(STUDY)
+    await add_study(transaction, STUDY)
     for number in range(n_devices):
-        await transaction.add_device(make_device(number))
+        await add_device(transaction, make_device(number))
 
 
 async def queue(
     transaction: Transaction, *numbers: int, kind: type[JobRecord] = DecodeRecord
 ) -> None:
     """Store the study, the snapshot and jobs."""
-    await transaction.add_study(STUDY)
+    await add_study(transaction, STUDY)
     await transaction.add(SNAPSHOT)
     for number in numbers:
         await transaction.add(MAKERS[kind](number))
@@ -214,13 +219,15 @@ async def queue(
 async def lease(store: Store, token: bytes, *, now: float = 0.0) -> JobRecord | None:
     """Lease a job for ten seconds."""
     async with store.begin(write=True) as transaction:
-        return await transaction.lease_job(token=token, now=now, expires=now + 10.0, max_attempts=3)
+        return await lease_job(
+            transaction, token=token, now=now, expires=now + 10.0, max_attempts=3
+        )
 
 
 async def add_sketch(transaction: Transaction, record: SketchRecord, payload: bytes) -> bool:
     """Store a sketch; false if its identity or its place in the stream is taken."""
     try:
-        await transaction.add_sketches([(record, payload)])
+        await add_sketches(transaction, [(record, payload)])
     except StoreError:
         return False
     return True
@@ -235,7 +242,7 @@ async def find_neighbours(
     transaction: Transaction, device_id: bytes, stream: str, sequence: int
 ) -> tuple[SketchRecord | None, SketchRecord | None]:
     """Return the nearest sketches below and above in the same stream."""
-    (both,) = await transaction.list_neighbours([(device_id, stream, sequence)])
+    (both,) = await list_neighbours(transaction, [(device_id, stream, sequence)])
     return both
 
 

@@ -21,6 +21,24 @@ from sfumato.aggregator.records import (
     SketchTotals,
 )
 from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
+from sfumato.aggregator.storage.statements.devices import add_device
+from sfumato.aggregator.storage.statements.exclusion import (
+    apply_removal,
+    count_excluded,
+    drop_payloads,
+    exclude_device,
+    find_excluded,
+    list_leaving,
+    prepare_removal,
+)
+from sfumato.aggregator.storage.statements.merge import (
+    apply_merge,
+    list_unmerged,
+    merge_sketches,
+    prepare_merge,
+)
+from sfumato.aggregator.storage.statements.studies import add_study
 from sfumato.aggregator.storage.sums.cells import (
     decode_array,
     decode_limbs,
@@ -156,9 +174,9 @@ class Study:
 
     async def open(self, transaction: Transaction) -> None:
         """Store the study and its devices."""
-        await transaction.add_study(replace(STUDY, study_id=self.study_id))
+        await add_study(transaction, replace(STUDY, study_id=self.study_id))
         for number in range(4):
-            await transaction.add_device(self.device(number))
+            await add_device(transaction, self.device(number))
 
     async def store(
         self, transaction: Transaction, uploads: list[Upload], *, skip: int = 0
@@ -170,26 +188,26 @@ class Study:
 
     async def merge(self, transaction: Transaction, most: int) -> int:
         """Merge sketches."""
-        return await transaction.merge_sketches(self.study_id, layout=LAYOUT, most=most)
+        return await merge_sketches(transaction, self.study_id, layout=LAYOUT, most=most)
 
     async def sum(self, transaction: Transaction, selection: Selection) -> SketchTotals:
         """Return the sums of a selection."""
-        return await transaction.sum_sketches(self.study_id, selection, layout=LAYOUT)
+        return await sum_sketches(transaction, self.study_id, selection, layout=LAYOUT)
 
     async def check(self, transaction: Transaction) -> list[str]:
         """Return the sums that are wrong."""
-        return list(await transaction.check_sums(self.study_id, layout=LAYOUT))
+        return list(await check_sums(transaction, self.study_id, layout=LAYOUT))
 
     async def exclude(self, transaction: Transaction, number: int) -> ExcludedSketches | None:
         """Exclude a device."""
-        return await transaction.exclude_device(
-            self.device(number).device_id, now=9.0, reason="lies"
+        return await exclude_device(
+            transaction, self.device(number).device_id, now=9.0, reason="lies"
         )
 
     async def prepare(self, store: Store, most: int) -> Removal | None:
         """Prepare that sketches leave the cells."""
         async with store.begin() as transaction:
-            return await transaction.prepare_removal(self.study_id, layout=LAYOUT, most=most)
+            return await prepare_removal(transaction, self.study_id, layout=LAYOUT, most=most)
 
     async def remove(self, store: Store, most: int) -> int:
         """Take sketches out of the cells."""
@@ -197,7 +215,7 @@ class Study:
         if prepared is None:
             return 0
         async with store.begin(write=True) as transaction:
-            return await transaction.apply_removal(prepared)
+            return await apply_removal(transaction, prepared)
 
     def find_merged(self, uploads: list[Upload], most: int) -> set[int]:
         """Return which sketches are merged first."""
@@ -293,7 +311,7 @@ async def require_all_other_rows(
         if merged:
             await study.merge(transaction, merged)
         # Waiting sketches and young ones keep their payloads.
-        await transaction.drop_payloads(received_before=float(dropped), most=9999)
+        await drop_payloads(transaction, received_before=float(dropped), most=9999)
     async with store.begin(write=True) as transaction:
         for device in excluded:
             own = {i for i, u in enumerate(uploads) if u.device == device}
@@ -309,7 +327,7 @@ async def require_all_other_rows(
                 assert_same(found, study.sum_rows(uploads, selection, without=gone))
             for device in excluded:
                 own = {i for i, u in enumerate(uploads) if u.device == device}
-                left = await transaction.count_excluded(study.device(device).device_id)
+                left = await count_excluded(transaction, study.device(device).device_id)
                 assert (left.n_subtracted, left.n_kept) == (len(own & gone), len(own - gone))
 
     await require_same(write=True)
@@ -321,7 +339,7 @@ async def require_all_other_rows(
                 if what == "merge":
                     await study.merge(transaction, most)
                 else:
-                    await transaction.drop_payloads(received_before=99.0, most=9999)
+                    await drop_payloads(transaction, received_before=99.0, most=9999)
         await require_same(write=False)
     async with store.begin(write=True) as transaction:
         await study.merge(transaction, 99)
@@ -330,7 +348,7 @@ async def require_all_other_rows(
     # Now nothing is left to be subtracted, and the cells name the devices that they should.
     await require_same(write=False)
     async with store.begin() as transaction:
-        assert study.study_id not in await transaction.list_leaving()
+        assert study.study_id not in await list_leaving(transaction)
         for i, upload in enumerate(uploads):
             found = await get_sketch(transaction, study.sketch(upload, i).sketch_id)
             assert found is not None
@@ -405,17 +423,17 @@ async def test_what_was_prepared_before_something_changed_takes_nothing_out(stor
     assert first is not None
     assert second is not None
     async with store.begin(write=True) as transaction:
-        assert await transaction.apply_removal(first) == 1
+        assert await apply_removal(transaction, first) == 1
         # The one that it holds as well is out already.
-        assert await transaction.apply_removal(second) == 0
-        assert await transaction.apply_removal(first) == 0
+        assert await apply_removal(transaction, second) == 0
+        assert await apply_removal(transaction, first) == 0
     third = await study.prepare(store, 9)
     assert third is not None
     async with store.begin(write=True) as transaction:
         await study.store(transaction, [*uploads, far], skip=4)
         await study.merge(transaction, 9)
         # The root has moved, so the sketch is in more cells than it was.
-        assert await transaction.apply_removal(third) == 0
+        assert await apply_removal(transaction, third) == 0
         assert await study.check(transaction) == []
     assert await study.remove(store, 9) == 1
     assert await study.remove(store, 9) == 0
@@ -435,7 +453,7 @@ async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Stor
         await study.open(transaction)
         await study.store(transaction, uploads)
     async with store.begin() as transaction:
-        merge = await transaction.prepare_merge(study.study_id, layout=LAYOUT, most=9)
+        merge = await prepare_merge(transaction, study.study_id, layout=LAYOUT, most=9)
     assert merge is not None
     wanted = study.sum_rows(uploads, Selection(), without={1, 3})
     async with store.begin(write=True) as transaction:
@@ -443,13 +461,13 @@ async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Stor
     assert await study.remove(store, 9) == 0
     async with store.begin(write=True) as transaction:
         assert_same(await study.sum(transaction, Selection()), wanted)
-        assert await transaction.apply_merge(merge) == 4
+        assert await apply_merge(transaction, merge) == 4
         assert_same(await study.sum(transaction, Selection()), wanted)
     assert await study.remove(store, 9) == 2
     async with store.begin() as transaction:
         assert_same(await study.sum(transaction, Selection()), wanted)
         assert await study.check(transaction) == []
-        assert study.study_id not in await transaction.list_leaving()
+        assert study.study_id not in await list_leaving(transaction)
 
 
 @pytest.mark.anyio
@@ -465,13 +483,13 @@ async def test_a_merge_adds_to_cells_as_they_are_then_not_as_they_were_when_it_w
         await study.merge(transaction, 9)
         await study.store(transaction, uploads, skip=2)
     async with store.begin() as transaction:
-        merge = await transaction.prepare_merge(study.study_id, layout=LAYOUT, most=9)
+        merge = await prepare_merge(transaction, study.study_id, layout=LAYOUT, most=9)
     assert merge is not None
     async with store.begin(write=True) as transaction:
         await study.exclude(transaction, 1)
     assert await study.remove(store, 9) == 1
     async with store.begin(write=True) as transaction:
-        assert await transaction.apply_merge(merge) == 2
+        assert await apply_merge(transaction, merge) == 2
     assert await study.remove(store, 9) == 1
     async with store.begin() as transaction:
         assert await study.check(transaction) == []
@@ -488,11 +506,11 @@ async def test_a_dropped_payload_leaves_all_else_of_its_sketch(store: Store) -> 
     async with store.begin(write=True) as transaction:
         await study.open(transaction)
         await study.store(transaction, uploads)
-        assert await transaction.drop_payloads(received_before=99.0, most=9) == 0
+        assert await drop_payloads(transaction, received_before=99.0, most=9) == 0
         await study.merge(transaction, 9)
-        assert await transaction.drop_payloads(received_before=2.0, most=1) == 1
-        assert await transaction.drop_payloads(received_before=2.0, most=9) == 1
-        assert await transaction.drop_payloads(received_before=2.0, most=9) == 0
+        assert await drop_payloads(transaction, received_before=2.0, most=1) == 1
+        assert await drop_payloads(transaction, received_before=2.0, most=9) == 1
+        assert await drop_payloads(transaction, received_before=2.0, most=9) == 0
         record = study.sketch(uploads[0], 0)
         assert await get_sketch(transaction, record.sketch_id) == record
         assert not await add_sketch(transaction, record, b"other")
@@ -508,13 +526,13 @@ async def test_a_snapshot_tells_which_of_its_devices_were_excluded(store: Store)
         await study.store(transaction, uploads)
         await study.merge(transaction, 2)
         devices = (await study.sum(transaction, Selection())).devices
-        assert await transaction.find_excluded(study.study_id, devices) == []
+        assert await find_excluded(transaction, study.study_id, devices) == []
         for number in (1, 3):
             await study.exclude(transaction, number)
-        found = await transaction.find_excluded(study.study_id, devices)
+        found = await find_excluded(transaction, study.study_id, devices)
         assert found == [study.device(1).device_id]
         after = (await study.sum(transaction, Selection())).devices
-        assert await transaction.find_excluded(study.study_id, after) == []
+        assert await find_excluded(transaction, study.study_id, after) == []
 
 
 @pytest.mark.anyio
@@ -535,10 +553,10 @@ async def test_merging_that_fails_leaves_everything_as_it_was(store: Store) -> N
         await fail()
     async with store.begin(write=True) as transaction:
         assert await study.check(transaction) == []
-        assert study.study_id in await transaction.list_unmerged()
+        assert study.study_id in await list_unmerged(transaction)
         assert await study.merge(transaction, 9) == 3
         assert await study.check(transaction) == []
-        assert await transaction.list_unmerged() == []
+        assert await list_unmerged(transaction) == []
         assert_same(await study.sum(transaction, Selection()), study.sum_rows(uploads, Selection()))
 
 
@@ -591,7 +609,7 @@ async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_onc
         await study.merge(transaction, 99)
         assert await study.check(transaction) == []
         totals = await study.sum(transaction, Selection())
-        assert await transaction.list_unmerged() == []
+        assert await list_unmerged(transaction) == []
     assert int(totals.sums[0]) == (1 << n_sketches) - 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.exclusion import exclude_device, prepare_removal
 from tests.aggregator.storage.records import (
     LAYOUT,
     STUDY,
@@ -46,7 +47,7 @@ async def exclude(store: Store, number: int, n_sketches: int) -> Statements:
         await merge(transaction, most=n_sketches - 1)
     statements = Statements(store)
     async with store.begin(write=True) as transaction:
-        found = await transaction.exclude_device(name("device", number), now=9.0, reason="lies")
+        found = await exclude_device(transaction, name("device", number), now=9.0, reason="lies")
     assert found is not None
     assert (found.n_subtracted, found.n_kept) == (n_sketches, 0)
     return statements
@@ -81,7 +82,7 @@ async def test_what_leaves_is_found_without_looking_at_what_has_left(store: Stor
     await exclude(store, 1, 5)
     statements = Statements(store)
     async with store.begin() as transaction:
-        assert await transaction.prepare_removal(STUDY.study_id, layout=LAYOUT, most=2)
+        assert await prepare_removal(transaction, STUDY.study_id, layout=LAYOUT, most=2)
     if store.engine.dialect.name != "sqlite":
         return
     ((text, values),) = [one for one in statements.seen if "sketches.payload_digest" in one[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,15 @@ import pytest
 from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
 from sfumato.aggregator.records import PageKey
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.jobs import (
+    cancel_job,
+    fail_exhausted,
+    finish_job,
+    has_leasable_job,
+    release_lease,
+    renew_lease,
+    requeue_job,
+)
 from tests.aggregator.storage.records import (
     MAKERS,
     STUDY,
@@ -35,7 +45,7 @@ async def test_a_lease_is_given_to_one_worker_oldest_first(
 ) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 5, 2, kind=kind)
-        assert await transaction.has_leasable_job(now=0.0)
+        assert await has_leasable_job(transaction, now=0.0)
     first, second, third = [await lease(store, name("w", i)) for i in range(3)]
     assert first is not None
     assert second is not None
@@ -43,8 +53,8 @@ async def test_a_lease_is_given_to_one_worker_oldest_first(
     assert third is None
     assert (first.state, first.attempts, first.lease_token) == ("running", 1, name("w", 0))
     async with store.begin() as transaction:
-        assert not await transaction.has_leasable_job(now=10.0)
-        assert await transaction.has_leasable_job(now=10.5)
+        assert not await has_leasable_job(transaction, now=10.0)
+        assert await has_leasable_job(transaction, now=10.5)
 
 
 async def test_of_many_workers_at_once_each_gets_another_job(
@@ -94,22 +104,22 @@ async def test_an_expired_lease_is_taken_over_and_its_holder_writes_no_more(
     job = kind, identity(kind, 1)
     assert await lease(store, name("old"), now=0.0) is not None
     async with store.begin(write=True) as transaction:
-        assert await transaction.renew_lease(*job, name("old"), expires=20.0, progress=0.5)
+        assert await renew_lease(transaction, *job, name("old"), expires=20.0, progress=0.5)
     assert await lease(store, name("new"), now=15.0) is None
     taken = await lease(store, name("new"), now=21.0)
     assert taken is not None
     assert (taken.attempts, taken.progress) == (2, 0.0)
     async with store.begin(write=True) as transaction:
-        assert not await transaction.renew_lease(*job, name("old"), expires=99.0, progress=0.6)
-        assert not await transaction.release_lease(*job, name("old"))
+        assert not await renew_lease(transaction, *job, name("old"), expires=99.0, progress=0.6)
+        assert not await release_lease(transaction, *job, name("old"))
         late: dict[str, Any] = {"state": "succeeded", "now": 30.0, "result": {"by": "old"}}
-        assert not await transaction.finish_job(*job, name("old"), **late)
+        assert not await finish_job(transaction, *job, name("old"), **late)
         result = {"centroids": [[0.1 + 0.2, -1e300]]}
-        assert await transaction.finish_job(
-            *job, name("new"), state="succeeded", now=31.0, result=result
+        assert await finish_job(
+            transaction, *job, name("new"), state="succeeded", now=31.0, result=result
         )
-        assert not await transaction.finish_job(
-            *job, name("new"), state="failed", now=32.0, problem={}
+        assert not await finish_job(
+            transaction, *job, name("new"), state="failed", now=32.0, problem={}
         )
         found = await transaction.get(*job)
     assert found is not None
@@ -125,15 +135,15 @@ async def test_a_job_is_tried_three_times(store: Store, kind: type[JobRecord]) -
         assert await lease(store, name(attempt), now=100.0 * attempt) is not None
     assert await lease(store, name("fourth"), now=1000.0) is None
     async with store.begin(write=True) as transaction:
-        fail = transaction.fail_exhausted
+        fail = partial(fail_exhausted, transaction)
         assert await fail(now=205.0, max_attempts=3, problem={}) == 0
         assert await fail(now=1000.0, max_attempts=3, problem={"title": "x"}) == 1
         found = await transaction.get(*job)
         assert found is not None
         assert (found.state, found.problem) == ("failed", {"title": "x"})
-        assert await transaction.requeue_job(*job)
+        assert await requeue_job(transaction, *job)
         assert await transaction.get(*job) == MAKERS[kind](1)
-        assert not await transaction.requeue_job(*job)
+        assert not await requeue_job(transaction, *job)
 
 
 async def test_a_job_that_is_given_back_has_lost_no_attempt(
@@ -143,7 +153,7 @@ async def test_a_job_that_is_given_back_has_lost_no_attempt(
         await queue(transaction, 1, kind=kind)
     await lease(store, name("w"))
     async with store.begin(write=True) as transaction:
-        assert await transaction.release_lease(kind, identity(kind, 1), name("w"))
+        assert await release_lease(transaction, kind, identity(kind, 1), name("w"))
         assert await transaction.get(kind, identity(kind, 1)) == MAKERS[kind](1)
 
 
@@ -153,14 +163,14 @@ async def test_a_cancelled_job_stays_so(store: Store, kind: type[JobRecord]) -> 
     await lease(store, name("w"))
     running, waiting = (kind, identity(kind, 1)), (kind, identity(kind, 2))
     async with store.begin(write=True) as transaction:
-        assert await transaction.cancel_job(*running, now=5.0)
-        assert await transaction.cancel_job(*waiting, now=5.0)
-        assert not await transaction.cancel_job(*waiting, now=6.0)
-        assert not await transaction.renew_lease(*running, name("w"), expires=9.0, progress=0.1)
-        assert not await transaction.finish_job(
-            *running, name("w"), state="succeeded", now=9.0, result={}
+        assert await cancel_job(transaction, *running, now=5.0)
+        assert await cancel_job(transaction, *waiting, now=5.0)
+        assert not await cancel_job(transaction, *waiting, now=6.0)
+        assert not await renew_lease(transaction, *running, name("w"), expires=9.0, progress=0.1)
+        assert not await finish_job(
+            transaction, *running, name("w"), state="succeeded", now=9.0, result={}
         )
-        assert not await transaction.has_leasable_job(now=1e9)
+        assert not await has_leasable_job(transaction, now=1e9)
         found = await transaction.get(*waiting)
     assert found == MAKERS[kind](2, state="cancelled", finished=5.0)
 

@@ -17,6 +17,16 @@ from sfumato.aggregator.records import (
     TokenRecord,
 )
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.devices import add_device, touch_devices
+from sfumato.aggregator.storage.statements.jobs import cancel_job, count_totals
+from sfumato.aggregator.storage.statements.keys import touch_key
+from sfumato.aggregator.storage.statements.sketches import count_refusal, list_refusals
+from sfumato.aggregator.storage.statements.studies import (
+    add_study,
+    get_generation,
+    renew_generation,
+    use_token,
+)
 from tests.aggregator.storage.records import (
     SNAPSHOT,
     STUDY,
@@ -54,7 +64,7 @@ async def test_what_is_stored_is_read_back_field_by_field(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
         await transaction.add(make_analysis(1))
-        await transaction.add_device(make_device(1))
+        await add_device(transaction, make_device(1))
         await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
         await transaction.add(token)
         await transaction.add(forced)
@@ -82,20 +92,20 @@ async def test_what_is_not_there_is_none(store: Store) -> None:
         assert await transaction.get(DecodeRecord, name("?")) is None
         assert await transaction.get(KeyRecord, "?") is None
         assert await transaction.find(KeyRecord, key_hash=name("?")) is None
-        assert await transaction.list_refusals(name("?")) == []
+        assert await list_refusals(transaction, name("?")) == []
 
 
 async def test_a_transaction_that_fails_leaves_no_trace(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await fill(transaction)
-        before = await transaction.get_generation()
+        before = await get_generation(transaction)
 
     async def fail() -> None:
         async with store.begin(write=True) as transaction:
             await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
-            await transaction.touch_devices([name("device", 1)], now=7.0, n_sketches=1)
-            await transaction.count_refusal(STUDY.study_id, "not-found")
-            await transaction.renew_generation()
+            await touch_devices(transaction, [name("device", 1)], now=7.0, n_sketches=1)
+            await count_refusal(transaction, STUDY.study_id, "not-found")
+            await renew_generation(transaction)
             raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError):
@@ -103,9 +113,9 @@ async def test_a_transaction_that_fails_leaves_no_trace(store: Store) -> None:
     async with store.begin() as transaction:
         assert await get_sketch(transaction, name("sketch", 1, 0)) is None
         assert await transaction.get(DeviceRecord, name("device", 1)) == make_device(1)
-        assert await transaction.list_refusals(STUDY.study_id) == []
+        assert await list_refusals(transaction, STUDY.study_id) == []
         assert await find_neighbours(transaction, name("device", 1), "main", 1) == (None, None)
-        assert await transaction.get_generation() == before
+        assert await get_generation(transaction) == before
 
 
 async def test_an_identity_is_taken_once(store: Store) -> None:
@@ -114,8 +124,8 @@ async def test_an_identity_is_taken_once(store: Store) -> None:
         await fill(transaction)
         await add_sketch(transaction, make_sketch(1, 0), make_payload(1, 0))
     async with store.begin(write=True) as transaction:
-        assert not await transaction.add_study(replace(STUDY, name="other"))
-        assert not await transaction.add_device(make_device(1, labels={}))
+        assert not await add_study(transaction, replace(STUDY, name="other"))
+        assert not await add_device(transaction, make_device(1, labels={}))
         assert not await transaction.add(make_decode(1, seed=2))
         assert not await transaction.add(replace(SNAPSHOT, snr=0.0))
         assert not await add_sketch(transaction, make_sketch(1, 0, n_records=3), b"")
@@ -142,25 +152,25 @@ async def test_of_many_that_add_at_once_one_does(store: Store) -> None:
 async def test_a_token_is_used_as_often_as_it_may_be(store: Store) -> None:
     token = make_token("t", max_uses=2, expires=50.0)
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
+        await add_study(transaction, STUDY)
         await transaction.add(token)
-        assert not await transaction.use_token(name("t"), now=50.0)
-        used = [await transaction.use_token(name("t"), now=49.0) for _ in range(3)]
+        assert not await use_token(transaction, name("t"), now=50.0)
+        used = [await use_token(transaction, name("t"), now=49.0) for _ in range(3)]
         assert used == [True, True, False]
-        assert not await transaction.use_token(name("unknown"), now=0.0)
+        assert not await use_token(transaction, name("unknown"), now=0.0)
 
 
 async def test_a_token_is_revoked_once_and_then_used_no_more(store: Store) -> None:
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
+        await add_study(transaction, STUDY)
         for i in "tu":
             await transaction.add(make_token(i, max_uses=2))
-        assert await transaction.use_token(name("t"), now=1.0)
+        assert await use_token(transaction, name("t"), now=1.0)
         assert await transaction.revoke(TokenRecord, name("t"), now=3.0)
         assert not await transaction.revoke(TokenRecord, name("t"), now=4.0)
         assert not await transaction.revoke(TokenRecord, name("unknown"), now=4.0)
-        assert not await transaction.use_token(name("t"), now=1.0)
-        assert await transaction.use_token(name("u"), now=1.0)
+        assert not await use_token(transaction, name("t"), now=1.0)
+        assert await use_token(transaction, name("u"), now=1.0)
     async with store.begin() as transaction:
         found = await transaction.get(TokenRecord, name("t"))
     assert found == make_token("t", max_uses=2, uses=1, revoked=3.0)
@@ -171,8 +181,8 @@ async def test_the_tokens_of_a_study_are_listed_in_pages_in_order(store: Store) 
     tokens = [make_token(i, created=float(i // 2)) for i in range(5)]
     tokens.sort(key=lambda token: (token.created, token.token_hash))
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
-        await transaction.add_study(other)
+        await add_study(transaction, STUDY)
+        await add_study(transaction, other)
         for token in reversed(tokens):
             await transaction.add(token)
         await transaction.add(make_token("other", study_id=other.study_id))
@@ -200,9 +210,9 @@ async def test_keys_are_listed_and_revoked_once(store: Store) -> None:
         assert await transaction.revoke(KeyRecord, "a", now=9.0)
         assert not await transaction.revoke(KeyRecord, "a", now=10.0)
         assert not await transaction.revoke(KeyRecord, "unknown", now=10.0)
-        await transaction.touch_key("b", now=3.0)
-        await transaction.touch_key("b", now=2.0)
-        await transaction.touch_key("unknown", now=2.0)
+        await touch_key(transaction, "b", now=3.0)
+        await touch_key(transaction, "b", now=2.0)
+        await touch_key(transaction, "unknown", now=2.0)
         used = replace(keys[0], last_used=3.0)
         assert await transaction.list_all(KeyRecord) == [used, replace(keys[1], revoked=9.0)]
 
@@ -233,10 +243,10 @@ async def test_totals_count_everything_by_state(store: Store) -> None:
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1)
         await queue(transaction, 2)
-        await transaction.cancel_job(DecodeRecord, name("decode", 2), now=5.0)
+        await cancel_job(transaction, DecodeRecord, name("decode", 2), now=5.0)
         await transaction.add(make_analysis(1))
-        await transaction.add_device(make_device(1))
-        totals = await transaction.count_totals()
+        await add_device(transaction, make_device(1))
+        totals = await count_totals(transaction)
     assert (totals.n_studies, totals.n_devices) == (1, 1)
     assert dict(totals.decodes) == {"queued": 1, "cancelled": 1}
     assert dict(totals.analyses) == {"queued": 1}
@@ -244,10 +254,10 @@ async def test_totals_count_everything_by_state(store: Store) -> None:
 
 async def test_a_generation_stays_until_it_is_renewed(store: Store) -> None:
     async with store.begin() as transaction:
-        before = await transaction.get_generation()
+        before = await get_generation(transaction)
     async with store.begin(write=True) as transaction:
-        after = await transaction.renew_generation()
+        after = await renew_generation(transaction)
     async with store.begin() as transaction:
-        assert await transaction.get_generation() == after
+        assert await get_generation(transaction) == after
     assert len(before) == len(after) == 16
     assert before != after

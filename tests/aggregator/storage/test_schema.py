@@ -13,6 +13,7 @@ from sfumato.aggregator.records import KeyRecord
 from sfumato.aggregator.storage import Store, migrate_database, open_store, prepare_database
 from sfumato.aggregator.storage.migration import create_config
 from sfumato.aggregator.storage.schema import LATEST_REVISION, find_revision
+from sfumato.aggregator.storage.statements.studies import get_generation
 from sfumato.aggregator.storage.tables import METADATA
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 from tests.aggregator.databases import open_postgres
@@ -50,10 +51,10 @@ async def test_migrations_go_down_to_nothing_and_up_again(store: Store) -> None:
 
 async def test_a_migration_that_is_done_already_changes_nothing(store: Store) -> None:
     async with store.begin() as transaction:
-        before = await transaction.get_generation()
+        before = await get_generation(transaction)
     assert await migrate_database(store.engine) == LATEST_REVISION
     async with store.begin() as transaction:
-        assert await transaction.get_generation() == before
+        assert await get_generation(transaction) == before
 
 
 async def test_a_database_without_tables_is_not_ready(empty_store: Store) -> None:

@@ -9,6 +9,14 @@ import pytest
 
 from sfumato.aggregator.records import Selection, SketchRecord
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.storage.statements.devices import add_device
+from sfumato.aggregator.storage.statements.sketches import count_refusal, list_refusals
+from sfumato.aggregator.storage.statements.studies import (
+    add_study,
+    find_last_arrivals,
+    list_studies,
+)
 from sfumato.shared.errors import StoreError
 from sfumato.shared.wire import encode_payload
 from tests.aggregator.storage.records import (
@@ -53,16 +61,16 @@ async def test_the_last_arrival_is_that_of_the_study_alone(store: Store) -> None
     other = replace(STUDY, study_id=name("other"), name="other")
     async with store.begin(write=True) as transaction:
         await fill(transaction)
-        await transaction.add_study(other)
-        await transaction.add_device(make_device(9, study_id=other.study_id))
+        await add_study(transaction, other)
+        await add_device(transaction, make_device(9, study_id=other.study_id))
         both = [STUDY.study_id, other.study_id]
-        assert await transaction.find_last_arrivals(both) == {}
+        assert await find_last_arrivals(transaction, both) == {}
         for sequence, received in enumerate((5.0, 7.5, 6.0)):
             await add_sketch(transaction, make_sketch(1, sequence, received=received), b"")
         later = make_sketch(9, 0, study_id=other.study_id, received=99.0)
         await add_sketch(transaction, later, b"")
         arrivals = {STUDY.study_id: 7.5, other.study_id: 99.0}
-        assert await transaction.find_last_arrivals(both) == arrivals
+        assert await find_last_arrivals(transaction, both) == arrivals
 
 
 async def test_pages_hold_everything_once_in_order(store: Store) -> None:
@@ -82,11 +90,11 @@ async def test_pages_hold_everything_once_in_order(store: Store) -> None:
         assert seen == expected
         others = [replace(STUDY, study_id=name(i), created=20.0) for i in range(3)]
         for other in others:
-            await transaction.add_study(other)
+            await add_study(transaction, other)
         studies = [STUDY, *sorted(others, key=lambda s: s.study_id)]
-        assert await transaction.list_studies(after=None, limit=2) == studies[:2]
+        assert await list_studies(transaction, after=None, limit=2) == studies[:2]
         after = (studies[1].created, studies[1].study_id)
-        assert await transaction.list_studies(after=after, limit=9) == studies[2:]
+        assert await list_studies(transaction, after=after, limit=9) == studies[2:]
 
 
 async def test_a_sum_is_exact_over_what_is_selected(store: Store) -> None:
@@ -110,7 +118,7 @@ async def test_a_sum_is_exact_over_what_is_selected(store: Store) -> None:
     ]
     for selection, chosen in walk:
         async with store.begin() as transaction:
-            totals = await transaction.sum_sketches(STUDY.study_id, selection, layout=LAYOUT)
+            totals = await sum_sketches(transaction, STUDY.study_id, selection, layout=LAYOUT)
         sums = [make_sums(*one).tolist() for one in chosen]
         sizes = [10 + sequence for _, sequence in chosen]
         assert_totals(totals, sums, sizes)
@@ -129,7 +137,7 @@ async def test_sums_and_moments_beyond_64_bits_are_exact(store: Store) -> None:
             payload = encode_payload(np.array(values), 8)
             await add_sketch(transaction, make_sketch(1, i, n_records=size), payload)
         await merge(transaction, width=8, most=4)
-        totals = await transaction.sum_sketches(STUDY.study_id, Selection(), layout=make_layout(8))
+        totals = await sum_sketches(transaction, STUDY.study_id, Selection(), layout=make_layout(8))
     assert_totals(totals, sums, sizes)
 
 
@@ -143,7 +151,7 @@ async def test_a_secret_number_of_records_stays_unknown_and_adds_nothing_to_the_
             secret = make_sketch(1, i, n_records=None)
             assert await add_sketch(transaction, secret, make_payload(1, i))
         assert await get_sketch(transaction, secret.sketch_id) == secret
-        totals = await transaction.sum_sketches(STUDY.study_id, Selection(), layout=LAYOUT)
+        totals = await sum_sketches(transaction, STUDY.study_id, Selection(), layout=LAYOUT)
     assert_totals(totals, sums, [0, 0])
 
 
@@ -155,7 +163,7 @@ async def test_a_sum_that_could_leave_64_bits_is_refused(store: Store) -> None:
             payload = encode_payload(np.array([1 << 62, 0, 0, -(1 << 62)]), 8)
             await add_sketch(transaction, make_sketch(1, i), payload)
         with pytest.raises(StoreError, match="64 bits"):
-            await transaction.sum_sketches(STUDY.study_id, Selection(), layout=make_layout(8))
+            await sum_sketches(transaction, STUDY.study_id, Selection(), layout=make_layout(8))
 
 
 async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) -> None:
@@ -168,7 +176,8 @@ async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) 
         assert await merge(transaction) == 2
 
         async def select(first: int | None, last: int | None) -> int:
-            totals = await transaction.sum_sketches(
+            totals = await sum_sketches(
+                transaction,
                 STUDY.study_id,
                 Selection(first_slot=first, last_slot=last),
                 layout=LAYOUT,
@@ -187,10 +196,10 @@ async def test_a_sketch_over_several_slots_is_selected_only_whole(store: Store) 
 
 async def test_refusals_are_counted_by_problem(store: Store) -> None:
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
+        await add_study(transaction, STUDY)
     for problem in ("b", "a", "b", "c", "b"):
         async with store.begin(write=True) as transaction:
-            await transaction.count_refusal(STUDY.study_id, problem)
+            await count_refusal(transaction, STUDY.study_id, problem)
     async with store.begin() as transaction:
-        found = await transaction.list_refusals(STUDY.study_id)
+        found = await list_refusals(transaction, STUDY.study_id)
     assert [(r.problem, r.count) for r in found] == [("b", 3), ("a", 1), ("c", 1)]

@@ -17,6 +17,22 @@ from sfumato.aggregator.records import (
     TokenRecord,
 )
 from sfumato.aggregator.storage import Store
+from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.storage.statements.devices import add_device, list_streams
+from sfumato.aggregator.storage.statements.exclusion import purge_withdrawn, withdraw_study
+from sfumato.aggregator.storage.statements.jobs import count_totals
+from sfumato.aggregator.storage.statements.merge import list_unmerged
+from sfumato.aggregator.storage.statements.sketches import (
+    count_refusal,
+    count_sketch,
+    list_refusals,
+)
+from sfumato.aggregator.storage.statements.studies import (
+    add_study,
+    change_study,
+    find_studies_of_plan,
+    list_studies,
+)
 from tests.aggregator.storage.records import (
     LAYOUT,
     SNAPSHOT,
@@ -38,10 +54,10 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_state_changes_only_from_the_version_that_was_read(store: Store) -> None:
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
+        await add_study(transaction, STUDY)
         closed = replace(STUDY, state="closed", search_box={"pressure": [1.5, 2.0]})
-        assert await transaction.change_study(closed)
-        assert not await transaction.change_study(STUDY)
+        assert await change_study(transaction, closed)
+        assert not await change_study(transaction, STUDY)
         found = await transaction.get(StudyRecord, STUDY.study_id)
     assert found == replace(closed, version=2)
 
@@ -52,25 +68,25 @@ async def test_studies_of_a_plan_are_found_but_withdrawn_ones(store: Store) -> N
     gone = replace(STUDY, study_id=name("gone"), state="withdrawn")
     async with store.begin(write=True) as transaction:
         for study in (*others, elsewhere, gone):
-            await transaction.add_study(study)
+            await add_study(transaction, study)
     async with store.begin() as transaction:
-        found = await transaction.find_studies_of_plan(STUDY.plan_digest)
+        found = await find_studies_of_plan(transaction, STUDY.plan_digest)
         assert list(found) == others[::-1]
-        assert list(await transaction.find_studies_of_plan(name("?"))) == []
+        assert list(await find_studies_of_plan(transaction, name("?"))) == []
 
 
 async def test_counts_stop_at_the_limit_and_at_another_state(store: Store) -> None:
     async with store.begin(write=True) as transaction:
-        await transaction.add_study(STUDY)
+        await add_study(transaction, STUDY)
 
         async def count(now: float = 0.0) -> bool:
-            return await transaction.count_sketch(
-                STUDY.study_id, n_records=1 << 40, most_sketches=2, now=now
+            return await count_sketch(
+                transaction, STUDY.study_id, n_records=1 << 40, most_sketches=2, now=now
             )
 
         async def change(version: int, state: Any, until: float | None = None) -> None:
             changed = replace(STUDY, state=state, accept_until=until, version=version)
-            assert await transaction.change_study(changed)
+            assert await change_study(transaction, changed)
 
         await change(1, "closed")
         assert not await count()
@@ -89,41 +105,41 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
     async with store.begin(write=True) as transaction:
         await queue(transaction, 1, 2)
         for number in range(2):
-            await transaction.add_device(make_device(number))
+            await add_device(transaction, make_device(number))
             await add_sketch(transaction, make_sketch(number, 0), make_payload(number, 0))
         await merge(transaction)
         await add_sketch(transaction, make_sketch(1, 1), make_payload(1, 1))
-        await transaction.count_refusal(STUDY.study_id, "signature-invalid")
+        await count_refusal(transaction, STUDY.study_id, "signature-invalid")
         await transaction.add(make_token("t"))
-        await transaction.add_study(other)
+        await add_study(transaction, other)
         await transaction.add(make_token("o", study_id=other.study_id))
-        await transaction.add_device(device)
+        await add_device(transaction, device)
         await add_sketch(transaction, sketch, make_payload(9, 0))
     async with store.begin(write=True) as transaction:
-        assert await transaction.purge_withdrawn(most=100) == 0
-        assert not await transaction.withdraw_study(name("nobody"))
-        assert await transaction.withdraw_study(STUDY.study_id)
-        assert not await transaction.withdraw_study(STUDY.study_id)
-        assert await transaction.list_unmerged() == [other.study_id]
-        assert not await transaction.count_sketch(
-            STUDY.study_id, n_records=1, most_sketches=9, now=0.0
+        assert await purge_withdrawn(transaction, most=100) == 0
+        assert not await withdraw_study(transaction, name("nobody"))
+        assert await withdraw_study(transaction, STUDY.study_id)
+        assert not await withdraw_study(transaction, STUDY.study_id)
+        assert await list_unmerged(transaction) == [other.study_id]
+        assert not await count_sketch(
+            transaction, STUDY.study_id, n_records=1, most_sketches=9, now=0.0
         )
     counts: list[int] = []
     while not counts or counts[-1]:
         async with store.begin(write=True) as transaction:
-            counts.append(await transaction.purge_withdrawn(most=2))
+            counts.append(await purge_withdrawn(transaction, most=2))
     assert max(counts) == 2
     async with store.begin() as transaction:
         study = await transaction.get(StudyRecord, STUDY.study_id)
         assert study == replace(STUDY, state="withdrawn", version=2)
-        assert await transaction.list_studies(after=None, limit=9) == [other]
+        assert await list_studies(transaction, after=None, limit=9) == [other]
         assert (
             await transaction.list_page(SketchRecord, study_id=STUDY.study_id, after=None, limit=9)
             == []
         )
         assert await transaction.get(DecodeRecord, name("decode", 1)) is None
         assert await transaction.get(SnapshotRecord, SNAPSHOT.snapshot_id) is None
-        assert await transaction.list_refusals(STUDY.study_id) == []
+        assert await list_refusals(transaction, STUDY.study_id) == []
         assert (
             await transaction.list_page(TokenRecord, study_id=STUDY.study_id, after=None, limit=9)
             == []
@@ -137,9 +153,9 @@ async def test_a_withdrawn_study_is_emptied_in_batches_and_others_stay(store: St
             == 1
         )
         assert await transaction.get(DeviceRecord, name("device", 1)) == make_device(1, labels={})
-        assert await transaction.list_streams(name("device", 1)) == []
+        assert await list_streams(transaction, name("device", 1)) == []
         assert await transaction.get(DeviceRecord, device.device_id) == device
-        totals = await transaction.sum_sketches(other.study_id, Selection(), layout=LAYOUT)
-        counted = await transaction.count_totals()
+        totals = await sum_sketches(transaction, other.study_id, Selection(), layout=LAYOUT)
+        counted = await count_totals(transaction)
     assert_totals(totals, [make_sums(9, 0).tolist()], [10])
     assert (counted.n_studies, counted.n_devices) == (1, 1)

@@ -9,6 +9,7 @@ import pytest
 from sfumato.aggregator.job_records import DecodeRecord
 from sfumato.aggregator.services.results.decodes import DecodeWork
 from sfumato.aggregator.services.results.jobs import MAX_ATTEMPTS
+from sfumato.aggregator.storage.statements.jobs import finish_job
 from sfumato.aggregator.worker import Worker
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import DecodingError
@@ -132,7 +133,8 @@ async def test_an_answer_stored_by_an_earlier_release_is_still_shown(server: Ser
     for name in ("spreads", "mixture", "at_noise_floor", "agreement", "band"):
         del result[name]
     async with server.store.begin(write=True) as transaction:
-        await transaction.finish_job(
+        await finish_job(
+            transaction,
             DecodeRecord,
             decode_id,
             job.token,

@@ -23,6 +23,7 @@ from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.aggregator.settings import normalise_database_url
 from sfumato.aggregator.storage import Layout
 from sfumato.aggregator.storage.engine import create_engine
+from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.helper.keys import KeyFolder
 from sfumato.shared.errors import HelperRestoredError, SketchError
 from sfumato.shared.plan import compute_plan_digest
@@ -340,7 +341,7 @@ class World:
                 counted += self._read_total(batch)
         async with self.store.begin() as transaction:
             layout = Layout.of(self.plan)
-            found = await transaction.sum_sketches(self.study, Selection(), layout=layout)
+            found = await sum_sketches(transaction, self.study, Selection(), layout=layout)
         assert found.sums.tolist() == counted.tolist()
         self._check_spent()
 

@@ -3,6 +3,8 @@ from typing import Any
 
 import pytest
 
+from sfumato.aggregator.storage.statements.exclusion import list_leaving
+from sfumato.aggregator.storage.statements.merge import list_unmerged
 from tests.aggregator.fleet import SLOT, Desk, Device, make_plan
 from tests.aggregator.serving import Server, SteppedClock, open_server
 
@@ -81,7 +83,7 @@ async def test_merging_goes_on_by_itself_until_the_server_stops(server: Server) 
     running = asyncio.create_task(server.services.merger.run(stop))
     while True:
         async with server.store.begin() as transaction:
-            if not await transaction.list_unmerged():
+            if not await list_unmerged(transaction):
                 break
         await asyncio.sleep(0.05)
     stop.set()
@@ -105,9 +107,9 @@ async def test_a_study_with_much_to_take_out_holds_up_no_other(
     n_moved, has_more = await server.services.merger._move_some()
     assert (n_moved, has_more) == (2, True)
     async with server.store.begin() as transaction:
-        assert await transaction.list_unmerged() == []
-        assert await transaction.list_leaving() == [study]
+        assert await list_unmerged(transaction) == []
+        assert await list_leaving(transaction) == [study]
     assert await server.services.merger.merge_all() == 1
     async with server.store.begin() as transaction:
-        assert await transaction.list_leaving() == []
+        assert await list_leaving(transaction) == []
     assert await server.services.merger.check(study) == []

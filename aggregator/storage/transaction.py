@@ -1,4 +1,4 @@
-"""Statements on the table of any record: add, get, list, change, remove."""
+"""A transaction: statements on the table of any record, and what other statements are made of."""
 
 from __future__ import annotations
 
@@ -32,37 +32,40 @@ R = TypeVar("R")
 NO_LEASE: dict[str, Any] = {"lease_token": None, "lease_expires": None}
 
 
-class Rows:
-    """Statements on one connection, inside one transaction.
+class Transaction:
+    """Reads and writes that happen together or not at all.
 
-    A record is named by its class, which gives the table, and the value of its only key.
+    A record is named by its class, which gives the table, and the value of its only key. The
+    statements of a resource are functions that take the transaction first; those named ``add_``
+    return false, and change nothing, where the identity is already taken.
     """
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+        self.connection = connection
         self.has_erased = False
         """Whether bytes were removed that must not stay readable in a log either."""
 
     @property
-    def _is_writing(self) -> bool:
+    def is_writing(self) -> bool:
         """True if this transaction may write."""
-        options = cast("Any", self._connection.sync_connection).get_execution_options()
+        options = cast("Any", self.connection.sync_connection).get_execution_options()
         return bool(options.get("sfumato_write", False))
 
-    def _insert(self, table: Table) -> postgresql.Insert:
-        return insert_into(table, self._connection.dialect.name)
+    def insert_into(self, table: Table) -> postgresql.Insert:
+        """Start an insert in the dialect of this database."""
+        return insert_into(table, self.connection.dialect.name)
 
     async def add(self, record: object) -> bool:
         """Insert a record; false if a unique constraint forbids it."""
         table = TABLES[type(record)]
         values = {f.name: getattr(record, f.name) for f in fields(cast("Any", record))}
-        statement = self._insert(table).values(values).on_conflict_do_nothing()
-        found = await self._connection.execute(statement.returning(*table.primary_key))
+        statement = self.insert_into(table).values(values).on_conflict_do_nothing()
+        found = await self.connection.execute(statement.returning(*table.primary_key))
         return found.first() is not None
 
     async def get(self, kind: type[R], key: object, *, lock: bool = False) -> R | None:
         """Return the record of a key; ``lock`` its row until the transaction ends."""
-        found = await self._connection.execute(
+        found = await self.connection.execute(
             _select_one(cast("Any", kind), lock=lock), {"key": key}
         )
         return to_record(kind, found.first())
@@ -71,7 +74,7 @@ class Rows:
         self, kind: type[R], keys: Collection[bytes], *, lock: bool = False
     ) -> Mapping[bytes, R]:
         """Return the records that exist, by key; ``lock`` their rows."""
-        found = await self._connection.execute(
+        found = await self.connection.execute(
             _select_many(cast("Any", kind), lock=lock), {"keys": list(keys)}
         )
         name = key_of(TABLES[kind]).name
@@ -83,76 +86,80 @@ class Rows:
 
     async def list_all(self, kind: type[R], **members: Any) -> Sequence[R]:
         """Return all records with these members, in the order of their pages."""
-        return await self._list(_select_in_order(kind).where(*_equal(kind, members)), kind)
+        return await self.list_records(_select_in_order(kind).where(*_equal(kind, members)), kind)
 
     async def list_page(
         self, kind: type[R], *, after: PageKey | None, limit: int, **members: Any
     ) -> Sequence[R]:
         """Return records with these members, after the end of a page."""
-        return await self._list_page(kind, *_equal(kind, members), after=after, limit=limit)
+        return await self.list_where(kind, *_equal(kind, members), after=after, limit=limit)
 
     async def change(self, kind: type[Any], key: object, **values: Any) -> bool:
         """Change columns of a record; false if there is none."""
-        return await self._change(update_one(kind, key).values(values)) > 0
+        return await self.run(update_one(kind, key).values(values)) > 0
 
     async def revoke(self, kind: type[Any], key: object, *, now: float) -> bool:
         """Revoke a record; false if there is none or it is revoked already."""
         in_use = update_one(kind, key).where(TABLES[kind].c.revoked.is_(None))
-        return await self._change(in_use.values(revoked=now)) > 0
+        return await self.run(in_use.values(revoked=now)) > 0
 
     async def settle(self, kind: type[Any], key: object, token: bytes, **values: Any) -> bool:
         """Change a leased record and end its lease; false if the lease is lost."""
         held = update_one(kind, key).where(TABLES[kind].c.lease_token == token)
-        return await self._change(held.values(values | NO_LEASE)) > 0
+        return await self.run(held.values(values | NO_LEASE)) > 0
 
     async def remove(self, kind: type[Any], key: object) -> bool:
         """Remove a record; false if there is none."""
         table = TABLES[kind]
-        return await self._change(delete(table).where(key_of(table) == key)) > 0
+        return await self.run(delete(table).where(key_of(table) == key)) > 0
 
-    async def _list(self, statement: Select[*tuple[Any, ...]], kind: type[R]) -> list[R]:
-        found = await self._connection.execute(statement)
+    async def list_records(self, statement: Select[*tuple[Any, ...]], kind: type[R]) -> list[R]:
+        """Return the records that a statement selects."""
+        found = await self.connection.execute(statement)
         return [kind(**row._mapping) for row in found]
 
-    async def _list_page(
+    async def list_where(
         self, kind: type[R], *which: ColumnElement[bool], after: PageKey | None, limit: int
     ) -> Sequence[R]:
+        """Return records for which conditions hold, after the end of a page."""
         time, identity = TABLES[kind].info["order"]
         is_newest_first = TABLES[kind].info["is_newest_first"]
         later = follows(time, identity, after, newest_first=is_newest_first)
         statement = _select_in_order(kind).where(*which, *later)
-        return await self._list(statement.limit(limit), kind)
+        return await self.list_records(statement.limit(limit), kind)
 
     async def count_states(self, kind: type[Any]) -> Mapping[str, int]:
         """Count records by state, without states that do not occur."""
         state = TABLES[kind].c.state
-        found = await self._connection.execute(select(state, func.count()).group_by(state))
+        found = await self.connection.execute(select(state, func.count()).group_by(state))
         return {str(each): int(count) for each, count in found}
 
-    async def _lease(self, kind: type[R], due: Select[Any], **taken: Any) -> R | None:
+    async def lease(self, kind: type[R], due: Select[Any], **taken: Any) -> R | None:
         """Change the first of some keys, and return its record: of two servers one gets it."""
         table = TABLES[kind]
         # On Postgres, others skip the locked row; SQLite has one writer.
         first = due.limit(1).with_for_update(skip_locked=True, of=table).scalar_subquery()
         statement = update(table).where(key_of(table) == first).values(taken)
         columns = select_records(kind).selected_columns
-        found = await self._connection.execute(statement.returning(*columns))
+        found = await self.connection.execute(statement.returning(*columns))
         return to_record(kind, found.first())
 
-    async def _scalar(self, statement: Select[Any]) -> Any:
-        return (await self._connection.execute(statement)).scalar_one()
+    async def scalar(self, statement: Select[Any]) -> Any:
+        """Return the only value that a statement selects."""
+        return (await self.connection.execute(statement)).scalar_one()
 
-    async def _exists(self, statement: Select[Any]) -> bool:
-        return (await self._connection.execute(statement.limit(1))).first() is not None
+    async def exists(self, statement: Select[Any]) -> bool:
+        """Return whether a statement selects any row."""
+        return (await self.connection.execute(statement.limit(1))).first() is not None
 
-    async def _erase(self, statement: Any) -> int:
+    async def erase(self, statement: Any) -> int:
         """Run a statement that removes masked sums; return the number of rows."""
         self.has_erased = True
-        return await self._change(statement)
+        return await self.run(statement)
 
-    async def _change(self, statement: Update | Delete) -> int:
+    async def run(self, statement: Update | Delete) -> int:
         """Run an update or a delete; return the number of rows."""
-        return (await self._connection.execute(statement)).rowcount
+        return (await self.connection.execute(statement)).rowcount
 
 
 def insert_into(table: Table, dialect: str) -> postgresql.Insert:
