@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -94,6 +95,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+@cache
 def create_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = _Parser(

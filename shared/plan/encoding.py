@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sfumato.shared.cbor import decode_deterministic
@@ -14,6 +15,8 @@ from sfumato.shared.plan.rules import FORMAT_VERSION
 from sfumato.shared.structure import structure
 
 
+# Verifying draws all frequencies again. A device reads its plan at every start and poll.
+@lru_cache(maxsize=4)
 def decode_plan(data: bytes) -> SketchPlan:
     """Decode and verify a plan.
 

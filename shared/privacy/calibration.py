@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.privacy.mechanism import Mechanism
@@ -23,6 +24,8 @@ def compute_count_scale(target: PrivacyTarget) -> int:
     return get_mechanism(target.mechanism).scale_count(target) if target.releases_count else 0
 
 
+# One plan is calibrated where it is derived, verified, judged and drawn from.
+@lru_cache(maxsize=64)
 def calibrate_mechanism(target: PrivacyTarget) -> Mechanism:
     """Calibrate the least noise of the chosen mechanism that keeps the promise.
 
