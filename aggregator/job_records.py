@@ -172,7 +172,7 @@ class ScheduleRecord:
     job_id, begun
         The job under way, if one is; and when the last one was started.
     ended, last_job_id, last_verdict, problem
-        Of the last job that has ended: when, its identity, the verdict on a decode, and its
+        About the last job that has ended: when, its identity, the verdict on a decode, and its
         problem. The verdict stays that of the last one with a result.
     known
         Alarms and change points that were seen before, as slots.
@@ -240,7 +240,7 @@ class DeliveryRecord:
     next_at, attempts
         When it is sent next, and how often it was.
     status, problem
-        Of the last attempt: the HTTP status, and what was wrong.
+        Outcome of the last attempt: the HTTP status, and what was wrong.
     """
 
     delivery_id: Annotated[bytes, KEY]

@@ -131,7 +131,7 @@ def plot_components(
 def plot_moments(answer: MomentsAnswerBody, *, title: str, n_directions: int = 3) -> Figure:
     """Draw correlations, shares of variance, and the first directions, as `plot_components` does.
 
-    Of correlations whose band contains 0 the number is grey.
+    The number of a correlation whose band contains 0 is grey.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def plot_histogram(answer: HistogramBody, *, resolutions: Resolutions, title: st
     answer
         What was read from a server or a sketch file.
     resolutions
-        Of the dimensions.
+        Resolutions of the dimensions.
     title
         Above the figure.
     """
@@ -187,7 +187,7 @@ def plot_drift(
     drifts
         The comparison.
     resolutions, units
-        Of the dimensions, by name.
+        Resolutions and units of the dimensions, by name.
     title
         Above the figure.
     """

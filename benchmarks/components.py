@@ -80,7 +80,7 @@ class Sample:
     records
         Shape ``(n, d)``.
     half_width
-        Of the bounds, the same in each dimension.
+        Half width of the bounds, the same in each dimension.
     radius
         Root of the sum of squared spreads.
     """

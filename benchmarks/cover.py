@@ -83,7 +83,7 @@ class Recipe:
     Parameters
     ----------
     seed
-        Of centres and records.
+        Seed of centres and records.
     """
 
     seed: int

@@ -38,9 +38,9 @@ class Setting:
     Parameters
     ----------
     name
-        Of the case.
+        Name of the case.
     source
-        Of the records.
+        Source of the records.
     n_frequencies
         m.
     noise
@@ -86,7 +86,7 @@ class Population:
     dataset
         The records.
     weights, means
-        Of a mixture; None for real records.
+        Weights and means of a mixture; None for real records.
     shift
         Added to the first column of every record.
     """

@@ -42,7 +42,7 @@ class UnknownSet:
     Parameters
     ----------
     name
-        Of the set.
+        Name of the set.
     records
         Shape ``(n, d)``, data units, in random order.
     n_clusters

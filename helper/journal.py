@@ -27,7 +27,7 @@ class Entry:
     kind
         ``answer``, ``total`` or ``restored``.
     values
-        Of an answer the batch, its members and the digest of the body, hexadecimal, and when its
+        For an answer, the batch, its members and the digest of the body, hexadecimal, and when its
         slot begins; of a total the batch and the digest of the total; of a restored database its
         generation.
     """

@@ -35,14 +35,14 @@ class ColumnOutcome:
     Parameters
     ----------
     name, unit
-        Of the dimension.
+        Name and unit of the dimension.
     n_records
         Records that its counts or reports are of; None for a category.
     error, expected_error
         The largest difference between the estimated and the true share of the records at or below
         a bin's edge, or of a level; and what noise and sampling make of it in the mean.
     quartiles, true_quartiles
-        Of the estimate and of the records, data units; empty for a category.
+        Quartiles of the estimate and of the records, data units; empty for a category.
     """
 
     name: str

@@ -32,7 +32,7 @@ def tabulate_centroids(
     Parameters
     ----------
     names, units
-        Of the d axes.
+        Names and units of the d axes.
     weights, centroids
         Shapes ``(k,)`` and ``(k, d)``.
     resolved

@@ -51,7 +51,7 @@ class AsyncAnalyses(AsyncDecodes):
         n_clusters
             Clusters of both together whose changes are estimated.
         seed
-            Of the fit and the draws.
+            Seed of the fit and the draws.
         level
             Share of false alarms where nothing has changed.
         smallest_shift
@@ -96,7 +96,7 @@ class AsyncAnalyses(AsyncDecodes):
         slots_per_window
             Slots that make a window.
         seed
-            Of the fit and of simulated years.
+            Seed of the fit and of simulated years.
         false_alarms_per_year
             False alarms to accept in a year without a change.
         smallest_shift
@@ -190,7 +190,7 @@ class AsyncAnalyses(AsyncDecodes):
         start, end, first_slot, last_slot
             The stretch, as for ``snapshot``.
         seed
-            Of the fit and the draws.
+            Seed of the fit and the draws.
         """
         study_id = await self.find_study(study)
         chosen = await self._select(
@@ -226,7 +226,7 @@ class AsyncAnalyses(AsyncDecodes):
         start, end, first_slot, last_slot
             The stretch, as for ``snapshot``.
         seed
-            Of the fit and the draws.
+            Seed of the fit and the draws.
         """
         study_id = await self.find_study(study)
         chosen = await self._select(

@@ -195,7 +195,7 @@ class AsyncServedResult(DecodeResult):
     Parameters
     ----------
     client
-        Of the server; None for a copy from another process.
+        Client of the server; None for a copy from another process.
     """
 
     _: KW_ONLY

@@ -49,7 +49,7 @@ class AsyncStudies(AsyncCalls):
         window_s
             Length of a window in seconds.
         epsilon
-            Of each record and sketch, exact: ``"1"``, ``"0.5"`` or ``"1/2"``.
+            Epsilon of each record and sketch, exact: ``"1"``, ``"0.5"`` or ``"1/2"``.
 
         Raises
         ------

@@ -114,7 +114,7 @@ class AutoKMeans(
     max_records
         Required under ``add-remove-one``: a public number of records that the choice follows from.
     public_seed
-        Of choices that depend on no record; it is published. None: fresh.
+        Seed of choices that depend on no record; it is published. None: fresh.
     random_state
         Steers what is computed from the release, never noise.
     ledger, source, budget
@@ -200,7 +200,7 @@ class AutoKMeans(
         Parameters
         ----------
         names
-            Of the columns, where parameters name them.
+            Names of the columns, where parameters name them.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class AutoKMeans(
         Parameters
         ----------
         names
-            Of the columns, where parameters name them.
+            Names of the columns, where parameters name them.
         """
         known = list(names or list_names(None, n_features))
         model = self._make(self.choose(n_records, n_features, names=known), known)

@@ -45,7 +45,7 @@ class CandidateKMeans(ClusteringEstimator):
     max_records
         Required under ``add-remove-one``: a public number of records that sizes follow from.
     public_seed
-        Of choices that depend on no record; it is published. None: fresh.
+        Seed of choices that depend on no record; it is published. None: fresh.
     random_state
         Steers k-means on released points, never noise.
     ledger, source, budget

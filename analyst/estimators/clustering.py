@@ -164,7 +164,7 @@ class ClusteringEstimator(
         Parameters
         ----------
         names
-            Of the columns, where parameters name them.
+            Names of the columns, where parameters name them.
         """
         known = list(names or list_names(None, n_features))
         return self._plan(n_records, known).list_events(self._name_fit())

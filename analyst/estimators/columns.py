@@ -152,7 +152,8 @@ def read_bounds(
     bounds
         ``(lower, upper)``, numbers or arrays; a mapping of columns to such pairs; or None.
     levels
-        Of each column. A column with levels has no bounds: what an array says there is not read.
+        Levels of each column. A column with levels has no bounds: what an array says there is
+        not read.
 
     Raises
     ------
@@ -335,10 +336,10 @@ def settle_scales(
     Parameters
     ----------
     units
-        Of each dimension, the length that one scale is a share of, where one is wanted however much
-        they differ; None where each may have its own.
+        For each dimension, the length that one scale is a share of, where one is wanted however
+        much they differ; None where each may have its own.
     is_constant
-        Of each dimension, whether it is known not to vary.
+        For each dimension, whether it is known not to vary.
     """
     lengths = [1.0] * len(dimensions) if units is None else units
     varying = [

@@ -389,7 +389,7 @@ class CompressiveEstimator(ReleasingEstimator):
         smallest_shift
             A smaller difference is no alarm: a shift of all records, in units of the scales.
         seed
-            Of the draws behind the probabilities. Never noise.
+            Seed of the draws behind the probabilities. Never noise.
 
         Raises
         ------
@@ -529,7 +529,7 @@ class CompressiveEstimator(ReleasingEstimator):
         Parameters
         ----------
         names
-            Of the columns, where parameters name them.
+            Names of the columns, where parameters name them.
         """
         if self.epsilon is None:
             return ()
@@ -559,7 +559,7 @@ class CompressiveEstimator(ReleasingEstimator):
         Parameters
         ----------
         names
-            Of the columns, where parameters name them.
+            Names of the columns, where parameters name them.
 
         Returns
         -------

@@ -45,14 +45,14 @@ class CoverKMeans(ClusteringEstimator):
     n_projected
         Dimensions of the cover; None for half the logarithm of the number of records.
     cover_share, votes_share
-        Of epsilon; the averages take what the joint cost leaves.
+        Shares of epsilon; the averages take what the joint cost leaves.
     relation
         ``add-remove-one``, where the number of records is secret too, or ``replace-one``, where it
         is public.
     max_records
         Required under ``add-remove-one``: a public number of records that sizes follow from.
     public_seed
-        Of choices that depend on no record; it is published. None: fresh.
+        Seed of choices that depend on no record; it is published. None: fresh.
     random_state
         Steers k-means on released points, never noise.
     ledger, source, budget

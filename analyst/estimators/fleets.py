@@ -33,7 +33,7 @@ class FleetParts:
     model
         A Gaussian for each part.
     guarantee
-        Of a record that is in one part.
+        Guarantee to a record that is in one part.
     promise
         What the studies protect together, in words.
     warnings

@@ -49,7 +49,7 @@ class GridKMeans(ClusteringEstimator):
         Required under ``add-remove-one``: a public number of records that the grid's size follows
         from.
     public_seed
-        Of choices that depend on no record; it is published. None: fresh.
+        Seed of choices that depend on no record; it is published. None: fresh.
     random_state
         Steers k-means on the released counts, never noise.
     ledger, source, budget

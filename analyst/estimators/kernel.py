@@ -64,7 +64,7 @@ class KernelKMeans(ClusteringEstimator):
     max_records
         Required under ``add-remove-one``: a public number of records that sizes follow from.
     public_seed
-        Of the features and the start, which depend on no record; it is published. None: fresh.
+        Seed of the features and the start, which depend on no record; it is published. None: fresh.
     random_state
         Steers the search for centroids from released means, never noise.
     ledger, source, budget

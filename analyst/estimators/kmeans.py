@@ -85,7 +85,8 @@ class CompressiveKMeans(
         The most records of one sketch, public. Required with epsilon by ``partial_fit``, and under
         ``add-remove-one``.
     public_seed
-        Of the frequencies: a number or text, published. None: fresh with epsilon, fixed without.
+        Seed of the frequencies: a number or text, published. None: fresh with epsilon, fixed
+        without.
     look_share
         With epsilon: the share of it that ``fit`` leaves for a second look, which refines what the
         sketch found and measures it, in ``look_``. ``auto``: 0.3 where the sketch is expected to

@@ -57,7 +57,7 @@ class LloydKMeans(ClusteringEstimator):
         Required under ``add-remove-one``: a public number of records that sizes and rounds
         follow from.
     public_seed
-        Of choices that depend on no record; it is published. None: fresh.
+        Seed of choices that depend on no record; it is published. None: fresh.
     random_state
         Steers k-means on the released counts, never noise.
     ledger, source, budget

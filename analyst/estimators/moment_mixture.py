@@ -325,7 +325,7 @@ class MomentMixture(StoredModel):
         Parameters
         ----------
         names
-            Of the columns, where ``bounds`` names them.
+            Names of the columns, where ``bounds`` names them.
         """
         known = list(names or list_names(None, n_features))
         design = self._design(known)

@@ -48,7 +48,7 @@ class PilotFindings:
     Parameters
     ----------
     plan
-        Of the pilot: it says what that cost.
+        Plan of the pilot: it says what that cost.
     search_box
         Where to search for clusters: lower and upper bound by name.
     doubts
@@ -143,9 +143,9 @@ def read_pilot(
     sums, n_records
         The release of the pilot.
     choices
-        Of the sketch, see :func:`leave_rest`.
+        Choices of the sketch, see :func:`leave_rest`.
     units
-        Of each column, the length that one scale for all is a share of; None where each may have
+        For each column, the length that one scale for all is a share of; None where each may have
         its own scale.
     """
     marginals = read_study_marginals(plan, sum_parts([(sums, n_records or 0)]))

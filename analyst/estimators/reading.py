@@ -159,7 +159,7 @@ def read_cells(array: NDArray[Any], levels: Sequence[tuple[str, ...]]) -> NDArra
     Parameters
     ----------
     levels
-        Of each column, empty for a number; nothing where all are numbers.
+        Levels of each column, empty for a number; nothing where all are numbers.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def refuse_words(rows: object, levels: Sequence[tuple[str, ...]] | None = None) 
     Parameters
     ----------
     levels
-        Of each column, empty for a number; None for an estimator that knows none.
+        Levels of each column, empty for a number; None for an estimator that knows none.
 
     Raises
     ------

@@ -302,7 +302,7 @@ class ReleasingEstimator(SketchingEstimator):
     def describe(self) -> str:
         """Describe in words what was spent, and what it protects.
 
-        Of sketches that others made, describe what their plan promises.
+        Where others made the sketches, describe what their plan promises.
         """
         held: Held | None = vars(self).get("_held")
         is_alone = held is not None and held.pilot is None

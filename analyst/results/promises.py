@@ -25,7 +25,7 @@ def describe_spending(
     Parameters
     ----------
     plan
-        Of the sketch, whose noise is named.
+        Plan of the sketch, whose noise is named.
     events
         All that one record in one window loses by, at least one.
     statement

@@ -26,7 +26,7 @@ class ComparisonChoices:
     n_clusters
         Number of clusters of one fit to both sides.
     seed
-        Of the random starts and of the draws behind the probabilities.
+        Seed of the random starts and of the draws behind the probabilities.
     level
         Share of false alarms where nothing has changed.
     smallest_shift

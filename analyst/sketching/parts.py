@@ -32,7 +32,7 @@ class Part:
     Parameters
     ----------
     plan_digest
-        Of the plan that decided everything.
+        Digest of the plan that decided everything.
     name
         What tells the part from the others of its data set, such as its number.
     n_records, n_unsketchable

@@ -49,7 +49,7 @@ class SketchFile:
         ``local.v1``: noise was added, as a device adds it. ``exact.v1``: the sum itself, which is
         not private.
     plan_digest
-        Of the plan that decided everything.
+        Digest of the plan that decided everything.
     stream
         The name that decided the masks.
     n_records

@@ -63,7 +63,7 @@ class Snapshot:
     Parameters
     ----------
     client
-        Of the server.
+        Client of the server.
     snapshot_id, plan
         The snapshot, and the plan of its study.
     """

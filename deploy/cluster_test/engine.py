@@ -139,7 +139,7 @@ class Cluster:
     engine
         ``podman`` or ``docker``.
     port
-        Of the proxy, on the loopback address.
+        Port of the proxy, on the loopback address.
     images
         Variables that replace public images.
     """

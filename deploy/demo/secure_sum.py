@@ -51,7 +51,7 @@ class Helper:
     Parameters
     ----------
     process, url
-        Of the server.
+        Process and address of the server.
     key
         By which the leader calls it.
     plan
@@ -127,7 +127,7 @@ class SecureOutcome:
     baseline
         K-means on the raw records.
     upload_seconds, seconds
-        Of all enrolments and uploads; and of everything.
+        Durations of all enrolments and uploads, and of everything.
     """
 
     plan: SketchPlan

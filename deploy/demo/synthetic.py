@@ -24,9 +24,9 @@ class Comparison:
     Parameters
     ----------
     range_error, stated_range_error
-        Of shares of ranges of one column, over all records.
+        Errors of shares of ranges of one column, over all records.
     correlation_error, stated_correlation_error
-        Of correlations of two columns.
+        Errors of correlations of two columns.
     """
 
     n_records: int

@@ -45,13 +45,13 @@ class ColumnSample:
     dimension, field, unit, lower, upper, levels
         As plan and settings state them; a category has levels and no bounds.
     resolution
-        Of a logarithmic scale; None for a linear one.
+        Resolution of a logarithmic scale; None for a linear one.
     missing
         The public value that stands for one that cannot be read, if any.
     n_unreadable, n_below, n_above
         Records whose value cannot be read or is no level, and those out of bounds.
     least, greatest
-        Of the numbers that can be read, in the plan's unit; None without any.
+        Range of the numbers that can be read, in the plan's unit; None without any.
     usual
         Where numbers are expected: where the study searches, or else what the catalogue says of
         name and unit; None if neither does, and of a category.

@@ -92,7 +92,7 @@ def enrol_device(
     Parameters
     ----------
     token
-        Of the enrolment; None for a device that has enrolled.
+        Token of the enrolment; None for a device that has enrolled.
     show
         Shows the owner what was found in a stream that would join.
     replaces

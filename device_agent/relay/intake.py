@@ -40,7 +40,7 @@ class Intake:
     Parameters
     ----------
     settings, queue
-        Of the relay.
+        Settings and queue of the relay.
     clock
         Seconds since 1970-01-01 UTC.
     context

@@ -30,7 +30,7 @@ class HttpConnection:
     Parameters
     ----------
     address
-        Of the server, without a slash at the end.
+        Address of the server, without a slash at the end.
     clock
         Seconds since 1970-01-01 UTC.
     context

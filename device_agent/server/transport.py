@@ -60,7 +60,7 @@ class ServerClient:
     Parameters
     ----------
     address
-        Of the server, without a slash at the end.
+        Address of the server, without a slash at the end.
     device, sign
         The device's identity and Ed25519 signature.
     clock

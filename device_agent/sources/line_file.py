@@ -131,7 +131,7 @@ class LineFile:
     path
         What its positions call it.
     key
-        Of the digests in its positions.
+        Key of the digests in its positions.
     generation
         Which of the files at its path it is.
     """

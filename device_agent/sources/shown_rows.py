@@ -76,7 +76,7 @@ class RowKeeper:
         raw, values
             Shape ``(n, d)``: in the source's units, and in the plan's.
         timestamps, places
-            Of length n.
+            Lists of length n.
         read_texts
             Returns the fields of record ``i``, values and time in order, or None if it cannot be
             split into fields; None where the source holds no text.

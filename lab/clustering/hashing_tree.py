@@ -140,7 +140,7 @@ class HashingTree:
     Parameters
     ----------
     epsilon
-        Of a device's one report, an exact rational.
+        Epsilon of a device's one report, an exact rational.
     lower, upper
         The public box, shape ``(d,)``, data units.
     depth

@@ -99,7 +99,7 @@ class LocalMethod(Protocol):
         Parameters
         ----------
         tally
-            Of all reports.
+            Tally of all reports.
         n_clusters
             k.
         rng

@@ -115,8 +115,8 @@ def compute_cost(places: Integers, centres: Integers) -> int:
 def compute_swap_costs(places: Integers, candidates: Integers, chosen: Integers) -> Integers:
     """Compute the cost of each set with one centre swapped: shape ``(k, c)``, exact integers.
 
-    Of a record, the nearest centre after a swap is the candidate, or what was nearest, or second
-    to it where that was swapped.
+    After a swap, the centre nearest to a record is the candidate, or the one that was nearest
+    before, or the second nearest where that one was swapped.
     """
     k = len(chosen)
     squares = np.stack([_measure(places, candidates[i]) for i in chosen])

@@ -46,7 +46,7 @@ class UnaryLaw:
         t: a bit other than the symbol's own is one with probability ``q = t / 2^bits``,
         ``1 <= t < 2^(bits - 1)``.
     bits
-        Of a random word: 8, 16 or 32; only tests use another than 32.
+        Bits of a random word: 8, 16 or 32; only tests use another than 32.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class UnaryGrid:
     Parameters
     ----------
     epsilon
-        Of a device's one report, an exact rational.
+        Epsilon of a device's one report, an exact rational.
     lower, upper
         The public box, shape ``(d,)``, data units.
     sizes

@@ -308,7 +308,7 @@ class NetworkMixture(StoredModel):
         Parameters
         ----------
         names
-            Of the columns, where ``bounds`` names them.
+            Names of the columns, where ``bounds`` names them.
         """
         known = list(names or list_names(None, n_features))
         design = self._design(known)

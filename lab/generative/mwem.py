@@ -45,7 +45,7 @@ class CellTable:
     Parameters
     ----------
     bins
-        Of the columns.
+        Bins of the columns.
     shares
         Shape ``n_bins``, at least 0, summing to 1.
     """
@@ -66,7 +66,7 @@ class MwemDesign:
     Parameters
     ----------
     bins
-        Of the columns; their cells fit one table.
+        Bins of the columns; their cells fit one table.
     boxes
         Shape ``(q, d, 2)``: the public queries, as first bin and one past the last of each column.
     n_rounds
@@ -74,7 +74,7 @@ class MwemDesign:
     relation
         ``replace-one`` or ``add-remove-one``.
     epsilon
-        Of everything together, exact; the noise is pure.
+        Epsilon of everything together, exact; the noise is pure.
     n_records
         n under ``replace-one``, where it is public; None under ``add-remove-one``, where a
         twentieth of epsilon releases it.
@@ -166,7 +166,7 @@ class MwemDesign:
         Parameters
         ----------
         counts
-            Of the boxes, exact.
+            Counts of the boxes, exact.
         shares, n_records
             The table and n, released.
         """

@@ -57,7 +57,7 @@ class NetworkDesign:
     Parameters
     ----------
     quantiser
-        Of records, with the public bounds.
+        Quantiser of records, with the public bounds.
     n_parts
         k.
     partition
@@ -67,13 +67,13 @@ class NetworkDesign:
     network, n_hidden, n_latent
         ``vae`` or ``rbm``, and its sizes.
     clipping
-        Of gradients.
+        Clipping of gradients.
     rate, n_steps, learning_rate
-        Of every training.
+        Sampling rate, steps and learning rate of every training.
     relation
         ``replace-one`` or ``add-remove-one``.
     epsilon, delta
-        Of everything together, exact.
+        Epsilon and delta of everything together, exact.
 
     Raises
     ------
@@ -249,9 +249,9 @@ class NetworkDesign:
             Shape ``(n,)``: the part of each record, 0 to k - 1, or anything else for none; None
             where parts are to be found.
         source
-            Of batches and of noise.
+            Source of batches and of noise.
         rng
-            Of choices that no record has a part in.
+            Generator of choices that no record has a part in.
         """
         steps, is_whole = self.quantiser.quantise(records)
         steps = steps[is_whole]
@@ -326,7 +326,7 @@ class NetworkMixtureModel:
     network
         All of them, without weights.
     weights
-        Of each part and layer, whole steps of 2^-16.
+        Weights of each part and layer, whole steps of 2^-16.
     centroids, partition
         Shape ``(k, D)``, and what they are compared with; None where parts are known.
     quantiser

@@ -47,7 +47,7 @@ class PairTree:
     Parameters
     ----------
     bins
-        Of the columns.
+        Bins of the columns.
     order
         Columns with their parents, parents first; None for the root.
     shares
@@ -78,11 +78,11 @@ class PairTreeDesign:
     Parameters
     ----------
     bins
-        Of the columns.
+        Bins of the columns.
     relation
         ``replace-one`` or ``add-remove-one``; the number of records is not needed.
     epsilon
-        Of everything together, exact; the noise is pure.
+        Epsilon of everything together, exact; the noise is pure.
 
     Raises
     ------

@@ -41,9 +41,9 @@ class FeatureMap:
     Parameters
     ----------
     quantiser
-        Of records, with the public bounds.
+        Quantiser of records, with the public bounds.
     frequencies
-        Of shape ``(d, D / 2)``.
+        Frequencies, of shape ``(d, D / 2)``.
     """
 
     quantiser: Quantiser
@@ -121,7 +121,7 @@ class KernelPartition:
     Parameters
     ----------
     features
-        Of records.
+        Features of records.
     n_parts, n_rounds
         k, and how often the centroids move.
     start

@@ -81,7 +81,7 @@ class Column:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     findings
         Facts that the person who reads the plan should know.
     resolution

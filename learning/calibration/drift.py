@@ -74,7 +74,7 @@ class ColumnDrift:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     blocks
         Blocks of four bins, ascending, then what lies below and above the bounds; or levels. Last
         the records without a value.

@@ -57,7 +57,7 @@ def predict_strength(
     Parameters
     ----------
     n_records, epsilon, n_dimensions
-        Of the pilot.
+        Size, epsilon and dimensions of the pilot.
     n_sums
         L, the number of noised sums: devices times windows, or 2 under a secure sum.
     """
@@ -80,7 +80,7 @@ def judge_reports(strength: float, *, epsilon: float) -> Refusal | None:
     strength
         x, proportional to the root of the devices and to the share of telling reports.
     epsilon
-        Of one report.
+        Epsilon of one report.
     """
     if strength >= LEAST_REPORTED:
         return None

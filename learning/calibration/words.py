@@ -66,7 +66,8 @@ def describe_refusal(refusal: Refusal, *, n_records: float, epsilon: float) -> s
     Parameters
     ----------
     n_records, epsilon
-        Of the pilot; records that report a bin are the reports of one dimension or another.
+        Size and epsilon of the pilot; records that report a bin are the reports of one dimension
+        or another.
     """
     needed = f"{round_up_level(n_records * refusal.factor):,.0f}"
     level = round_up_level(epsilon * refusal.epsilon_factor)

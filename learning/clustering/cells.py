@@ -51,7 +51,7 @@ def choose_cells(
     n_records
         n, the expected records of all sums together.
     epsilon
-        Of each sum, an exact rational.
+        Epsilon of each sum, an exact rational.
     relation
         ``replace-one`` or ``add-remove-one``.
     n_noised_sums
@@ -87,7 +87,7 @@ def choose_cells_for_noise(
     n_records
         n.
     deviation
-        Of the noise of one cell's count, all sums together.
+        Deviation of the noise of one cell's count, all sums together.
     n_dimensions
         d, from 1 to ``MOST_GRID_DIMENSIONS``: coordinates of the encoded record.
     limits
@@ -203,7 +203,7 @@ class CellNoise:
     law
         ``laplace`` for sums of L discrete Laplace variates, ``gaussian``.
     variance
-        Of the L variates together, records squared.
+        Variance of the L variates together, records squared.
     n_sums
         L.
 

@@ -67,7 +67,7 @@ def keep_mass(grid: CellGrid, counts: Floats, noise: CellNoise, n_records: float
     counts
         Shape ``(M,)``, noisy.
     noise
-        Of each count.
+        Noise of each count.
     n_records
         n, above 0: records in the cells.
     """

@@ -125,7 +125,7 @@ def _start_plus_plus(
 ) -> Floats:
     """Choose points with probability proportional to weight times squared distance.
 
-    Of some tries for each, the one that leaves the lowest cost is taken, as in scikit-learn.
+    Each is the best of several tries, the one that leaves the lowest cost, as in scikit-learn.
     """
     chosen = points[rng.choice(len(points), size=n_clusters, p=weights / weights.sum())]
     squares = np.sum((points - chosen[0]) ** 2, axis=1)

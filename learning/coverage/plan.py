@@ -144,8 +144,8 @@ def plan_cover(
     n_picks
         Picks from each grid; left out, k.
     shares
-        Of epsilon, for cover and for votes: each stage alone would cost that much at delta. The
-        averages take what the joint cost leaves.
+        Shares of epsilon, for cover and for votes: each stage alone would cost that much at delta.
+        The averages take what the joint cost leaves.
     rounds
         Shares of the rounds of averages in their ``mu^2``, in proportion. The first only places
         centres for the assignment of the next.

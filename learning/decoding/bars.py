@@ -177,7 +177,7 @@ def describe_bars(
     Parameters
     ----------
     evidence, verdict
-        Of the same answer.
+        Evidence and verdict of the same answer.
     centroid_spreads, weight_spreads
         Spread of the posterior; the plan's coordinates.
     """

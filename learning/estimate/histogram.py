@@ -35,7 +35,7 @@ class BinNoise:
     Parameters
     ----------
     variance
-        Of their sum, records squared; positive.
+        Variance of their sum, records squared; positive.
     n_sums
         L, the noised sums that were added.
     is_gaussian
@@ -104,7 +104,7 @@ class Marginal:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     bins
         Shape ``(B,)``: inner bins, records.
     below, above, missing
@@ -179,9 +179,9 @@ def read_marginals(
     Parameters
     ----------
     statistic
-        Of the sums.
+        Statistic of the sums.
     names
-        Of the d dimensions.
+        Names of the d dimensions.
     sums
         Shape ``(n_coordinates,)``: sums with noise.
     n_records, noises
@@ -267,7 +267,7 @@ def find_critical(noise: BinNoise, n_bins: int, rng: np.random.Generator) -> flo
     Parameters
     ----------
     noise
-        Of a bin.
+        Noise of a bin.
     n_bins
         w, with the bins below, above and missing.
     rng

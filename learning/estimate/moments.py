@@ -317,8 +317,8 @@ def _find_bands(
 ) -> tuple[Floats, Floats]:
     """Find 95 % bands of the shares.
 
-    Of a direction that is told apart, by the first-order variance; of others, because no eigenvalue
-    moves further than the norm of the noise.
+    The band of a direction that is told apart follows from the first-order variance, that of any
+    other from this: no eigenvalue moves further than the norm of the noise.
     """
     share = values / trace
     half = _WIDE * np.sqrt(noise.vary_share(q, share)) / trace

@@ -35,12 +35,12 @@ class ReportedMarginal:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     reports
         Shape ``(Q,)``: reports of each place, in the order of the circle: inner bins, then above,
         missing, below.
     law
-        Of the offset of a report.
+        Law of the offset of a report.
     edges
         Shape ``(Q - 2,)``, ascending, on the scale of the dimension.
     resolution
@@ -207,7 +207,7 @@ def convolve(shares: Floats, spectrum: NDArray[np.complex128]) -> Floats:
 def bound_distribution(marginal: ReportedMarginal) -> QuantileBands:
     """Bound the distribution function of the records that report, at all edges at once.
 
-    Of each of 32 sets of places, ``{0, ..., p}``, the share of the reports is within
+    The share of the reports in each of 32 sets of places, ``{0, ..., p}``, is within
     ``sqrt(log(64 / 0.05) / (2 n))`` of its mean, by Hoeffding's inequality for independent reports.
     The bounds are the least and the largest share left of an edge among all shares of bins that
     agree with this: linear programmes. They are solved at some edges, near the estimated quantiles

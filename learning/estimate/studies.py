@@ -29,7 +29,7 @@ class LevelShares:
     Parameters
     ----------
     name, unit
-        Of the dimension.
+        Name and unit of the dimension.
     levels
         Its levels.
     shares, missing

@@ -32,7 +32,7 @@ class NumberColumn:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     edges
         Shape ``(B + 1,)``, ascending, on the scale of the dimension.
     shares
@@ -46,7 +46,7 @@ class NumberColumn:
         The noised bins, to be blended with a density of the same records; None where there are
         reports instead.
     unit
-        Of the dimension; None where it is that of the study.
+        Unit of the dimension; None where it is that of the study.
     inside
         Shape ``(N,)``, ascending, on the scale of the dimension: values that tell how records lie
         inside of a bin; without them, and where they are few, evenly.
@@ -126,7 +126,7 @@ class LevelColumn:
     Parameters
     ----------
     name
-        Of the dimension.
+        Name of the dimension.
     shares
         One for each level, >= 0 with sum 1.
     error

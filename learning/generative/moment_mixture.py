@@ -68,7 +68,7 @@ class MomentDesign:
     relation
         ``replace-one`` or ``add-remove-one``.
     epsilon, delta
-        Of both releases together, exact.
+        Epsilon and delta of both releases together, exact.
 
     Raises
     ------
@@ -348,7 +348,7 @@ def fit_parts(
     Parameters
     ----------
     answers
-        Of the parts.
+        Answers of the parts.
     lower, upper
         Shape ``(d,)``, the public bounds, data units.
     """

@@ -51,7 +51,7 @@ def measure_spread(
     Parameters
     ----------
     name
-        Of the number.
+        Name of the number.
     samples
         Shape ``(n, d)``: of the densities, the plan's coordinates.
     """
@@ -98,8 +98,9 @@ class TableErrors:
     def estimate_ranges(self) -> list[RangeErrorBody]:
         """Estimate how far shares of random ranges of one, two and three numbers are off.
 
-        Of columns that follow a histogram alone: without one, nothing says how far spikes and sharp
-        ends are blurred, and errors of real sets were up to three times those of the densities.
+        Only columns that follow a histogram are included: without one, nothing says how far spikes
+        and sharp ends are blurred, and errors of real sets were up to three times those of the
+        densities.
         Ranges of one number are as far off as the histogram says. Ranges of several are off by what
         the densities disagree on once each follows the histogram, in bars as those of questions,
         and by what their ranges of one number are. There are none where the bars mean nothing.

@@ -271,7 +271,7 @@ def compare(
     Parameters
     ----------
     model
-        Of the study: fitted to the sketches of both together, or of all.
+        Model of the study: fitted to the sketches of both together, or of all.
     first, second
         The selections.
     rng

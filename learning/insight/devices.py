@@ -232,7 +232,7 @@ def examine_devices(
     whole
         Sums of all sketches, where there are others than those of ``devices``.
     seed
-        Of the fit and the draws; the same sums and seed give the same answer.
+        Seed of the fit and the draws; the same sums and seed give the same answer.
     level
         Probability that any content lamp is lit where all devices hold alike records.
     n_draws

@@ -235,7 +235,7 @@ def compare_groups(
     n_clusters
         Clusters of the fit whose changes are estimated.
     seed
-        Of the fit and the draws; the same sums and seed give the same answer.
+        Seed of the fit and the draws; the same sums and seed give the same answer.
     n_draws
         B; p-values below 1 / B are extrapolated.
     cancelled

@@ -128,7 +128,7 @@ def draw_errors(
     Parameters
     ----------
     model
-        Of the study. A secret number of records with relative variance c adds ``c phi phi'``.
+        Model of the study. A secret number of records with relative variance c adds ``c phi phi'``.
     errors
         The sum of those of both sides.
     n_draws, rng

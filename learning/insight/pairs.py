@@ -102,7 +102,7 @@ def compare_selections(
     n_clusters
         Clusters of the fit whose changes are estimated.
     seed
-        Of the fit and the draws; the same sums and seed give the same answer.
+        Seed of the fit and the draws; the same sums and seed give the same answer.
     level, smallest_shift
         An alarm needs a p-value below the one and a size above the other.
     cancelled

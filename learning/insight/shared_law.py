@@ -260,7 +260,7 @@ class SharedDraws:
     Parameters
     ----------
     model
-        Of the study.
+        Model of the study.
     rng, n_draws
         Source and number of the draws.
     prior

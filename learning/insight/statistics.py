@@ -48,7 +48,7 @@ def trusts_directions(model: StudyModel, *, sampling: float, deviation: float) -
     Parameters
     ----------
     model
-        Of the study.
+        Model of the study.
     sampling, deviation
         What sampling adds to the mean of T_moved where nothing has changed, and the standard
         deviation of T_moved then.
@@ -87,7 +87,7 @@ class Statistics:
     Parameters
     ----------
     model
-        Of the study.
+        Model of the study.
     sigma
         Of :func:`compute_sigma`.
     """

@@ -61,7 +61,7 @@ class Timeline:
     Parameters
     ----------
     model
-        Of the study: fitted to all windows together.
+        Model of the study: fitted to all windows together.
     windows
         At least two, disjoint.
     """

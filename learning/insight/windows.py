@@ -88,7 +88,7 @@ class Window:
     Parameters
     ----------
     name
-        Of its selection.
+        Name of its selection.
     n_records, n_sketches, snr
         Its records, or an estimate where they are secret; its sketches; its signal-to-noise ratio.
     reading, size_error
@@ -132,7 +132,8 @@ class Change:
     window
         Number of the first window after it, from 0, unreadable ones counted.
     p
-        Of the scan: of a change this clear anywhere, where nothing has changed.
+        p-value of the scan: the probability of a change this clear anywhere, where nothing has
+        changed.
     comparison
         From the windows since the change before to those until the next change.
     """
@@ -154,7 +155,7 @@ class History:
     Parameters
     ----------
     model
-        Of all readable windows together.
+        Model of all readable windows together.
     windows, changes
         In order.
     level, smallest_shift
@@ -265,7 +266,7 @@ def follow_windows(
         Size above which a difference is worth an alarm, and a change is lasting. By default that of
         a comparison, or the usual change of neighbouring windows if it is larger.
     seed
-        Of the fit and of simulated years; the same sums and seed give the same answer.
+        Seed of the fit and of simulated years; the same sums and seed give the same answer.
     names
         Names of the windows; by default those of the selections.
     accepted

@@ -12,7 +12,7 @@ def make_event(
 ) -> PrivacyEvent:
     """Return the privacy event of one release: what the plan promises, under its relation.
 
-    Of a secure sum, the loss in the total of a batch against one of the two servers.
+    For a secure sum, it is the loss in the total of a batch against one of the two servers.
 
     Parameters
     ----------

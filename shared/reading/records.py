@@ -187,7 +187,7 @@ class TimeField:
     Parameters
     ----------
     name
-        Of the field.
+        Name of the field.
     unix_scale
         Units of a number in a second.
     parse

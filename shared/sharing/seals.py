@@ -49,7 +49,7 @@ def seal_seed(seed: bytes, helper_key: bytes, context: bytes) -> bytes:
     helper_key
         The X25519 key of the plan, 32 bytes.
     context
-        Of the header that will carry the box, 32 bytes: it opens with no other.
+        Context of the header that will carry the box, 32 bytes: it opens with no other.
 
     Returns
     -------

@@ -40,9 +40,9 @@ class Rule:
     ge, gt, le, lt
         Bounds of a number; pydantic reads an ``int`` or ``bool`` with a rule strictly.
     min_length, max_length
-        Of a text, list or table.
+        Bounds on the length of a text, list or table.
     pattern
-        Of a text: anchored, and the same in the dialects of JSON Schema, Python and Rust.
+        Pattern of a text: anchored, and the same in the dialects of JSON Schema, Python and Rust.
     """
 
     holds: Callable[[Any], object] | None = None

@@ -72,7 +72,7 @@ class Inputs:
     Parameters
     ----------
     plan
-        Of the study.
+        Plan of the study.
     parts
         Its selections.
     devices

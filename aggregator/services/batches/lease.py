@@ -52,7 +52,7 @@ class BatchLeaser(Service, ABC):
     Parameters
     ----------
     parts
-        Of all services.
+        What every service is given.
     """
 
     def __init__(self, parts: Parts) -> None:

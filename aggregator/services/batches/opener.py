@@ -79,7 +79,7 @@ class BatchOpener(BatchLeaser):
     Parameters
     ----------
     parts
-        Of all services.
+        What every service is given.
     source
         The generator of this server's noise.
     """

@@ -68,7 +68,7 @@ class JobService(Service):
     Parameters
     ----------
     parts
-        Of all services.
+        What every service is given.
     prepare
         Loads the inputs of each kind of job.
     """

@@ -47,7 +47,7 @@ async def join_batches(
     Parameters
     ----------
     key
-        Of the batches; its number does not matter.
+        Key of the batches; its number does not matter.
     """
     is_its = (
         BATCHES.c.study_id == study_id,
@@ -280,7 +280,7 @@ async def move_reports(
     Parameters
     ----------
     key
-        Of this batch.
+        Key of this batch.
     """
     held = await _find_waiting(transaction, batch.batch_id, sketch_ids)
     if not held:

@@ -107,7 +107,7 @@ class Clipping:
         lengths
             Shape ``(n,)``, of gradients of the loss.
         norm
-            Of this step; ``auto`` does not use it.
+            Norm of this step; ``auto`` does not use it.
         """
         most = _SAFETY * NORM / _UNIT
         if self.rule == "auto":

@@ -159,9 +159,9 @@ def train(
     size
         A released number of records, above 0.
     source
-        Of batches and noise.
+        Source of batches and noise.
     rng
-        Of all that no record has a part in.
+        Generator of all that no record has a part in.
     """
     trainer = _Trainer(network.draw_start(rng), rule)
     expected = float(rule.rate) * size * NORM

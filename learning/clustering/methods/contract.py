@@ -52,7 +52,7 @@ class Task:
     n_clusters
         k.
     epsilon, delta
-        Of the whole method, exact.
+        Epsilon and delta of the whole method, exact.
     relation
         ``replace-one`` or ``add-remove-one``.
     scale
@@ -153,7 +153,7 @@ class Answer:
     Parameters
     ----------
     name
-        Of the round.
+        Name of the round.
     asked
         Public integers by name, such as centroids in steps: functions of earlier answers.
     values
@@ -191,9 +191,9 @@ class Curator:
     rounds
         As planned before the records.
     relation
-        Of the records.
+        Relation of the records.
     source
-        Of the noise.
+        Source of the noise.
     """
 
     rounds: Sequence[Round]

@@ -47,7 +47,7 @@ class CoverMethod:
     n_projected
         Dimensions of the cover; 0 for a number by n and d.
     cover_share, votes_share
-        Of epsilon; the averages take what the joint cost leaves.
+        Shares of epsilon; the averages take what the joint cost leaves.
     """
 
     name: ClassVar[str] = "cover"

@@ -75,8 +75,8 @@ class KernelMethod:
     n_rounds
         T.
     width
-        Of the kernel, in ``sqrt(d)`` times the task's scale or a guess of it: w makes the kernel of
-        two records of one round cluster ``exp(-1 / w^2)``. A narrow one ends in local optima.
+        Width of the kernel, in ``sqrt(d)`` times the task's scale or a guess of it: w makes the
+        kernel of two records of one round cluster ``exp(-1 / w^2)``. A narrow one ends in local optima.
     start
         ``packing``, ``uniform``, or ``given``: the features of points.
     centroids

@@ -38,7 +38,7 @@ class ClusterRelease:
     lower, upper
         Shape ``(d,)``, the public bounds, data units.
     names
-        Of the columns.
+        Names of the columns.
     answers
         In the order asked.
     """

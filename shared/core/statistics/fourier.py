@@ -26,7 +26,7 @@ class FourierStatistic:
     Parameters
     ----------
     quantiser
-        Of the coordinates of a record.
+        Quantiser of the coordinates of a record.
     frequencies
         The matrix W.
     masks

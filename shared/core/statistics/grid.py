@@ -37,7 +37,7 @@ class GridStatistic(CountingStatistic):
     Parameters
     ----------
     quantiser
-        Of the coordinates of a record.
+        Quantiser of the coordinates of a record.
     cells
         m_i of each coordinate: 1 to 4 of them, with a product of at most 2^18.
     encoder

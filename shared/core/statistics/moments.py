@@ -48,7 +48,7 @@ class MomentsStatistic:
     Parameters
     ----------
     quantiser
-        Of the coordinates of a record.
+        Quantiser of the coordinates of a record.
     norm_steps
         R, the radius of the ball that records are clipped to, in steps of 1/2047 of a half width:
         1 to ``ceil(2047 sqrt d)``.

@@ -32,7 +32,7 @@ class CircularReports:
     n_reports
         r, the reports of one record.
     epsilon
-        Of all reports of a record together.
+        Epsilon of all reports of a record together.
 
     Raises
     ------
