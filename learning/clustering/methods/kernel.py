@@ -76,7 +76,8 @@ class KernelMethod:
         T.
     width
         Width of the kernel, in ``sqrt(d)`` times the task's scale or a guess of it: w makes the
-        kernel of two records of one round cluster ``exp(-1 / w^2)``. A narrow one ends in local optima.
+        kernel of two records of one round cluster ``exp(-1 / w^2)``. A narrow one ends in local
+        optima.
     start
         ``packing``, ``uniform``, or ``given``: the features of points.
     centroids
