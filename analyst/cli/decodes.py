@@ -28,7 +28,7 @@ from sfumato.analyst.cli.options import (
     show,
     show_time,
 )
-from sfumato.analyst.cli.results import ResultReference, find_result, write_result
+from sfumato.analyst.cli.results import ResultReference, write_result
 from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
 from sfumato.analyst.client import Client, Decode, ServedResult
@@ -189,7 +189,7 @@ def _export(
     of all. `DecodeResult.load` and `sfumato report` read it. A .csv or .parquet file has a row for
     each cluster.
     """
-    result = require_usable(find_result(client, reference), allow_unusable=allow_unusable)
+    result = require_usable(client.find_result(reference), allow_unusable=allow_unusable)
     write_result(result, output)
     yield {"file": str(output), "decode_id": result.decode_id, "verdict": result.verdict}
     yield Text(f"{result.verdict}: {result.reason}")

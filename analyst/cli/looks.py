@@ -14,13 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
-from sfumato.analyst.cli.results import ResultReference, find_result
+from sfumato.analyst.cli.results import ResultReference
 from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, Reference, open_sources
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.files import parse_delta, parse_epsilon, write_text
-from sfumato.analyst.planning.looks import LookOutline, plan_look
+from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.planning.files import write_text
 from sfumato.analyst.planning.pilots import parse_columns
+from sfumato.analyst.planning.spec import format_look
 from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.learning.looks.design import Aim
 from sfumato.shared.command import SETTINGS, list_examples
@@ -113,8 +115,8 @@ def _plan_look(
         aim=aim,
         epsilon=parse_epsilon(epsilon, "--epsilon"),
         delta=parse_delta(delta, "--delta"),
-        n_records=_choose(records, found, "n_records", "--records"),
-        n_sketches=sketches or (found.snapshot.n_sketches if found.snapshot else 1),
+        n_records=records,
+        n_sketches=sketches,
         shares_records=same_records,
         columns=parse_columns(profile or [], "--profile"),
         clusters_per_sketch=per_sketch,
@@ -123,7 +125,7 @@ def _plan_look(
     planned = plan_look(found, outline)
     if as_json:
         print(json.dumps(planned.to_json(), ensure_ascii=False))
-    write_text(output, planned.format_spec(), exclusive=True)
+    write_text(output, format_look(planned), exclusive=True)
     for line in (
         *planned.describe(),
         *(f"warning: {text}" for text in find_cautions(planned.plan)),
@@ -139,20 +141,7 @@ def _find(reference: str, *, key: str, url: str) -> DecodeResult:
     if Path(reference).is_file():
         return DecodeResult.load(reference)
     with Client(url, key=key or None) as client:
-        return find_result(client, reference)
-
-
-def _choose(given: int | None, found: DecodeResult, name: str, option: str) -> int:
-    if given is not None:
-        return given
-    if found.snapshot is None:
-        raise ConfigError(
-            "is missing: a result of sketch files does not say how many records they hold",
-            field=option,
-            fix="give the number that you expect",
-        )
-    number: int = getattr(found.snapshot, name)
-    return number
+        return client.find_result(reference)
 
 
 @look.command(

@@ -19,7 +19,7 @@ from sfumato.analyst.estimators.holding import holding
 from sfumato.analyst.estimators.planning import Choices, predict_quality
 from sfumato.analyst.estimators.reading import Exact, list_names, read_number
 from sfumato.analyst.estimators.releasing import LOOK
-from sfumato.analyst.planning.looks import LookOutline, plan_look
+from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import sum_parts
 from sfumato.learning.answers.clusters import describe_clusters, find_worse
