@@ -22,13 +22,17 @@ from sfumato.analyst.planning.files import write_text
 from sfumato.analyst.planning.pilots import parse_columns
 from sfumato.analyst.planning.spec import format_look
 from sfumato.analyst.results import DecodeResult
-from sfumato.analyst.results.looks import LookOutline, plan_look
+from sfumato.analyst.results.looks import LookOutline, describe_look, plan_look, show_measured
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.learning.looks.design import Aim
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import find_cautions
-from sfumato.shared.wire.objects.looks import MeasuredClusterBody, MeasuredClustersBody, NumberBody
+from sfumato.shared.wire.objects.looks import (
+    LooksBody,
+    MeasuredClusterBody,
+    MeasuredClustersBody,
+)
 
 app = typer.Typer(**SETTINGS)
 look = typer.Typer(**SETTINGS)
@@ -204,14 +208,24 @@ def _describe(
         yield Text(f"Doubt: {doubt}.")
     if first is not None and verdict != answer.verdict.word:
         yield Text(f"Doubt: the first result is {verdict}: {first.reason}.")
-    yield Text(f"{verdict}: measured with {_show(answer.n_records, ',.0f')} records")
+    yield Text(f"{verdict}: measured with {show_measured(answer.n_records, ',.0f')} records")
     yield Text(answer.statement[0].upper() + answer.statement[1:] + ".")
     if answer.explained is not None:
         yield Text(f"The clusters explain {answer.explained:.1%} of the squared distances.")
     yield _tabulate(answer, first)
     for i, each in enumerate(answer.candidates[1:], start=1):
-        yield Text(f"Candidate {i} has {_show(each, '.3f')} times the squared distance.")
+        yield Text(f"Candidate {i} has {show_measured(each, '.3f')} times the squared distance.")
     yield Text(answer.privacy.statement)
+
+
+def describe_looks(taken: LooksBody) -> Iterator[Text]:
+    """Yield what the looks of a result measured, and what its sketch alone predicts."""
+    for i, each in enumerate(taken.looks, start=1):
+        number = show_measured(each.n_records, ",.0f")
+        yield Text(f"Look {i} measured {number} records: {'; '.join(describe_look(each))}.")
+    shares = ", ".join(f"{share:.1%}" for share in taken.weights)
+    verdict = "" if taken.predicted is None else f" and is {taken.predicted.word}"
+    yield Text(f"The sketch alone predicts shares of {shares}{verdict}; {taken.cost}.")
 
 
 def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table:
@@ -226,11 +240,11 @@ def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table
     for name in columns:
         table.add_column(name, justify="right")
     for i, each in enumerate(answer.clusters):
-        cells = [_show(each.share, ".1%")]
+        cells = [show_measured(each.share, ".1%")]
         if first is not None:
             cells.append(f"{first.weights[i]:.1%}")
         if "spread" in columns:
-            cells.append("" if each.spread is None else _show(each.spread, ".2f"))
+            cells.append("" if each.spread is None else show_measured(each.spread, ".2f"))
         cells += _show_means(each, len(answer.summed))
         table.add_row(str(i + 1), *cells, style="dim" if each.is_phantom else "")
     return table
@@ -243,7 +257,3 @@ def _show_means(cluster: MeasuredClusterBody, n_columns: int) -> list[str]:
         f"{mean:.5g} ± {_TWICE * error:.2g}"
         for mean, error in zip(cluster.mean, cluster.mean_error, strict=True)
     ]
-
-
-def _show(number: NumberBody, form: str) -> str:
-    return f"{number.value:{form}} ± {_TWICE * number.error:{form}}"

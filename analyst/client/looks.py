@@ -11,7 +11,7 @@ from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.looks import LookOutline, LookPlan, plan_look
 from sfumato.learning.looks.design import Aim
-from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.errors import NotFoundError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.wire.references import is_beginning
 
@@ -74,33 +74,17 @@ class AsyncLooks(AsyncDecodes):
         result
             A result, or what :meth:`find_result` takes.
         epsilon, delta
-            Of the look for each record, exact: texts such as ``"0.1"`` or ``"1/10"``, integers,
-            fractions, or floats, which stand for their decimal text.
-        aim
-            ``measure``: numbers and spreads alone, with the least noise. ``refine``: means too, and
-            what one more k-means step would gain. ``profile``: the means of ``columns`` besides.
-        columns
-            Columns that the result does not know, for a profile.
-        candidates
-            Other results of as many clusters, to be compared by their squared distances.
+            Of the look for each record: ``"0.1"``, ``"1/10"``, fractions, or floats by their text.
+        aim, columns, candidates, n_records, n_sketches, clusters_per_sketch
+            As of :class:`sfumato.analyst.results.looks.LookOutline`; a ``profile`` has columns.
         same_records
             Whether the look reads the records that the result is of: its epsilon is added.
-        n_records, n_sketches
-            Expected records and sketches; None for those of the result.
-        clusters_per_sketch
-            Clusters that a sketch carries, a divisor of all; None for all.
 
         Raises
         ------
         ConfigError, PlanError, PrivacyError
             As :func:`sfumato.analyst.results.looks.plan_look`.
         """
-        if (aim == "profile") != bool(columns):
-            raise ConfigError(
-                "must be columns of a profile",
-                field="columns",
-                fix='name some with aim="profile", and leave them out otherwise',
-            )
         outline = LookOutline(
             aim=aim,
             epsilon=parse_epsilon(str(epsilon), "epsilon"),

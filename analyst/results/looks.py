@@ -28,6 +28,7 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.plan.statement import show_level
 from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody, NumberBody
 
 Floats = NDArray[np.float64]
 _TWICE = 2.0
@@ -181,7 +182,11 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
         )
     plan = first.plan
     own = tuple(replace(each, scale=None) for each in plan.dimensions)
-    added = outline.columns if outline.aim == "profile" else ()
+    added = outline.columns
+    if added and outline.aim != "profile":
+        raise ConfigError(
+            "are of a profile", field="columns", fix='leave them out, or aim="profile"'
+        )
     for name in (each.name for each in added if each.name in {every.name for every in own}):
         raise ConfigError(
             f"names {name!r}, which the result has",
@@ -304,3 +309,17 @@ def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     if rule.kind == "count" or outline.shares_records or rule.end is None:
         return rule
     return replace(rule, origin=rule.end, end=None)
+
+
+def describe_look(look: MeasuredClustersBody) -> Iterator[str]:
+    """Yield what a look measured of all clusters together; errors are two standard deviations."""
+    yield look.statement
+    if look.sse is not None:
+        yield f"{show_measured(look.sse, '.3f')} of the squared distances are left, capped"
+    if look.beyond is not None:
+        yield f"{show_measured(look.beyond, '.1%')} of the records are beyond the cap or the clip"
+
+
+def show_measured(number: NumberBody, form: str) -> str:
+    """Write a measured number with two of its standard deviations."""
+    return f"{number.value:{form}} ± {_TWICE * number.error:{form}}"
