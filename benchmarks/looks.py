@@ -6,10 +6,6 @@ scale is the average spread; the look's share of epsilon and its radii follow by
 rule (``look_share="auto"``). ``relative_sse`` is over k-means on the records from the true means;
 medians of seeds. ``looks`` is the share of runs in which the rule left epsilon for a look, ``gain``
 how far what the look measured lies from the truth, in its standard errors, as a root mean square.
-
-Two looks after a sketch of epsilon 1, of 0.2 or 0.05: ``excess`` is the relative SSE less 1 of the
-sketch, after the first look, of the second look alone, and of all combined by precision, each in
-the same run; means of seeds.
 """
 
 from __future__ import annotations
@@ -120,45 +116,6 @@ def _summarise(results: Sequence[Found]) -> Iterable[Figure]:
         yield "gain", np.sqrt(np.mean(np.square(with_look))), "standard errors"
 
 
-def fit_twice(epsilons: tuple[str, str], data: Records, seed: int) -> dict[str, float]:
-    """Fit, look twice, and return the excess of each stage."""
-    estimator = CompressiveKMeans(
-        data.n_clusters,
-        epsilon="1",
-        bounds=(-_HALF_WIDTH, _HALF_WIDTH),
-        scale=1.0,
-        public_seed=seed,
-        random_state=seed,
-    ).fit(data.rows)
-    centres = {"excess": estimator.cluster_centers_}
-    looks = [estimator.look(data.rows, epsilon=each, refine=True) for each in epsilons]
-    centres["excess_first"] = looks[0].centers
-    centres["excess_second_alone"] = np.array([each.refined for each in looks[1].body.clusters])
-    centres["excess_combined"] = looks[1].centers
-    return {
-        name: measure_inertia(data.rows, each) / data.best - 1.0 for name, each in centres.items()
-    }
-
-
-def list_twice() -> Iterator[Case[Records, dict[str, float]]]:
-    """Yield shapes and two pairs of looks."""
-    for d, k, n in ((10, 10, 100_000), (4, 5, 10_000)):
-        for shape in _SHAPES:
-            for epsilons in (("1/5", "1/5"), ("1/20", "1/5"), ("1/5", "1/20")):
-                yield Case(
-                    name=f"two looks ({d}, {k}) {shape} n={n} epsilon {' and '.join(epsilons)}",
-                    load=partial(load, shape, d, k, n),
-                    methods={"sketch and two looks": partial(fit_twice, epsilons)},
-                    summarise=_average,
-                    quick_runs=1 if (d, shape) == (4, "round") else 0,
-                )
-
-
-def _average(results: Sequence[dict[str, float]]) -> Iterable[Figure]:
-    for name in results[0]:
-        yield name, float(np.mean([each[name] for each in results]))
-
-
 def list_cases() -> Iterator[Case[Records, Found]]:
     """Yield shapes, sizes and relations, each with one shot and with a look."""
     relations: tuple[Relation, ...] = ("replace-one", "add-remove-one")
@@ -180,9 +137,9 @@ def list_cases() -> Iterator[Case[Records, Found]]:
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of all cases."""
-    baseline = "KMeans of scikit-learn from the true means"
-    yield from measure_cases(NAME, bench, list_cases(), baseline=baseline)
-    yield from measure_cases(NAME, bench, list_twice(), baseline=baseline)
+    yield from measure_cases(
+        NAME, bench, list_cases(), baseline="KMeans of scikit-learn from the true means"
+    )
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import sum_parts
 from sfumato.learning.answers.looks import TakenLook, take_looks
+from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
@@ -82,7 +83,7 @@ class LookedEstimator(CompressiveEstimator):
     weights_: Floats
     look_share: Exact | Literal["auto"]
     look_: Look
-    _looked: tuple[tuple[ResultBody, Floats], tuple[TakenLook, ...]]
+    _looked: tuple[tuple[ResultBody, Solution], tuple[TakenLook, ...]]
     """The sketch's own result, and the looks that have refined it since."""
 
     def _add(self, X: ArrayLike) -> None:  # noqa: N803
@@ -201,7 +202,7 @@ class LookedEstimator(CompressiveEstimator):
             totals=sum_parts([(sums, n_records)]),
             snapshot_id=make_release(plan, sums, n_records or None).digest.hex(),
         )
-        first, earlier = (self.result_.body, self.solution_.centroids), ()
+        first, earlier = (self.result_.body, self.solution_), ()
         if refine:
             first, earlier = vars(self).get("_looked", (first, ()))
             self._looked = first, (*earlier, taken)

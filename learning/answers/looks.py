@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.answers.clusters import WORDS, describe_measurement
+from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.looks.refinement import Estimate, combine
 from sfumato.learning.looks.study import measure_study, require_look
@@ -87,7 +88,7 @@ def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int)
 
 
 def take_looks(
-    plan: SketchPlan, body: ResultBody, centroids: Floats, looks: Sequence[TakenLook]
+    plan: SketchPlan, body: ResultBody, solution: Solution, looks: Sequence[TakenLook]
 ) -> ResultBody:
     """Return a result with what looks have measured.
 
@@ -97,8 +98,8 @@ def take_looks(
 
     Parameters
     ----------
-    body, centroids
-        The result of the sketch alone, and its centroids on the axes: shape ``(k, d)``.
+    body, solution
+        The result of the sketch alone, and what it describes.
 
     Raises
     ------
@@ -109,14 +110,17 @@ def take_looks(
         return body
     quantiser = plan.space.quantiser
     unit = quantiser.half_width / STEPS
-    points = (centroids - quantiser.centre) / unit
-    known = Estimate(points=points)
+    points = (solution.centroids - quantiser.centre) / unit
+    own = None if solution.bars is None else solution.bars.centroid_errors
+    known = Estimate(points=points, variances=None if own is None else (own / unit) ** 2)
+    is_refined = False
     shares: Estimate | None = None
     measured = []
     for i, look in enumerate(looks):
         order = _match(known.points, look, f"looks.{i}")
         found = measure_study(look.plan, look.totals, order=order)
         if found.stepped is not None:
+            is_refined = True
             known = combine(known, found.stepped, found.statistic.weights.astype(np.float64))
         new = Estimate(points=found.shares[None], variances=found.shares_error[None] ** 2)
         shares = new if shares is None else combine(shares, new, np.ones(len(points)))
@@ -129,7 +133,7 @@ def take_looks(
     assert shares.variances is not None
     weights = np.maximum(shares.points[0], 0.0)
     refined, errors, bars = body.centroids, body.centroid_errors, body.bars
-    if known.variances is not None:
+    if is_refined and known.variances is not None:
         encoder, moved, bars = plan.space.encoder, quantiser.centre + known.points * unit, _BARS
         refined = encoder.decode(moved).tolist()
         errors = encoder.decode_widths(moved, np.sqrt(known.variances) * unit).tolist()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+_SPREAD = 5.0
+"""Variance of a squared Laplace variable, over the square of its mean."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -19,8 +22,8 @@ class Estimate:
     points
         Shape ``(k, d)``.
     variances
-        Shape ``(k, d)``: of their noise. None where the source does not know its own error, as of a
-        sketch: the means of its density are not those of the cells of its centroids.
+        Shape ``(k, d)``: of their errors. None where the source does not know them, as a sketch of
+        whose centroids no error bars are shown.
     is_known
         Shape ``(k,)``: False where it says nothing of a centroid; None for all known.
     """
@@ -37,8 +40,8 @@ def combine(before: Estimate, new: Estimate, weights: Floats) -> Estimate:
     latter keeps the part ``z / (z + t z_0)``, by precision; t is 1 where both agree up to noise. A
     k-means step from centres that err ends beside the optimum, and no noise tells by how much, but
     the distance to the later step does: t is the least number with ``sum (D^2 - z) <= t sum z_0``
-    over all clusters, each divided by ``z + z_0``. Where z_0 is not known, the part is
-    ``z / max(z, D^2)``, for each cluster alone.
+    over all clusters, each divided by ``z + z_0``, less one deviation of the left side. Where z_0
+    is not known, the part is ``z / max(z, D^2)``, for each cluster alone.
 
     Parameters
     ----------
@@ -58,7 +61,8 @@ def combine(before: Estimate, new: Estimate, weights: Floats) -> Estimate:
         known = np.maximum((before.variances * weights).sum(axis=1), least)
         both = z + known
         expected = float((known / both)[is_new].sum())
-        excess = float(((apart - z) / both)[is_new].sum())
+        chance = math.sqrt(_SPREAD * is_new.sum() / len(weights))
+        excess = float(((apart - z) / both)[is_new].sum()) - chance
         kept = z / (z + known * max(1.0, excess / max(expected, least)))
     part = np.where(is_new, kept, 1.0)[:, None]
     variances = new.variances

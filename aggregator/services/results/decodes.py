@@ -104,7 +104,7 @@ class DecodeWork:
             search_box=self.decode.search_box,
             seconds=seconds,
         )
-        return asdict(take_looks(self.plan, found, answer.centroids, self.looks))
+        return asdict(take_looks(self.plan, found, answer, self.looks))
 
     async def store(self, transaction: Transaction, answer: Solution) -> None:
         """Store the densities behind the solution, which answer questions."""
