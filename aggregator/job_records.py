@@ -58,6 +58,8 @@ class DecodeRecord(JobRecord):
         The decoder's name, the name with its version, and all its settings.
     search_box
         The search box, its own or the study's at its request; empty for the plan's box.
+    looks
+        Snapshots of the second looks that it takes over, as 64 hexadecimal digits each.
     """
 
     identity = "decode_id"
@@ -70,6 +72,7 @@ class DecodeRecord(JobRecord):
     settings: Mapping[str, Any]
     seed: int
     search_box: Stated = field(default_factory=dict)
+    looks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from sfumato.shared.wire.objects.analyses import (
     WindowBody,
     WindowClusterBody,
 )
-from sfumato.shared.wire.objects.results import DimensionBody
+from sfumato.shared.wire.objects.answers import DimensionBody
 
 _ALARM, _QUIET, _GREY = "#B2362E", "#9CBFD0", "#9AA0A6"
 _MOST_DIMENSIONS = 6

@@ -22,7 +22,7 @@ from sfumato.analyst.cli.clustering import (
     show_clusters,
 )
 from sfumato.analyst.cli.options import Decimal, Json, Ledger, MaxUnreadable, Strip
-from sfumato.analyst.planning.files import parse_delta, parse_epsilon
+from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.lab import ReferenceKMeans
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.reading.spelling import Spelling

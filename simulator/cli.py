@@ -16,7 +16,8 @@ from rich.table import Table
 
 from sfumato.aggregator.records import SketchTotals
 from sfumato.analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
-from sfumato.analyst.planning.files import parse_epsilon, read_draft
+from sfumato.analyst.levels import parse_epsilon
+from sfumato.analyst.planning.files import read_draft
 from sfumato.learning.planning.plans import AXES
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError

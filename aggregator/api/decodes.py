@@ -44,6 +44,7 @@ async def create_decode(
         settings=body.settings,
         seed=body.seed,
         search_box=body.search_box,
+        looks=[bytes.fromhex(each) for each in body.looks],
     )
     advise(response, decode)
     return to_body(decode, n_workers=await count_workers(services, decode)), queued
@@ -104,4 +105,5 @@ def _to_entry(decode: DecodeRecord) -> DecodeBody:
     found = to_body(decode)
     if found.result is None:
         return found
-    return replace(found, result=replace(found.result, mixture=None, evidence=None, choice=None))
+    short = replace(found.result, mixture=None, evidence=None, choice=None, looks=None)
+    return replace(found, result=short)

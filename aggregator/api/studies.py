@@ -18,9 +18,10 @@ from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ForbiddenError, UnreadVersionError
 from sfumato.shared.plan import find_cautions
 from sfumato.shared.wire.calls.studies import Studies
+from sfumato.shared.wire.objects.answers import PrivacyBody
 from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339, maybe_timestamp
 from sfumato.shared.wire.objects.devices import NoticeBody
-from sfumato.shared.wire.objects.results import PrivacyBody, UtilityBody
+from sfumato.shared.wire.objects.results import UtilityBody
 from sfumato.shared.wire.objects.studies import (
     ChangeRequest,
     CreatedBody,

@@ -26,13 +26,8 @@ from sfumato.analyst.cli.sources import (
     open_sources,
 )
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.files import (
-    parse_delta,
-    parse_epsilon,
-    read_plan,
-    require_count,
-    write_text,
-)
+from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.planning.files import read_plan, require_count, write_text
 from sfumato.analyst.planning.pilots import (
     describe_pilot,
     format_pilot,

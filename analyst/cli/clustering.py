@@ -48,7 +48,8 @@ from sfumato.analyst.estimators.signing import (
     read_owner_key,
     sign_release,
 )
-from sfumato.analyst.planning.files import parse_delta, parse_epsilon, read_plan
+from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.output import require_writable, write_once
 from sfumato.analyst.sketching.reader import RecordReader, choose_fields, spell_unreadable
 from sfumato.learning.clustering.methods.release import ClusterRelease

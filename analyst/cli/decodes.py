@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.analyst.cli.centroids import tabulate_centroids
+from sfumato.analyst.cli.looks import describe_looks
 from sfumato.analyst.cli.options import (
     PLAN_HELP,
     Answer,
@@ -28,7 +29,7 @@ from sfumato.analyst.cli.options import (
     show,
     show_time,
 )
-from sfumato.analyst.cli.results import ResultReference, find_result, write_result
+from sfumato.analyst.cli.results import ResultReference, write_result
 from sfumato.analyst.cli.search_boxes import Within, describe_search_box, read_search_box
 from sfumato.analyst.cli.selections import From, Labelled, To, read_labels
 from sfumato.analyst.client import Client, Decode, ServedResult
@@ -51,6 +52,15 @@ Timeout = Annotated[
     float | None,
     typer.Option(min=0, metavar="SECONDS", help="Stop waiting then; the decode goes on."),
 ]
+Looks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--look",
+        metavar="LOOK",
+        help="A second look at an earlier result, a study or the id of a snapshot: what it "
+        "measured is taken over. Repeatable, in the order of the looks.",
+    ),
+]
 Identity = Annotated[str, identified("decode")]
 
 
@@ -61,6 +71,7 @@ Identity = Annotated[str, identified("decode")]
     "sfumato decode STUDY -k 12 --choose",
     "sfumato decode STUDY -k 5 --from 2013-03 --to 2013-05 --label airport=JFK",
     'sfumato decode STUDY -k 5 --within "temperature=-10:40"',
+    "sfumato decode STUDY -k 5 --look STUDY-look",
     hidden=True,
 )
 def _decode_study(
@@ -73,11 +84,12 @@ def _decode_study(
     seed: Seed = 0,
     choose: Choose = False,
     within: Within = None,
+    looks: Looks = None,
     allow_unusable: AllowUnusable = False,
     timeout: Timeout = None,
 ) -> Answer:
     """Recover k centroids from the sketches of a study, or of a period or some devices."""
-    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within)
+    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within, looks)
     return _follow(running, allow_unusable, timeout)
 
 
@@ -139,9 +151,10 @@ def _start(
     seed: Seed = 0,
     choose: Choose = False,
     within: Within = None,
+    looks: Looks = None,
 ) -> Answer:
     """Start a decode without waiting for it."""
-    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within)
+    running = _request(client, study, n_clusters, (start, end, label), seed, choose, within, looks)
     decode_id = running.decode_id
     state = client.decode_state(decode_id)
     yield state
@@ -189,7 +202,7 @@ def _export(
     of all. `DecodeResult.load` and `sfumato report` read it. A .csv or .parquet file has a row for
     each cluster.
     """
-    result = require_usable(find_result(client, reference), allow_unusable=allow_unusable)
+    result = require_usable(client.find_result(reference), allow_unusable=allow_unusable)
     write_result(result, output)
     yield {"file": str(output), "decode_id": result.decode_id, "verdict": result.verdict}
     yield Text(f"{result.verdict}: {result.reason}")
@@ -282,6 +295,7 @@ def _request(
     seed: int,
     choose: bool,
     within: list[str] | None,
+    looks: list[str] | None,
 ) -> Decode:
     start, end, labels = selection
     return client.decode(
@@ -293,6 +307,7 @@ def _request(
         seed=seed,
         settings={"choose": True} if choose else None,
         search_box=read_search_box(within),
+        looks=looks or (),
     )
 
 
@@ -324,6 +339,8 @@ def _follow(running: Decode, allow_unusable: bool, timeout: float | None) -> Ans
 
 
 def _describe(result: DecodeResult) -> Answer:
+    measured = [] if result.looks is None else result.looks.looks
+    yield from (Text(f"Doubt: {doubt}.") for doubt in (measured[-1].doubts if measured else ()))
     yield Text(f"{result.verdict}: {result.reason}")
     if result.choice is not None:
         yield _tabulate_choice(result.choice, result.body)
@@ -346,6 +363,8 @@ def _describe(result: DecodeResult) -> Answer:
         weight_errors=result.weight_errors,
     )
     yield Text(result.bars.sentence)
+    if result.looks is not None:
+        yield from describe_looks(result.looks)
     if n_blurred := int(np.sum(resolved == 0)):
         yield f"{n_blurred} of the centroids cannot be told from noise (dim)"
     if result.search_box:

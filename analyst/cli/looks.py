@@ -14,19 +14,25 @@ from rich.table import Table
 from rich.text import Text
 
 from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
-from sfumato.analyst.cli.results import ResultReference, find_result
+from sfumato.analyst.cli.results import ResultReference
 from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, Reference, open_sources
 from sfumato.analyst.client import Client
-from sfumato.analyst.planning.files import parse_delta, parse_epsilon, write_text
-from sfumato.analyst.planning.looks import LookOutline, plan_look
+from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.planning.files import write_text
 from sfumato.analyst.planning.pilots import parse_columns
+from sfumato.analyst.planning.spec import format_look
 from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.looks import LookOutline, describe_look, plan_look, show_measured
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.learning.looks.design import Aim
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import find_cautions
-from sfumato.shared.wire.objects.looks import MeasuredClusterBody, MeasuredClustersBody, NumberBody
+from sfumato.shared.wire.objects.looks import (
+    LooksBody,
+    MeasuredClusterBody,
+    MeasuredClustersBody,
+)
 
 app = typer.Typer(**SETTINGS)
 look = typer.Typer(**SETTINGS)
@@ -113,8 +119,8 @@ def _plan_look(
         aim=aim,
         epsilon=parse_epsilon(epsilon, "--epsilon"),
         delta=parse_delta(delta, "--delta"),
-        n_records=_choose(records, found, "n_records", "--records"),
-        n_sketches=sketches or (found.snapshot.n_sketches if found.snapshot else 1),
+        n_records=records,
+        n_sketches=sketches,
         shares_records=same_records,
         columns=parse_columns(profile or [], "--profile"),
         clusters_per_sketch=per_sketch,
@@ -123,7 +129,7 @@ def _plan_look(
     planned = plan_look(found, outline)
     if as_json:
         print(json.dumps(planned.to_json(), ensure_ascii=False))
-    write_text(output, planned.format_spec(), exclusive=True)
+    write_text(output, format_look(planned), exclusive=True)
     for line in (
         *planned.describe(),
         *(f"warning: {text}" for text in find_cautions(planned.plan)),
@@ -139,20 +145,7 @@ def _find(reference: str, *, key: str, url: str) -> DecodeResult:
     if Path(reference).is_file():
         return DecodeResult.load(reference)
     with Client(url, key=key or None) as client:
-        return find_result(client, reference)
-
-
-def _choose(given: int | None, found: DecodeResult, name: str, option: str) -> int:
-    if given is not None:
-        return given
-    if found.snapshot is None:
-        raise ConfigError(
-            "is missing: a result of sketch files does not say how many records they hold",
-            field=option,
-            fix="give the number that you expect",
-        )
-    number: int = getattr(found.snapshot, name)
-    return number
+        return client.find_result(reference)
 
 
 @look.command(
@@ -215,14 +208,24 @@ def _describe(
         yield Text(f"Doubt: {doubt}.")
     if first is not None and verdict != answer.verdict.word:
         yield Text(f"Doubt: the first result is {verdict}: {first.reason}.")
-    yield Text(f"{verdict}: measured with {_show(answer.n_records, ',.0f')} records")
+    yield Text(f"{verdict}: measured with {show_measured(answer.n_records, ',.0f')} records")
     yield Text(answer.statement[0].upper() + answer.statement[1:] + ".")
     if answer.explained is not None:
         yield Text(f"The clusters explain {answer.explained:.1%} of the squared distances.")
     yield _tabulate(answer, first)
     for i, each in enumerate(answer.candidates[1:], start=1):
-        yield Text(f"Candidate {i} has {_show(each, '.3f')} times the squared distance.")
+        yield Text(f"Candidate {i} has {show_measured(each, '.3f')} times the squared distance.")
     yield Text(answer.privacy.statement)
+
+
+def describe_looks(taken: LooksBody) -> Iterator[Text]:
+    """Yield what the looks of a result measured, and what its sketch alone predicts."""
+    for i, each in enumerate(taken.looks, start=1):
+        number = show_measured(each.n_records, ",.0f")
+        yield Text(f"Look {i} measured {number} records: {'; '.join(describe_look(each))}.")
+    shares = ", ".join(f"{share:.1%}" for share in taken.weights)
+    verdict = "" if taken.predicted is None else f" and is {taken.predicted.word}"
+    yield Text(f"The sketch alone predicts shares of {shares}{verdict}; {taken.cost}.")
 
 
 def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table:
@@ -237,11 +240,11 @@ def _tabulate(answer: MeasuredClustersBody, first: DecodeResult | None) -> Table
     for name in columns:
         table.add_column(name, justify="right")
     for i, each in enumerate(answer.clusters):
-        cells = [_show(each.share, ".1%")]
+        cells = [show_measured(each.share, ".1%")]
         if first is not None:
             cells.append(f"{first.weights[i]:.1%}")
         if "spread" in columns:
-            cells.append("" if each.spread is None else _show(each.spread, ".2f"))
+            cells.append("" if each.spread is None else show_measured(each.spread, ".2f"))
         cells += _show_means(each, len(answer.summed))
         table.add_row(str(i + 1), *cells, style="dim" if each.is_phantom else "")
     return table
@@ -254,7 +257,3 @@ def _show_means(cluster: MeasuredClusterBody, n_columns: int) -> list[str]:
         f"{mean:.5g} ± {_TWICE * error:.2g}"
         for mean, error in zip(cluster.mean, cluster.mean_error, strict=True)
     ]
-
-
-def _show(number: NumberBody, form: str) -> str:
-    return f"{number.value:{form}} ± {_TWICE * number.error:{form}}"

@@ -13,6 +13,7 @@ from sfumato.analyst.cli.calibrating import app as calibrating
 from sfumato.analyst.cli.looks import app as looks
 from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
 from sfumato.analyst.cli.sources import draw
+from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.advice import (
     advice_to_json,
     describe_law_choice,
@@ -33,14 +34,7 @@ from sfumato.analyst.planning.explanation import (
     find_limit_doubt,
     predict_study,
 )
-from sfumato.analyst.planning.files import (
-    parse_clusters,
-    parse_delta,
-    parse_epsilon,
-    read_draft,
-    read_spec,
-    write_text,
-)
+from sfumato.analyst.planning.files import parse_clusters, read_draft, read_spec, write_text
 from sfumato.analyst.planning.questions import ask_for_answers, describe_ranges, ranges_to_json
 from sfumato.analyst.planning.spec import format_spec
 from sfumato.learning.planning.alternatives import Fleet, choose_parts, sum_outline

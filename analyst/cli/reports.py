@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sfumato.analyst.cli.options import DEFAULT_URL, Url
-from sfumato.analyst.cli.results import ResultReference, find_result
+from sfumato.analyst.cli.results import ResultReference
 from sfumato.analyst.cli.sources import MaybeKey
 from sfumato.analyst.client import Client
 from sfumato.analyst.report import render_report
@@ -53,7 +53,7 @@ def _report(
         if client is None:
             result, name = DecodeResult.load(path), path.stem
         else:
-            result = find_result(client, reference)
+            result = client.find_result(reference)
             name = client.study(result.snapshot.study_id).name if result.snapshot else reference
     write_file(output, render_report(result, title=title or name, origin=_describe_again(result)))
     typer.echo(f"{result.verdict}: {result.reason}")

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sfumato.analyst.client import Client
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.files import write_file
-from sfumato.shared.errors import ConfigError, NotFoundError
+from sfumato.shared.errors import ConfigError
 from sfumato.shared.reading.csv_lines import write_lines
-from sfumato.shared.wire.references import is_beginning
 
 ResultReference = Annotated[
     str,
@@ -23,33 +21,6 @@ ResultReference = Annotated[
     ),
 ]
 ENDINGS = (".json", ".csv", ".parquet")
-
-
-def find_result(client: Client, reference: str) -> DecodeResult:
-    """Return the result that a reference means: a file, a decode, or a study's last decode.
-
-    Raises
-    ------
-    NotFoundError, ConfigError
-        It means none, or several; or the study has no result yet.
-    """
-    if Path(reference).is_file():
-        return DecodeResult.load(reference)
-    if is_beginning(reference):
-        try:
-            return client.read_result(client.decode_state(reference))
-        except NotFoundError:
-            # Digits of a study, then.
-            pass
-    study = client.find_study(reference)
-    for each in client.decodes(study):
-        if each.state == "succeeded":
-            return client.read_result(client.decode_state(each.decode_id))
-    raise NotFoundError(
-        f"{reference!r} has no decode that succeeded",
-        field="result",
-        fix=f"start one: `sfumato decode {reference} -k 5`",
-    )
 
 
 def write_result(result: DecodeResult, path: Path) -> None:

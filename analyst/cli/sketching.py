@@ -32,7 +32,8 @@ from sfumato.analyst.cli.options import (
     show,
     tabulate,
 )
-from sfumato.analyst.planning.files import parse_epsilon, read_plan
+from sfumato.analyst.levels import parse_epsilon
+from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.results.promises import NOT_PRIVATE
 from sfumato.analyst.sketching.output import require_writable
 from sfumato.analyst.sketching.reader import RecordReader, choose_fields

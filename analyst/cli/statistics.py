@@ -24,7 +24,7 @@ from sfumato.analyst.cli.sources import (
 )
 from sfumato.learning.answers.histograms import find_histogram_doubts
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.wire.objects.results import DimensionBody
+from sfumato.shared.wire.objects.answers import DimensionBody
 from sfumato.shared.wire.objects.statistics import (
     BarBody,
     ComponentBody,

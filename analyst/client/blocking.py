@@ -155,6 +155,9 @@ class Client(Catalogue, Blocks):
     ask = _calling(AsyncClient.ask)
     synthesise = _calling(AsyncClient.synthesise)
 
+    find_result = _calling(AsyncClient.find_result)
+    plan_look = _calling(AsyncClient.plan_look)
+
     compare = _analysing(AsyncClient.compare)
     timeline = _analysing(AsyncClient.timeline)
     accept_change = _calling(AsyncClient.accept_change)

@@ -6,11 +6,12 @@ from types import TracebackType
 from typing import Self
 
 from sfumato.analyst.client.analyses import AsyncAnalyses
+from sfumato.analyst.client.looks import AsyncLooks
 from sfumato.analyst.client.operation import AsyncOperation
 from sfumato.analyst.client.publications import AsyncPublications
 
 
-class AsyncClient(AsyncAnalyses, AsyncOperation, AsyncPublications):
+class AsyncClient(AsyncAnalyses, AsyncLooks, AsyncOperation, AsyncPublications):
     """Client of an aggregator.
 
     A ``study`` is given by its id, its name, or the first 6 or more digits of its id. Names and

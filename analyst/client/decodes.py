@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
@@ -14,12 +14,12 @@ from sfumato.analyst.questions import Box, make_questions
 from sfumato.analyst.requests import AsyncStream, SearchBox, list_bounds
 from sfumato.analyst.results import DecodeResult, require_success, require_usable
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
-from sfumato.shared.errors import ConfigError, DecodingError
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
 from sfumato.shared.wire.calls.decodes import Decodes
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 from sfumato.shared.wire.objects.results import DecodeBody, ProgressBody
 from sfumato.shared.wire.objects.synthesis import SynthesisRequest
-from sfumato.shared.wire.references import require_identity
+from sfumato.shared.wire.references import is_identity, require_identity
 
 
 class AsyncDecodes(AsyncSnapshots):
@@ -44,6 +44,7 @@ class AsyncDecodes(AsyncSnapshots):
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
         search_box: SearchBox | None = None,
+        looks: Sequence[str] = (),
     ) -> AsyncDecode:
         """Start to decode k centroids, by default of all sketches; see :class:`AsyncDecode`.
 
@@ -56,11 +57,16 @@ class AsyncDecodes(AsyncSnapshots):
         search_box
             Where to search for clusters: lower and upper bound by dimension. None stands for the
             study's search box, an empty one for the plan's bounds.
+        looks
+            Second looks at earlier results, in their order: studies, for all their sketches, or ids
+            of snapshots. What they measured is taken over.
 
         Raises
         ------
         ConfigError
-            ``n_clusters`` is less than 1.
+            ``n_clusters`` is less than 1, or a look does not suit the study.
+        WrongStatisticError
+            A look is none.
         """
         if n_clusters < 1:
             raise ConfigError("must be at least 1", field="n_clusters", fix="ask for at least one")
@@ -88,9 +94,19 @@ class AsyncDecodes(AsyncSnapshots):
             "settings": dict(settings or {}),
             "seed": seed,
             "search_box": list_bounds(search_box),
+            "looks": [await self._freeze(each) for each in looks],
         }
         answer = await self._call(Decodes.create_decode, study_id, body=request)
         return AsyncDecode(self, answer.decode_id)
+
+    async def _freeze(self, reference: str) -> str:
+        """Return the id of a snapshot: its own, or of all sketches of a study."""
+        try:
+            return (await self.snapshot(reference)).snapshot_id
+        except NotFoundError:
+            if not is_identity(reference):
+                raise
+        return (await self.frozen(reference)).snapshot_id
 
     def decode_events(
         self, decode_id: str, *, seconds: int | None = None

@@ -19,7 +19,7 @@ from sfumato.learning.generative.moment_mixture import MomentMixtureModel, fit_p
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy import PrivacyGuarantee
-from sfumato.shared.wire.objects.results import describe_promise
+from sfumato.shared.wire.objects.answers import describe_promise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,18 +19,18 @@ from sfumato.analyst.estimators.holding import holding
 from sfumato.analyst.estimators.planning import Choices, predict_quality
 from sfumato.analyst.estimators.reading import Exact, list_names, read_number
 from sfumato.analyst.estimators.releasing import LOOK
-from sfumato.analyst.planning.looks import LookOutline, plan_look
+from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solving import sum_parts
-from sfumato.learning.answers.clusters import describe_clusters, find_worse
-from sfumato.learning.looks.study import measure_study
+from sfumato.learning.answers.looks import TakenLook, take_looks
+from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.spending import Turn
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
+from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
 
@@ -52,8 +52,8 @@ class Look:
         Numbers, shares, means and spreads of the clusters, each with its error; the gain of one
         more step of k-means; verdict and doubts.
     centers
-        Shape ``(k, d')``, data units: the centroids after one step of k-means on the records, each
-        shortened by its noise.
+        Shape ``(k, d')``, data units: the centroids after one step of k-means on the records,
+        combined by precision with the sketch's and, to refine, with those of the looks before.
     centers_std, weights_std
         Shapes ``(k, d')`` and ``(k,)``: standard deviations of the noise of means and shares.
     plan
@@ -83,6 +83,8 @@ class LookedEstimator(CompressiveEstimator):
     weights_: Floats
     look_share: Exact | Literal["auto"]
     look_: Look
+    _looked: tuple[tuple[ResultBody, Solution], tuple[TakenLook, ...]]
+    """The sketch's own result, and the looks that have refined it since."""
 
     def _add(self, X: ArrayLike) -> None:  # noqa: N803
         if "_held" not in vars(self) and self.look_share and self._is_private:
@@ -114,7 +116,8 @@ class LookedEstimator(CompressiveEstimator):
         epsilon, delta
             What this release may cost.
         refine
-            Whether ``cluster_centers_`` and ``weights_`` become those that were measured.
+            Whether ``cluster_centers_`` and ``weights_`` become those that were measured; the next
+            look is at these.
 
         Raises
         ------
@@ -194,31 +197,41 @@ class LookedEstimator(CompressiveEstimator):
             )
         self.guarantee_ = self._state_spent(self._list_spent())
         n_records = 0 if plan.releases_count else summed.n_records
-        totals = sum_parts([(sums, n_records)])
-        identity = make_release(plan, sums, n_records or None).digest.hex()
-        measured = measure_study(plan, totals)
-        quantiser = plan.space.quantiser
-        points = quantiser.centre + measured.moved * quantiser.half_width / STEPS
-        body = describe_clusters(plan, totals, snapshot_id=identity)
+        taken = TakenLook(
+            plan=plan,
+            totals=sum_parts([(sums, n_records)]),
+            snapshot_id=make_release(plan, sums, n_records or None).digest.hex(),
+        )
+        first, earlier = (self.result_.body, self.solution_), ()
+        if refine:
+            first, earlier = vars(self).get("_looked", (first, ()))
+            self._looked = first, (*earlier, taken)
+        body = take_looks(self.plan_, *first, (*earlier, taken))
+        assert body.looks is not None
+        assert body.verdict is not None
         found = Look(
-            verdict=find_worse(body.verdict.word, self.result_.verdict or body.verdict.word),
-            body=body,
-            centers=plan.space.encoder.decode(points),
-            centers_std=plan.space.encoder.decode_widths(
-                points, measured.means_error * quantiser.half_width / STEPS
-            ),
-            weights_std=measured.shares_error,
+            verdict=body.verdict.word,
+            body=body.looks.looks[-1],
+            centers=np.array(body.centroids),
+            centers_std=np.array(body.centroid_errors),
+            weights_std=np.array(body.weight_errors),
             plan=plan,
             guarantee=replace(plan.mechanism.guarantee, epsilon=plan.release.epsilon),
         )
         if refine:
-            shares = np.maximum(measured.shares, 0.0)
-            self.cluster_centers_ = found.centers
-            if shares.any():
-                self.weights_ = shares / shares.sum()
-            self.solution_ = replace(self.solution_, centroids=points, weights=self.weights_)
-            self.look_ = found
+            self._show_refined(body, found)
         return found, turn
+
+    def _show_refined(self, body: ResultBody, found: Look) -> None:
+        self.cluster_centers_, self.weights_, self.look_ = (
+            found.centers,
+            np.array(body.weights),
+            found,
+        )
+        points = self.plan_.space.encoder.encode_answers(found.centers)
+        self.solution_ = replace(self.solution_, centroids=points, weights=self.weights_)
+        body = replace(body, privacy=self._describe_promise())
+        self.result_ = replace(self.result_, body=body)
 
     def _choose(
         self, rows: NDArray[np.floating], names: Sequence[str], *, margin: float
@@ -255,10 +268,9 @@ class LookedEstimator(CompressiveEstimator):
             return ()
         named = choices.name_design(LOOK)
         _, turn = self._release_look(rows, choices.look, refine=True, named=named, turns=turns)
-        body = replace(self.result_.body, privacy=self._describe_promise())
-        self.result_ = replace(self.result_, body=body)
         return (turn,)
 
     def _forget_results(self) -> None:
         super()._forget_results()
-        self.__dict__.pop("look_", None)
+        for name in ("look_", "_looked"):
+            self.__dict__.pop(name, None)

@@ -54,7 +54,7 @@ from sfumato.shared.plan import (
 from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.reading.unreadable import require_few_lost
 from sfumato.shared.spending import Turn
-from sfumato.shared.wire.objects.results import PromiseBody
+from sfumato.shared.wire.objects.answers import PromiseBody
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sfumato.shared.errors import ConfigError, PlanError
 from sfumato.shared.plan import SketchPlan, draft_from_json, plan_from_json, plan_from_spec
-from sfumato.shared.structure import read_exact, read_toml
+from sfumato.shared.structure import read_toml
 
 
 def read_plan(path: str | Path) -> SketchPlan:
@@ -56,42 +56,6 @@ def write_text(path: Path, text: str, *, exclusive: bool = False) -> None:
         raise ConfigError(
             f"cannot be written: {error.strerror}", field=str(path), fix="choose another with -o"
         ) from error
-
-
-def parse_exact(text: str, field: str) -> Fraction:
-    """Read an exact number: ``1``, ``0.1``, ``1/10`` or ``1e-6``.
-
-    Raises
-    ------
-    ConfigError
-        It is none, such as ``nan`` or ``inf``.
-    """
-    try:
-        return read_exact(text.strip())
-    except (ValueError, ZeroDivisionError) as error:
-        raise ConfigError(
-            "must be an exact number", field=field, fix='write it as "1", "0.1", "1/10" or "1e-6"'
-        ) from error
-
-
-def parse_epsilon(text: str, field: str) -> Fraction:
-    """Read a positive exact number; raises as :func:`parse_exact`."""
-    epsilon = parse_exact(text, field)
-    if epsilon <= 0:
-        raise ConfigError("must be greater than zero", field=field, fix="use a value such as 1")
-    return epsilon
-
-
-def parse_delta(text: str, field: str) -> Fraction:
-    """Read an exact number from 0 to below 1; raises as :func:`parse_exact`."""
-    delta = parse_exact(text, field)
-    if not 0 <= delta < 1:
-        raise ConfigError(
-            "must be from 0 to below 1",
-            field=field,
-            fix='use "0", or less than one over the number of records, such as "1e-9"',
-        )
-    return delta
 
 
 def parse_clusters(text: str, field: str) -> int | None:

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import typer
 from rich.table import Table
 
+from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.candidates import UNIT_WORDS
-from sfumato.analyst.planning.files import parse_clusters, parse_delta, parse_epsilon, require_count
+from sfumato.analyst.planning.files import parse_clusters, require_count
 from sfumato.analyst.planning.spec import Answers
 from sfumato.learning.planning.alternatives import FEW_SKETCHES, LEAST_REPORTS, PARTS, Fleet
 from sfumato.learning.planning.outline import (

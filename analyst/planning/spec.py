@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
 from sfumato.analyst.planning.candidates import UNIT_WORDS
+from sfumato.analyst.results.looks import LookPlan
 from sfumato.learning.planning.alternatives import Fleet
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
@@ -18,6 +19,9 @@ from sfumato.learning.planning.plans import list_decided, list_law, list_sizes
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.plan import Dimension, WindowRule
+
+_FORMED = ("dimensions", "window", "clusters", "radius_law")
+"""Fields of a specification that are tables of their own in its file, or no matter of a look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +108,8 @@ def format_spec(answers: Answers, advice: Advice) -> str:
         "",
         f"seed = {quote(secrets.token_hex(SEED_BYTES))}  # published; a new one for each plan",
     ]
-    fields = list_fields(advice.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
-    for name, value in fields.items():
+    listed = list_fields(advice.outline, best, n_windows=answers.n_windows, fleet=answers.fleet)
+    for name, value in listed.items():
         lines += [f"# {above[name]}"] if name in above else []
         lines.append(f"{name} = {value}" + (f"  # {beside[name]}" if name in beside else ""))
     lines += [
@@ -123,6 +127,36 @@ def format_spec(answers: Answers, advice: Advice) -> str:
             spread = answers.usual_spreads[dimension.name]
             lines[-1] += f"  # 0.7 k^(-1/d) of a usual spread of {spread:g}"
     return "\n".join(lines) + "\n"
+
+
+def format_look(planned: LookPlan) -> str:
+    """Write the specification of a look as TOML, with what it will give."""
+    spec = planned.spec
+    chosen = {
+        each.name: getattr(spec, each.name)
+        for each in fields(spec)
+        if each.name not in _FORMED and getattr(spec, each.name) not in (each.default, None)
+    }
+    lines = ["# Made by `sfumato plan look`: the centres are of a released result."]
+    lines += [f"# {sentence}" for sentence in planned.describe()]
+    lines += ["", *(f"{name} = {_format_field(value)}" for name, value in chosen.items())]
+    lines += ["", "[window]", *format_window(spec.window), "", "[clusters]"]
+    part = asdict(planned.part) | {"result": planned.part.result.hex()}
+    for name in ("kind", "norm"):
+        del part[name]
+    lines += [f"{name} = {format_value(value)}" for name, value in part.items()]
+    for dimension in spec.dimensions:
+        lines += ["", "[[dimensions]]", *format_dimension(dimension)]
+    return "\n".join(lines) + "\n"
+
+
+def _format_field(value: Any) -> str:
+    """Write a field; fractions are exact as text, and labels are tables."""
+    if isinstance(value, Fraction):
+        return format_value(str(value))
+    if isinstance(value, tuple):
+        return format_value([asdict(each) for each in value])
+    return format_value(value)
 
 
 def quote(text: str) -> str:

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
 from sfumato.analyst.results import UNUSABLE, DecodeResult
+from sfumato.analyst.results.looks import describe_look, show_measured
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER
 from sfumato.learning.decoding.verdict import DOUBTFUL, ROUGH, SOUND
 from sfumato.shared.plan import compute_plan_digest, make_statement
-from sfumato.shared.wire.objects.results import ChoiceBody, EvidenceBody, PersonBody
+from sfumato.shared.wire.objects.answers import PersonBody
+from sfumato.shared.wire.objects.results import ChoiceBody, EvidenceBody
 
 _MOST_PANELS = 160
 """Clusters times axes beyond which positions are a table of shades, not pictures."""
@@ -50,6 +52,7 @@ def render_report(result: DecodeResult, *, title: str, origin: str = "") -> str:
             f'<p class="note">{escape(_describe_size(result))}</p>',
             *_describe_verdict(result),
             *_draw_clusters(result),
+            *_describe_looks(result),
             *_describe_choice(result.choice),
             *_describe_evidence(result.evidence),
             *_describe_privacy(result),
@@ -137,6 +140,31 @@ def _list_pale(result: DecodeResult) -> str:
     assert result.resolved is not None
     numbers = ", ".join(str(i + 1) for i in np.flatnonzero(~result.resolved))
     return f"<p>Cannot be told from noise: {numbers}.</p>"
+
+
+def _describe_looks(result: DecodeResult) -> Iterator[str]:
+    """Yield what second looks measured, beside what the sketch predicts."""
+    if result.looks is None:
+        return
+    yield "<section><h2>What second looks measured</h2>"
+    for i, look in enumerate(result.looks.looks, start=1):
+        doubts = "".join(f"<p>Doubt: {escape(each)}.</p>" for each in look.doubts)
+        words = escape("; ".join(describe_look(look)))
+        yield f"<p>Look {i}: {escape(look.verdict.word)}. {_capitalise(words)}.</p>{doubts}"
+        shares = [(show_measured(each.share, ".1%"), each.is_phantom) for each in look.clusters]
+        rows = [
+            [
+                f"{j + 1}{' (phantom)' if is_phantom else ''}",
+                share,
+                f"{result.looks.weights[j]:.1%}",
+            ]
+            for j, (share, is_phantom) in enumerate(shares)
+        ]
+        yield _tabulate(["cluster", "measured share", "predicted"], rows)
+    yield (
+        '<p class="note">Errors are twice the standard deviation of the noise. A look does not see '
+        f"other optima. {escape(_capitalise(result.looks.cost))}.</p></section>"
+    )
 
 
 def _describe_choice(choice: ChoiceBody | None) -> Iterator[str]:

@@ -9,7 +9,7 @@ from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy import PrivacyEvent
 from sfumato.shared.privacy.accounting import join_events
 from sfumato.shared.privacy.group import GroupLoss, bound_group_loss, format_upper
-from sfumato.shared.wire.objects.results import PersonBody, PromiseBody, describe_promise
+from sfumato.shared.wire.objects.answers import PersonBody, PromiseBody, describe_promise
 
 NOT_PRIVATE = (
     "NOT PRIVATE. This is the exact sum, without noise: it reveals single records. It is for the "

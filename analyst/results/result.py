@@ -29,21 +29,24 @@ from sfumato.shared.errors import ConfigError, DecodingError, MethodError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import error_from_problem
+from sfumato.shared.wire.objects.answers import (
+    DimensionBody,
+    PromiseBody,
+    VerdictBody,
+    describe_promise,
+)
 from sfumato.shared.wire.objects.declaring import SearchBox, make_body
+from sfumato.shared.wire.objects.looks import LooksBody
 from sfumato.shared.wire.objects.results import (
     BandBody,
     BarsBody,
     ChoiceBody,
     DecodeBody,
-    DimensionBody,
     EvidenceBody,
     InfluenceBody,
     MixtureBody,
-    PromiseBody,
     ResultBody,
     SnapshotBody,
-    VerdictBody,
-    describe_promise,
 )
 
 if TYPE_CHECKING:
@@ -274,6 +277,11 @@ class DecodeResult:
     def evidence(self) -> EvidenceBody | None:
         """The evidence behind the verdict."""
         return self.body.evidence
+
+    @property
+    def looks(self) -> LooksBody | None:
+        """The second looks that measured the clusters, and what the sketch alone predicts."""
+        return self.body.looks
 
     @property
     def search_box(self) -> SearchBox:

@@ -20,7 +20,7 @@ from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.reading.csv_lines import write_lines
-from sfumato.shared.wire.objects.results import PromiseBody
+from sfumato.shared.wire.objects.answers import PromiseBody
 from sfumato.shared.wire.objects.synthesis import MOST_SYNTHETIC, SynthesisRequest, SyntheticBody
 
 _SHOWN = 5

@@ -24,8 +24,8 @@ from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.influence import add_influence
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.answers import PromiseBody, describe_promise
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
-from sfumato.shared.wire.objects.results import PromiseBody, describe_promise
 from sfumato.shared.wire.objects.statistics import CalibrationBody, HistogramBody, MomentsAnswerBody
 
 _SETTINGS: Mapping[str, Any] = {}

@@ -41,7 +41,6 @@ from deploy.demo.tables import tabulate_weather
 from deploy.demo.trying import Trial
 from deploy.demo.year import Year, read_plan, read_spec
 from sfumato.analyst import Client, DecodeResult
-from sfumato.analyst.planning.looks import LookOutline, plan_look
 from sfumato.learning.estimate.snr import compute_noise_energy, predict_snr
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan, plan_from_spec
@@ -330,15 +329,8 @@ def _look(
     folder: Path, aggregator: Aggregator, client: Client, result: DecodeResult
 ) -> tuple[MeasuredClustersBody, dict[str, dict[str, Any]]]:
     """Show the centroids to the devices again; return what they add up to, and their reports."""
-    assert result.snapshot is not None
-    outline = LookOutline(
-        aim="refine",
-        epsilon=LOOK_EPSILON,
-        n_records=result.snapshot.n_records,
-        n_sketches=result.snapshot.n_sketches,
-        shares_records=True,
-    )
-    study_id = client.create_study(LOOK_NAME, plan_look(result, outline).plan).study_id
+    planned = client.plan_look(result, epsilon=LOOK_EPSILON, same_records=True)
+    study_id = client.create_study(LOOK_NAME, planned.plan).study_id
     reports = run_agents(_enrol(folder, aggregator, client, study_id))
     return client.clusters(client.snapshot(study_id).snapshot_id), reports
 

@@ -14,16 +14,11 @@ from sfumato.learning.looks.study import measure_study, require_look
 from sfumato.shared.core import ClustersStatistic
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.answers import DimensionBody, VerdictBody, Word, describe_promise
 from sfumato.shared.wire.objects.looks import (
     MeasuredClusterBody,
     MeasuredClustersBody,
     NumberBody,
-)
-from sfumato.shared.wire.objects.results import (
-    DimensionBody,
-    VerdictBody,
-    Word,
-    describe_promise,
 )
 
 Floats = NDArray[np.float64]
@@ -57,17 +52,29 @@ def describe_clusters(
     DecodingError
         No sketch carries some of the clusters.
     """
-    part = require_look(plan)
     found = measure_study(plan, totals, is_exact=is_exact)
-    whole = part.build_whole(plan.space)
+    return describe_measurement(plan, found, totals.n_sketches, snapshot_id=snapshot_id)
+
+
+def describe_measurement(
+    plan: SketchPlan, found: Measurement, n_sketches: int, *, snapshot_id: str
+) -> MeasuredClustersBody:
+    """Return a measurement as a body.
+
+    Parameters
+    ----------
+    plan, n_sketches, snapshot_id
+        The plan of the look, and the sketches that were measured.
+    """
+    whole, sse = found.statistic, _compare_with_one(found)
     doubts = list(_find_doubts(found))
     return MeasuredClustersBody(
         snapshot_id=snapshot_id,
-        n_sketches=totals.n_sketches,
+        n_sketches=n_sketches,
         n_records=NumberBody(
             value=found.n_records, error=float(np.sqrt((found.counts_error**2).sum()))
         ),
-        result=part.result.hex(),
+        result=require_look(plan).result.hex(),
         verdict=_judge(found, doubts),
         doubts=doubts,
         assigned=_name(plan, whole.assigned),
@@ -75,7 +82,8 @@ def describe_clusters(
         clusters=list(_describe_each(plan, whole, found)),
         gain=_to_body(found.gain),
         statement=describe_gain(found.gain),
-        explained=_explain(whole, found),
+        explained=None if sse is None else 1.0 - sse.value,
+        sse=sse,
         beyond=_to_body(found.beyond),
         candidates=_compare(found),
         privacy=describe_promise(plan),
@@ -194,14 +202,19 @@ def _name(plan: SketchPlan, axes: tuple[int, ...]) -> list[DimensionBody]:
     return [DimensionBody(name=plan.axes[i].name, unit=plan.axes[i].unit) for i in axes]
 
 
-def _explain(whole: ClustersStatistic, found: Measurement) -> float | None:
-    """Return the share of the squared distances between records that clusters explain."""
-    if found.squares is None:
+def _compare_with_one(found: Measurement) -> NumberBody | None:
+    """Return the squared distances to the centres over those to the mean of all records."""
+    if found.squares is None or found.squares_error is None:
         return None
+    centres = found.statistic.centres
     within = float((found.shares * found.squares).sum())
-    away = whole.centres - found.shares @ whole.centres
-    between = float(found.shares @ (away**2 @ whole.weights.astype(np.float64)))
-    return between / (between + within) if between + within > 0.0 else None
+    away = centres - found.shares @ centres
+    between = float(found.shares @ (away**2 @ found.statistic.weights.astype(np.float64)))
+    whole = between + within
+    if whole <= 0.0:
+        return None
+    noise = float(np.sqrt(((found.shares * found.squares_error) ** 2).sum()))
+    return NumberBody(value=within / whole, error=noise * abs(between) / whole**2)
 
 
 def _compare(found: Measurement) -> list[NumberBody]:

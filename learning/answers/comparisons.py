@@ -16,8 +16,8 @@ from sfumato.learning.insight.comparing import Change, Comparison
 from sfumato.learning.insight.model import StudyModel
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import ChangeBody, ClusterBody, ComparisonBody
+from sfumato.shared.wire.objects.answers import DimensionBody
 from sfumato.shared.wire.objects.declaring import make_body
-from sfumato.shared.wire.objects.results import DimensionBody
 
 Floats = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ from sfumato.learning.estimate.studies import (
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.wire.objects.results import describe_promise
+from sfumato.shared.wire.objects.answers import describe_promise
 from sfumato.shared.wire.objects.statistics import (
     BarBody,
     CalibrationBody,

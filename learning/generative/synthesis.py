@@ -23,7 +23,7 @@ from sfumato.learning.generative.columns import Column, LevelColumn, NumberColum
 from sfumato.learning.generative.table_errors import TableErrors, measure_spread
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
-from sfumato.shared.wire.objects.results import DimensionBody, PromiseBody
+from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody
 from sfumato.shared.wire.objects.synthesis import (
     MOST_SYNTHETIC,
     CorrelationErrorBody,

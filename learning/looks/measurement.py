@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.looks.noise import LookNoise
+from sfumato.learning.looks.refinement import Estimate, combine
 from sfumato.shared.core import ClustersStatistic
 from sfumato.shared.core.statistics.clusters import Integers
 
@@ -43,6 +44,8 @@ class Measurement:
 
     Parameters
     ----------
+    statistic
+        What was summed: the centres and all that is public.
     counts, counts_error
         Shape ``(k,)``: records that are nearest to each centre.
     shares, shares_error
@@ -65,11 +68,15 @@ class Measurement:
         Shape ``(k,)``: whether no record may be near, for the number cannot be told from 0.
     is_wide
         Shape ``(k,)``: whether the mean square is far above the others', as of merged clusters.
+    stepped
+        The centres after one step, noise included, in steps; nothing is known of a phantom's. None
+        where not all assigned coordinates are summed.
     moved
-        Shape ``(k, d)``, steps: the centres after one step, each shortened by its noise. The old
-        ones where not all assigned coordinates are summed.
+        Shape ``(k, d)``, steps: the same, each shortened by its noise; the centres where there is
+        no step.
     """
 
+    statistic: ClustersStatistic
     counts: Floats
     counts_error: Floats
     shares: Floats
@@ -84,6 +91,7 @@ class Measurement:
     gain: Number | None
     is_phantom: NDArray[np.bool_]
     is_wide: NDArray[np.bool_]
+    stepped: Estimate | None
     moved: Floats
 
     @property
@@ -122,9 +130,15 @@ def measure(sums: Floats | Integers, statistic: ClustersStatistic, noise: LookNo
         distortions = np.maximum(0.0, one * (blocks.totals / total + _HALF))
         distortions_error = one * deviation.totals / total
     steps = _measure_steps(blocks, deviation, statistic, n, counts_error / n)
-    gain, moved = _measure_gain(steps, statistic, n, is_phantom, noise, squares, squares_error)
+    stepped = _step(steps, statistic, is_phantom)
+    gain = None
+    if stepped is not None and squares is not None and squares_error is not None:
+        used = np.where(is_phantom, 0.0, n)
+        sse = float((n * squares).sum()), float(((n * squares_error) ** 2).sum())
+        gain = _measure_gain(steps, stepped, statistic, used, noise.kurtosis, sse)
     means = statistic.origins + steps.means
     return Measurement(
+        statistic=statistic,
         counts=counts,
         counts_error=counts_error,
         shares=shares,
@@ -139,7 +153,8 @@ def measure(sums: Floats | Integers, statistic: ClustersStatistic, noise: LookNo
         gain=gain,
         is_phantom=is_phantom,
         is_wide=_find_wide(squares, squares_error, is_phantom),
-        moved=moved,
+        stepped=stepped,
+        moved=_shorten(stepped, statistic),
     )
 
 
@@ -194,45 +209,64 @@ def _measure_steps(
     )
 
 
+def _step(
+    steps: _Steps, statistic: ClustersStatistic, is_phantom: NDArray[np.bool_]
+) -> Estimate | None:
+    """Return the centres after one step of k-means."""
+    if not set(statistic.assigned) <= set(statistic.summed):
+        return None
+    at = [statistic.summed.index(axis) for axis in statistic.assigned]
+    return Estimate(
+        points=statistic.origins[:, at] + steps.means[:, at],
+        variances=steps.noise[:, at],
+        is_known=~is_phantom,
+    )
+
+
+def _shorten(stepped: Estimate | None, statistic: ClustersStatistic) -> Floats:
+    centres = statistic.centres.astype(np.float64)
+    if stepped is None:
+        return centres
+    return combine(Estimate(points=centres), stepped, statistic.weights.astype(np.float64)).points
+
+
 def _measure_gain(
     steps: _Steps,
+    stepped: Estimate,
     statistic: ClustersStatistic,
-    n: Floats,
-    is_phantom: NDArray[np.bool_],
-    noise: LookNoise,
-    squares: Floats | None,
-    squares_error: Floats | None,
-) -> tuple[Number | None, Floats]:
-    """Measure what one step would gain, and where it would lead.
+    used: Floats,
+    kurtosis: float,
+    sse: tuple[float, float],
+) -> Number | None:
+    """Measure what one step would gain.
 
     ``sum_j n_j (|step_j|^2 - z_j)`` over the squared distances, z_j being the energy of the noise;
     its variance is ``sum_i n^2 ((2 + kappa) v_i^2 + 4 v_i mu_i^2)`` in each cluster, and that of
     the count and of the denominator besides.
+
+    Parameters
+    ----------
+    used
+        Shape ``(k,)``: records of each cluster, 0 of a phantom.
+    sse
+        The squared distances of all records, and the variance of their noise.
     """
-    centres = statistic.centres.astype(np.float64)
-    if not set(statistic.assigned) <= set(statistic.summed):
-        return None, centres
+    whole, of_whole = sse
+    if whole <= 0.0:
+        return None
     at = [statistic.summed.index(axis) for axis in statistic.assigned]
     root = np.sqrt(statistic.weights.astype(np.float64))
+    assert stepped.variances is not None
     # From the centre, which need not be the origin of residuals.
-    away = statistic.origins[:, at] + steps.means[:, at] - centres
-    mean, v = away * root, steps.noise[:, at] * root**2
+    mean, v = (stepped.points - statistic.centres) * root, stepped.variances * root**2
     energy, z = (mean**2).sum(axis=1), v.sum(axis=1)
-    kept = 1.0 - np.minimum(z / np.maximum(np.maximum(energy, z), np.finfo(float).tiny), 1.0)
-    moved = centres + np.where(is_phantom, 0.0, kept)[:, None] * away
-    if squares is None or squares_error is None:
-        return None, moved
-    used = np.where(is_phantom, 0.0, n)
-    sse = float((n * squares).sum())
-    if sse <= 0.0:
-        return None, moved
-    value = float((used * (energy - z)).sum()) / sse
+    value = float((used * (energy - z)).sum()) / whole
     mu = np.maximum(0.0, mean**2 - v)
-    variance = (used**2 * ((2.0 + noise.kurtosis) * v**2 + 4.0 * v * mu).sum(axis=1)).sum()
+    variance = (used**2 * ((2.0 + kurtosis) * v**2 + 4.0 * v * mu).sum(axis=1)).sum()
     relative = steps.of_count[:, at] * root**2
     variance += (used**2 * energy * relative.sum(axis=1)).sum()
-    relative_sse = float(((n * squares_error) ** 2).sum()) / sse**2
-    return Number(value=value, error=math.sqrt(variance / sse**2 + value**2 * relative_sse)), moved
+    error = math.sqrt(variance / whole**2 + value**2 * of_whole / whole**2)
+    return Number(value=value, error=error)
 
 
 def _measure_beyond(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
@@ -31,7 +34,13 @@ def require_look(plan: SketchPlan) -> ClustersPart:
     return plan.statistic
 
 
-def measure_study(plan: SketchPlan, totals: Totals, *, is_exact: bool = False) -> Measurement:
+def measure_study(
+    plan: SketchPlan,
+    totals: Totals,
+    *,
+    is_exact: bool = False,
+    order: NDArray[np.intp] | None = None,
+) -> Measurement:
     """Measure the clusters of a study.
 
     Where a sketch carries only some clusters, the sums of each block stand for all records: they
@@ -41,6 +50,8 @@ def measure_study(plan: SketchPlan, totals: Totals, *, is_exact: bool = False) -
     ----------
     is_exact
         Whether the sums have no noise.
+    order
+        The plan's clusters in the order of the answer; None for the plan's own.
 
     Raises
     ------
@@ -72,6 +83,15 @@ def measure_study(plan: SketchPlan, totals: Totals, *, is_exact: bool = False) -
         blocks[0][clusters] = factors[i] * found[:size].reshape(len(clusters), -1)
         blocks[1][clusters] = factors[i] * deviations[i]
         sums[stop:] += found[size:]
+    if order is not None:
+        for each in blocks:
+            each[:] = each[order]
+        whole = replace(
+            whole,
+            centres=whole.centres[order],
+            origins=whole.origins[order],
+            radii=whole.radii[order],
+        )
     deviation[stop:] = np.sqrt((deviations**2).sum())
     noise = LookNoise(
         deviation=np.full(whole.n_coordinates, np.finfo(float).tiny) if is_exact else deviation,

@@ -185,6 +185,8 @@ ARGUMENTS: dict[str, Any] = {
     "message": b"",
     "reason": "r",
     "n_clusters": 2,
+    "result": ID,
+    "epsilon": "1",
     "dimensions": [PlannedDimension(name="flow", lower=0.0, upper=50.0)],
     "n_devices": 100,
     "records_per_window": 1000,

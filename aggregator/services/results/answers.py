@@ -16,20 +16,22 @@ from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.planning.quality import QualityBand, predict_quality
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, make_statement
+from sfumato.shared.wire.objects.answers import (
+    DimensionBody,
+    PrivacyBody,
+    PublicFactBody,
+    VerdictBody,
+    describe_promise,
+)
 from sfumato.shared.wire.objects.declaring import make_body
 from sfumato.shared.wire.objects.results import (
     BandBody,
     ChoiceBody,
-    DimensionBody,
     EvidenceBody,
     InfluenceBody,
     MixtureBody,
-    PrivacyBody,
-    PublicFactBody,
     QualityBody,
     ResultBody,
-    VerdictBody,
-    describe_promise,
 )
 
 B = TypeVar("B")

@@ -20,6 +20,7 @@ from sfumato.aggregator.services.results.snapshots import DEFAULT_WEIGHTING, Sna
 from sfumato.aggregator.services.results.sources import Sources, load_sources
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Transaction
+from sfumato.learning.answers.looks import TakenLook, require_looks, take_looks
 from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.clustering.registry import choose_solver, create_any_solver
@@ -31,8 +32,8 @@ from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.answers import describe_promise
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
-from sfumato.shared.wire.objects.results import describe_promise
 from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
 
 _DOMAIN = "sfumato/v1/decode"
@@ -52,6 +53,7 @@ class DecodeWork:
     problem: Any
     solver: Solver
     sources: Sources | None = None
+    looks: Sequence[TakenLook] = ()
 
     def solve(
         self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]
@@ -88,16 +90,21 @@ class DecodeWork:
         )
 
     def describe(self, answer: Solution, *, seconds: float) -> dict[str, Any]:
-        """Return the solution as a document."""
-        return asdict(
-            describe_solution(
-                self.plan,
-                self.snapshot,
-                answer,
-                search_box=self.decode.search_box,
-                seconds=seconds,
-            )
+        """Return the solution, with what looks have measured, as a document.
+
+        Raises
+        ------
+        DecodingError
+            A look was at other clusters.
+        """
+        found = describe_solution(
+            self.plan,
+            self.snapshot,
+            answer,
+            search_box=self.decode.search_box,
+            seconds=seconds,
         )
+        return asdict(take_looks(self.plan, found, answer, self.looks))
 
     async def store(self, transaction: Transaction, answer: Solution) -> None:
         """Store the densities behind the solution, which answer questions."""
@@ -132,6 +139,7 @@ class DecodeService(RequestService[DecodeRecord]):
         settings: Mapping[str, Setting],
         seed: int,
         search_box: Stated | None = None,
+        looks: Sequence[bytes] = (),
     ) -> tuple[DecodeRecord, bool]:
         """Queue a decode; return it, and whether it was queued now.
 
@@ -142,10 +150,12 @@ class DecodeService(RequestService[DecodeRecord]):
         Raises
         ------
         NotFoundError
-            There is no such study, or no such snapshot in it.
+            There is no such study, or no such snapshot in it, or none of a look.
         ConfigError
             Both a snapshot and a selection are given, the selection cannot be frozen, or the search
-            box does not suit the plan.
+            box or a look does not suit the plan.
+        WrongStatisticError
+            A look is none.
         DecodingError
             The decoder, a setting or the number of clusters does not suit.
         """
@@ -155,6 +165,8 @@ class DecodeService(RequestService[DecodeRecord]):
         plan = await self._plans.get(study)
         name = decoder or choose_solver(plan.kind)
         solver = require_solver(name, settings, plan)
+        taken = await self._load_looks(looks)
+        await asyncio.to_thread(require_looks, plan, taken, n_clusters)
         snapshot = await self._find_snapshot(study_id, snapshot_id, selection, weighting)
         # Resolved here and stored: the study's may be another when a worker takes the decode.
         box = check_search_box(plan, study.search_box if search_box is None else search_box)
@@ -162,7 +174,7 @@ class DecodeService(RequestService[DecodeRecord]):
         # noise, so it is built. In a thread: frequencies of a plan are many.
         await asyncio.to_thread(build_problem, plan, snapshot, n_clusters, box)
         record = DecodeRecord(
-            decode_id=compute_decode_id(snapshot, n_clusters, solver, seed, box),
+            decode_id=compute_decode_id(snapshot, n_clusters, solver, seed, box, looks),
             study_id=study_id,
             snapshot_id=snapshot.snapshot_id,
             n_clusters=n_clusters,
@@ -170,6 +182,7 @@ class DecodeService(RequestService[DecodeRecord]):
             solver=solver.name,
             settings=settings_of(solver),
             search_box=box,
+            looks=[each.hex() for each in looks],
             seed=seed,
             created=self._clock.now(),
         )
@@ -199,6 +212,24 @@ class DecodeService(RequestService[DecodeRecord]):
                 "must be a snapshot of this study", field="snapshot", fix="check its identity"
             )
         return snapshot
+
+    async def _load_looks(self, looks: Sequence[bytes]) -> list[TakenLook]:
+        """Load what looks have summed, each of its own study: else they would share noise."""
+        found, studies = [], set()
+        for i, look in enumerate(looks):
+            snapshot = await self._snapshots.get(look)
+            if snapshot.study_id in studies:
+                raise ConfigError(
+                    "must be of another study than the looks before it: they share sketches",
+                    field=f"looks.{i}",
+                    fix="name one snapshot of each study of a look",
+                )
+            studies.add(snapshot.study_id)
+            async with self._store.begin() as transaction:
+                study = await require_study(transaction, snapshot.study_id)
+            plan = await self._plans.get(study)
+            found.append(TakenLook(plan=plan, totals=snapshot.totals, snapshot_id=look.hex()))
+        return found
 
     async def ask(self, decode_id: bytes, questions: QuestionsRequest) -> AnswersBody:
         """Answer questions on the density behind a decode; costs no privacy.
@@ -287,7 +318,7 @@ class DecodeService(RequestService[DecodeRecord]):
         Raises
         ------
         NotFoundError, StudyWithdrawnError
-            Its study or its snapshot is gone.
+            Its study, its snapshot or a look is gone.
         DecodingError
             Its solver has another version here.
         """
@@ -314,6 +345,7 @@ class DecodeService(RequestService[DecodeRecord]):
             problem=problem,
             solver=solver,
             sources=sources,
+            looks=await self._load_looks([bytes.fromhex(each) for each in decode.looks]),
         )
 
 
@@ -356,10 +388,12 @@ def compute_decode_id(
     solver: Solver,
     seed: int,
     search_box: Mapping[str, list[float]],
+    looks: Sequence[bytes] = (),
 ) -> bytes:
     """Return the identity of a decode: the SHA-256 of all inputs of its result."""
     content = [
         *(_DOMAIN, snapshot.digest, n_clusters, solver.name, settings_of(solver), seed),
         dict(search_box),
+        *([list(looks)] if looks else []),
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()

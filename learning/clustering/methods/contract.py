@@ -414,6 +414,24 @@ def divide_pure(task: Task, names: Sequence[str], shares: Sequence[Fraction]) ->
     )
 
 
+def find_rho(task: Task) -> Fraction:
+    """Find the rho that all rounds of Gaussian noise may lose together.
+
+    Raises
+    ------
+    PrivacyError
+        There is no delta.
+    """
+    if not task.delta:
+        raise PrivacyError(
+            "must be above 0 for Gaussian noise",
+            field="delta",
+            fix='use less than one over the number of records, such as "1e-9"; '
+            'without delta, use LloydKMeans(noise="cube")',
+        )
+    return find_joint_rho(task.epsilon, task.delta)
+
+
 def divide_jointly(
     task: Task, names: Sequence[str], shares: Sequence[Fraction]
 ) -> tuple[Round, ...]:
@@ -427,13 +445,7 @@ def divide_jointly(
     PrivacyError
         There is no delta.
     """
-    if not task.delta:
-        raise PrivacyError(
-            "must be above 0 for Gaussian noise",
-            field="delta",
-            fix='use less than one over the number of records, such as "1e-9", or noise="cube"',
-        )
-    whole, total = find_joint_rho(task.epsilon, task.delta), sum(shares, Fraction(0))
+    whole, total = find_rho(task), sum(shares, Fraction(0))
     return tuple(
         replace(
             _plan_concentrated(name, whole * share / total, task.delta * share / total),

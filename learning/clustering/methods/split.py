@@ -28,6 +28,7 @@ from sfumato.learning.clustering.methods.contract import (
     Round,
     Task,
     divide_jointly,
+    find_rho,
 )
 from sfumato.learning.clustering.methods.cover import take_fewer
 from sfumato.learning.clustering.methods.starts import make_rng
@@ -36,7 +37,6 @@ from sfumato.learning.clustering.weighted_points import assign_weighted, cluster
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.cluster_sums import CellMoments
-from sfumato.shared.privacy.mechanisms.gaussian import find_joint_rho
 
 _CELLS: Final = 3
 """Cells for each cluster, before they are merged."""
@@ -130,7 +130,7 @@ def measure_noise(task: Task) -> float:
     mu is that of Gaussian differential privacy for the whole method, less the factor of two records
     that change under replace-one.
     """
-    mu_squared = 2.0 * float(find_joint_rho(task.epsilon, task.delta))
+    mu_squared = 2.0 * float(find_rho(task))
     mu = math.sqrt(mu_squared / (2.0 if task.is_counted else 1.0))
     return math.sqrt(task.n_dimensions) * task.n_clusters / (mu * task.n_records)
 

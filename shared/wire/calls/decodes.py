@@ -15,11 +15,13 @@ class Decodes:
     ----------
     create_decode
         Queue a decode; 200 if the same decode exists. A failed or cancelled decode runs again.
+
+        With second looks at earlier results its shares are measured, and its centroids refined.
     list_decodes
         List the decodes of a study, the newest first.
 
-        Their results leave out the large parts: density, evidence and the choice of the number of
-        clusters.
+        Their results leave out the large parts: density, evidence, the choice of the number of
+        clusters, and second looks.
     get_decode
         Show a decode: its state and progress, and its result or problem.
 
@@ -53,7 +55,7 @@ class Decodes:
         may_exist=True,
         location="/v1/decodes/{decode_id}",
         leads_to="decode snapshot",
-        problems="decoding-invalid store-conflict",
+        problems="decoding-invalid store-conflict wrong-statistic",
     )
     list_decodes = Pages(
         "analyst", "GET /v1/studies/{study}/decodes", DecodeBody, leads_to="decode"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from sfumato.shared.wire.calls.call import Bare, Call, Pages
 from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest
+from sfumato.shared.wire.objects.answers import PrivacyBody
 from sfumato.shared.wire.objects.devices import PlanBody
-from sfumato.shared.wire.objects.results import FrequenciesBody, PrivacyBody, UtilityBody
+from sfumato.shared.wire.objects.results import FrequenciesBody, UtilityBody
 from sfumato.shared.wire.objects.studies import (
     ChangeRequest,
     CreatedBody,

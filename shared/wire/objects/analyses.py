@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.objects.answers import DimensionBody, VerdictBody
 from sfumato.shared.wire.objects.declaring import (
     SAMPLE_ID,
     SAMPLE_TIME,
@@ -15,7 +16,7 @@ from sfumato.shared.wire.objects.declaring import (
     body,
     request,
 )
-from sfumato.shared.wire.objects.results import N_WORKERS, DimensionBody, Slot, VerdictBody
+from sfumato.shared.wire.objects.results import N_WORKERS, Slot
 from sfumato.shared.wire.problems import Problem
 
 AnalysisKind = Literal["comparison", "timeline", "groups", "devices"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sfumato.shared.structure import member
+from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody, VerdictBody
 from sfumato.shared.wire.objects.declaring import Hex, body
-from sfumato.shared.wire.objects.results import DimensionBody, PromiseBody, VerdictBody
 
 
 @body
@@ -76,6 +76,10 @@ class MeasuredClustersBody:
         "spreads were not asked for.",
         0.91,
     )
+    sse: NumberBody | None = member(
+        "Squared distances of records to their centres, capped, over those to the mean of all "
+        "records; null where spreads were not asked for."
+    )
     beyond: NumberBody | None = member(
         "Share of the records at the cap of distances, or with a clipped residual; null where it "
         "was not asked for."
@@ -84,3 +88,25 @@ class MeasuredClustersBody:
         "Squared distances to these centres, and to each candidate, over the first.", []
     )
     privacy: PromiseBody = member("Privacy promise of each sketch.")
+
+
+@body
+class LooksBody:
+    """The second looks that a result has taken over, beside what its sketch alone predicts.
+
+    The result's shares are measured; its centroids are those of the sketch and of the looks,
+    combined by precision.
+    """
+
+    predicted: VerdictBody | None = member(
+        "The verdict on the sketch's centroids alone; null if the decoder gives none."
+    )
+    centroids: list[list[float]] = member("The sketch's centroids.", [[1.2], [3.4]])
+    weights: list[float] = member("The shares that the sketch predicts.", [0.7, 0.3])
+    looks: list[MeasuredClustersBody] = member(
+        "The looks in their order: the last has the latest centres, and its verdict counts."
+    )
+    cost: str = member(
+        "What a record costs that the sketch and all looks read.",
+        "a record that the sketch and 1 look read costs epsilon 2 in all",
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody, VerdictBody
 from sfumato.shared.wire.objects.declaring import (
     SAMPLE_BOX,
     SAMPLE_ID,
@@ -18,6 +18,7 @@ from sfumato.shared.wire.objects.declaring import (
     body,
     request,
 )
+from sfumato.shared.wire.objects.looks import LooksBody
 from sfumato.shared.wire.problems import Problem
 
 Slot = Annotated[int, Rule(gt=-(1 << 53), lt=1 << 53)]
@@ -170,14 +171,12 @@ class DecodeRequest:
         SAMPLE_BOX,
         default=None,
     )
-
-
-@body
-class DimensionBody:
-    """A column of the centroids."""
-
-    name: str = member("The dimension's name.", "pressure")
-    unit: str = member("The dimension's unit.", "bar")
+    looks: Annotated[list[Hex], Rule(max_length=16)] = member(
+        "Snapshots of second looks at earlier results of these columns, in their order, each of "
+        "its own study: what they measured is taken over.",
+        [],
+        default_factory=list,
+    )
 
 
 @body
@@ -221,73 +220,6 @@ class ChoiceBody:
     most: int | None = member("Largest number that fits the sketch.", 2, default=None)
     reaches_floor: bool = member("Whether the residual reaches the noise floor.", True)
     statement: str = member("The recommendation in words.", "2 clusters explain the sketch")
-
-
-@body
-class PersonBody:
-    """Privacy loss of a person with several records; decimals as text, rounded up."""
-
-    n_records: int = member("The person's records in one window.", 20)
-    n_windows: int = member("Number of windows with such records.", 10)
-    epsilon: str = member("The loss at `delta`.", "200")
-    delta: str = member("The delta of one sketch.", "0")
-    multiple_epsilon: str = member("Epsilon of one sketch times records and windows.", "200")
-    multiple_delta: str = member("The delta that holds at `multiple_epsilon`.", "0")
-
-
-@body
-class PublicFactBody:
-    """A fact that devices and sketches show, and that no noise hides."""
-
-    what: str = member("The fact.", "sequence numbers")
-    detail: str = member(
-        "The fact in a sentence.",
-        "How many sketches each stream has released so far, and their order.",
-    )
-    seen_by: str = member("Whom the fact is visible to.", "analysts, and whoever is given a sketch")
-
-
-@body
-class PromiseBody:
-    """Privacy promise of a study: for one record, and for people with several."""
-
-    epsilon: str = member("Epsilon of one sketch, an exact fraction.", "1")
-    delta: str = member("Delta of one sketch, an exact fraction.", "0")
-    neighbouring: str = member("The neighbouring relation.", "replace-one")
-    mechanism: str = member("The mechanism that adds the noise.", "discrete-knorm")
-    scale: str = member("The noise scale, an exact fraction.", "4503599627370496/1518500")
-    statement: str = member(
-        "The promise in words.",
-        "Each sketch is epsilon = 1 differentially private under replace-one ...",
-    )
-    max_records_per_person: int | Literal["unknown"] = member(
-        "Most records of a person in one window, if the plan states it.", "unknown"
-    )
-    people: list[PersonBody] = member("Privacy loss of people with several records.")
-
-
-@body
-class PrivacyBody(PromiseBody):
-    """Privacy statement of a study: the promise and its limits."""
-
-    public: list[PublicFactBody] = member("Facts that no noise hides.")
-    unprotected: list[str] = member(
-        "Facts that the promise does not cover.",
-        ["that and when a device takes part, and how many records it has"],
-    )
-    warnings: list[str] = member("Doubts about the plan, a sentence each.", [])
-
-
-Word = Literal["sound", "rough", "doubtful", "do not use"]
-"""Verdicts, from the best to the worst."""
-
-
-@body
-class VerdictBody:
-    """The trust that a result deserves."""
-
-    word: Word = member("The verdict.", "sound")
-    sentence: str = member("Why, in a sentence.", "the centroids agree between replicates")
 
 
 @body
@@ -398,7 +330,9 @@ class ResultBody:
         SAMPLE_BOX,
         default_factory=dict,
     )
-    centroids: list[list[float]] = member("Centroids, by falling weight.", [[1.2], [3.4]])
+    centroids: list[list[float]] = member(
+        "Centroids, by the falling weight that the sketch gives them.", [[1.2], [3.4]]
+    )
     weights: list[float] = member("Share of the records at each centroid.", [0.7, 0.3])
     spreads: list[list[float]] | None = member(
         "Standard deviation of each cluster's records, by dimension.", None, default=None
@@ -454,6 +388,11 @@ class ResultBody:
     resolved: list[bool] | None = member(
         "Whether each centroid can be told from noise.", [True, True], default=None
     )
+    looks: LooksBody | None = member(
+        "The second looks that measured these centroids, if any; null for none.",
+        None,
+        default=None,
+    )
     privacy: PromiseBody = member("Privacy promise of each sketch.")
     seconds: float = member("Time that decoding took, in seconds.", 3.1)
 
@@ -485,6 +424,9 @@ class DecodeBody:
         "bounds.",
         SAMPLE_BOX,
         default_factory=dict,
+    )
+    looks: list[Hex] = member(
+        "Snapshots of the second looks that it takes over.", [], default_factory=list
     )
     created: Time = member("When the decode was queued.", SAMPLE_TIME)
     started: Time | None = member("When the decode began.", SAMPLE_TIME)
@@ -539,20 +481,4 @@ class ReadinessBody:
     status: str = member("Always `ok`.", "ok", default="ok")
     n_workers: int = member(
         "Workers that are there; without one, decodes wait for `sfumato worker`.", 1
-    )
-
-
-def describe_promise(plan: SketchPlan) -> PromiseBody:
-    """Return the guarantee of a plan, which goes with every result."""
-    statement = make_statement(plan)
-    most = plan.max_records_per_person
-    return PromiseBody(
-        epsilon=str(plan.release.epsilon),
-        delta=str(plan.release.delta),
-        neighbouring=plan.release.neighbouring,
-        mechanism=plan.release.mechanism,
-        scale=str(plan.release.scale),
-        statement=statement.describe(),
-        max_records_per_person="unknown" if most is None else most,
-        people=[PersonBody(**person) for person in statement.people_to_json()],
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from sfumato.shared.structure import Rule, member
+from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody
 from sfumato.shared.wire.objects.declaring import SAMPLE_ID, Hex, SmallText, Switch, body, request
-from sfumato.shared.wire.objects.results import DimensionBody, PromiseBody
 
 MOST_SYNTHETIC = 20_000
 """Most records of one part."""

@@ -185,7 +185,7 @@ def test_a_fit_that_is_killed_at_its_sketch_or_its_look_is_finished_without_spen
         patch.setattr(CountedTurn, "draw", draw)
         if survived == 2:
             # Both were drawn, and neither was shown.
-            patch.setattr("sfumato.analyst.estimators.look.measure_study", refuse)
+            patch.setattr("sfumato.analyst.estimators.look.take_looks", refuse)
         with pytest.raises(Killed):
             make().fit(records)
     found = make().fit(records)

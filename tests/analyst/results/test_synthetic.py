@@ -11,7 +11,7 @@ import pytest
 from sfumato.analyst.results.synthetic import SyntheticRecords, split_parts
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.wire.objects.results import DimensionBody
+from sfumato.shared.wire.objects.answers import DimensionBody
 from sfumato.shared.wire.objects.synthesis import (
     CorrelationErrorBody,
     RangeErrorBody,

@@ -11,7 +11,7 @@ from sfumato.learning.generative.columns import Column, LevelColumn, NumberColum
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
-from sfumato.shared.wire.objects.results import PromiseBody, describe_promise
+from sfumato.shared.wire.objects.answers import PromiseBody, describe_promise
 from sfumato.shared.wire.objects.synthesis import SynthesisRequest
 
 ORIGIN = Origin(snapshot_id="00", decoder="mixture/5")

@@ -35,12 +35,14 @@ function showTable({ clusters, summed }) {
 
 /** Verdict, doubts, the gain of a further step, and each cluster with its errors. */
 export function showClusters(answer) {
-  const { verdict, doubts, statement, explained, candidates } = answer;
+  const { verdict, doubts, statement, explained, sse, beyond, candidates } = answer;
   return [
     h("p", { class: CLASSES[verdict.word], role: "status" }, h("strong", {}, verdict.word), `: ${verdict.sentence}.`),
     doubts.length > 1 && warningList(doubts.slice(1), "Doubts"),
     h("p", {}, `Measured: ${statement}.`),
     explained !== null && h("p", {}, `The clusters explain ${share(explained)} of the squared distances between records.`),
+    sse && h("p", {}, `Left, with distances capped: ${around(sse.value, sse.error)} of the squared distances.`),
+    beyond && h("p", {}, `Beyond the cap, or clipped: ${noisyShare(beyond.value, beyond.error)} of the records.`),
     h("h3", {}, "Records of each cluster"),
     showShares(answer.clusters),
     showTable(answer),

@@ -2,6 +2,7 @@
 
 import { factList, h, picture, s, table, warningList } from "../base/dom.js";
 import { downloadButtons } from "../base/downloads.js";
+import { showClusters } from "../answers/clusters.js";
 import { axesOf } from "../base/axes.js";
 import { bottomAxis, dot, frame, leftAxis, line, reach, scale } from "../chart/chart.js";
 import { askPanel } from "./ask.js";
@@ -103,6 +104,20 @@ function showTable(rows, dimensions, pick) {
   ]);
   const numeric = cells[0].map((_, i) => i).slice(1);
   return table("Centroids", ["#", "Share", ...dimensions.map(withUnit)], cells, { numeric });
+}
+
+/** What second looks measured, beside what the sketch alone predicts. */
+function showLooks({ looks: taken }) {
+  if (!taken) return null;
+  const predicted = taken.weights.map((weight) => share(weight)).join(", ");
+  const word = taken.predicted ? `; its verdict is ${taken.predicted.word}` : "";
+  return [
+    h("p", {}, h("strong", {}, "Measured: "), `shares are those of ${count(taken.looks.length, "second look")}, centroids are refined; ${taken.cost}.`),
+    h("p", { class: "note" }, `The sketch alone predicts shares of ${predicted}${word}.`),
+    ...taken.looks.map((look, i) =>
+      h("details", { open: i + 1 === taken.looks.length }, h("summary", {}, `Second look ${i + 1}: ${count(look.n_sketches, "sketch", "sketches")}`), showClusters(look)),
+    ),
+  ];
 }
 
 /** What the error bars are worth; rough ones are said to be so. */
@@ -222,6 +237,7 @@ export function showResult(decode, snapshot, plan, signal) {
     withhold(result, [plot.node, centroids, downloadButtons("centroids", { data: () => result, rows: () => csvOf(rows, dimensions), pictures: plot.node })]),
     blurred > 0 && h("p", { class: "note" }, `${count(blurred, "centroid")} in grey cannot be distinguished from noise.`),
     rows[0].spread && h("p", { class: "note" }, `± is one standard deviation within the cluster.${rows[0].errors ? " In brackets: the standard error of the centroid and of the share." : ""}`),
+    showLooks(result),
     showStability(result),
     result.bars && [askPanel(decode, plan, signal), syntheticPanel(decode, signal)],
     h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.analyst.planning.spec import format_dimension, format_value, format_window
-from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.result import DecodeResult
 from sfumato.learning.looks.design import Aim, FirstLook, design_look
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.prediction import LookPrediction, predict_look
@@ -29,11 +28,10 @@ from sfumato.shared.plan import (
 )
 from sfumato.shared.plan.statement import show_level
 from sfumato.shared.privacy import MECHANISMS
+from sfumato.shared.wire.objects.looks import MeasuredClustersBody, NumberBody
 
 Floats = NDArray[np.float64]
 _TWICE = 2.0
-_FORMED = ("dimensions", "window", "clusters", "radius_law")
-"""Fields of a specification that are tables of their own in its file, or no matter of a look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +45,7 @@ class LookOutline:
     epsilon, delta
         Budget of one record in the look.
     n_records, n_sketches
-        Expected records of all sketches together, and the sketches.
+        Expected records of all sketches together, and the sketches; None for those of the result.
     shares_records
         Whether the look reads the records that the result is of.
     columns
@@ -61,8 +59,8 @@ class LookOutline:
     aim: Aim
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-    n_records: int
-    n_sketches: int
+    n_records: int | None = None
+    n_sketches: int | None = None
     shares_records: bool = False
     columns: tuple[Dimension, ...] = ()
     clusters_per_sketch: int | None = None
@@ -157,26 +155,6 @@ class LookPlan:
             "statements": list(self.describe()),
         }
 
-    def format_spec(self) -> str:
-        """Write the specification as TOML, with what it will give."""
-        spec = self.spec
-        chosen = {
-            each.name: getattr(spec, each.name)
-            for each in fields(spec)
-            if each.name not in _FORMED and getattr(spec, each.name) not in (each.default, None)
-        }
-        lines = ["# Made by `sfumato plan look`: the centres are of a released result."]
-        lines += [f"# {sentence}" for sentence in self.describe()]
-        lines += ["", *(f"{name} = {_format(value)}" for name, value in chosen.items())]
-        lines += ["", "[window]", *format_window(spec.window), "", "[clusters]"]
-        part = asdict(self.part) | {"result": self.part.result.hex()}
-        for name in ("kind", "norm"):
-            del part[name]
-        lines += [f"{name} = {format_value(value)}" for name, value in part.items()]
-        for dimension in spec.dimensions:
-            lines += ["", "[[dimensions]]", *format_dimension(dimension)]
-        return "\n".join(lines) + "\n"
-
 
 def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     """Plan a look at the clusters of a result.
@@ -184,8 +162,9 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     Raises
     ------
     ConfigError
-        The result is not private or has no spreads, a column of a profile is one of its own, or
-        ``clusters_per_sketch`` divides k with a remainder.
+        The result is not private or has no spreads, or does not say how many records it is of; a
+        column of a profile is one of its own; or ``clusters_per_sketch`` divides k with a
+        remainder.
     PlanError, PrivacyError
         A field breaks its rule.
     """
@@ -203,7 +182,11 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
         )
     plan = first.plan
     own = tuple(replace(each, scale=None) for each in plan.dimensions)
-    added = outline.columns if outline.aim == "profile" else ()
+    added = outline.columns
+    if added and outline.aim != "profile":
+        raise ConfigError(
+            "are of a profile", field="columns", fix='leave them out, or aim="profile"'
+        )
     for name in (each.name for each in added if each.name in {every.name for every in own}):
         raise ConfigError(
             f"names {name!r}, which the result has",
@@ -217,6 +200,7 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             field="clusters_per_sketch (--per-sketch)",
             fix=f"choose {', '.join(str(i) for i in range(1, k + 1) if k % i == 0)}",
         )
+    n_records, n_sketches = _choose_numbers(first, outline)
     space = RecordSpace(dimensions=(*own, *added))
     encoder = plan.space.encoder
     centres = encoder.encode_answers(first.centroids)
@@ -242,8 +226,8 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
     made = create_plan(spec)
     whole = part.build_whole(space)
     noise = LookNoise(
-        deviation=np.array(np.sqrt(outline.n_sketches * made.released_variance)),
-        n_draws=outline.n_sketches * made.n_noises,
+        deviation=np.array(np.sqrt(n_sketches * made.released_variance)),
+        n_draws=n_sketches * made.n_noises,
         is_gaussian=bool(outline.delta),
     )
     unit = STEPS / space.quantiser.half_width[: spreads.shape[1]]
@@ -258,18 +242,9 @@ def plan_look(first: DecodeResult, outline: LookOutline) -> LookPlan:
             noise,
             shares=weights / max(weights.sum(), np.finfo(float).tiny),
             spreads=spreads * unit,
-            n=float(outline.n_records),
+            n=float(n_records),
         ),
     )
-
-
-def _format(value: Any) -> str:
-    """Write a field; fractions are exact as text, and labels are tables."""
-    if isinstance(value, Fraction):
-        return format_value(str(value))
-    if isinstance(value, tuple):
-        return format_value([asdict(each) for each in value])
-    return format_value(value)
 
 
 def _place_candidate(candidate: DecodeResult, first: DecodeResult) -> Floats:
@@ -315,9 +290,36 @@ def _specify(
     )
 
 
+def _choose_numbers(first: DecodeResult, outline: LookOutline) -> tuple[int, int]:
+    """Return the expected records and sketches: those of the result where none are given."""
+    known = first.snapshot
+    if outline.n_records is None and known is None:
+        raise ConfigError(
+            "is missing: a result of sketch files does not say how many records they hold",
+            field="n_records (--records)",
+            fix="give the number that you expect",
+        )
+    n_records, n_sketches = (0, 1) if known is None else (known.n_records, known.n_sketches)
+    return outline.n_records or n_records, outline.n_sketches or n_sketches
+
+
 def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     """Return the first plan's rule; for other records it begins where that has ended."""
     rule = plan.window
     if rule.kind == "count" or outline.shares_records or rule.end is None:
         return rule
     return replace(rule, origin=rule.end, end=None)
+
+
+def describe_look(look: MeasuredClustersBody) -> Iterator[str]:
+    """Yield what a look measured of all clusters together; errors are two standard deviations."""
+    yield look.statement
+    if look.sse is not None:
+        yield f"{show_measured(look.sse, '.3f')} of the squared distances are left, capped"
+    if look.beyond is not None:
+        yield f"{show_measured(look.beyond, '.1%')} of the records are beyond the cap or the clip"
+
+
+def show_measured(number: NumberBody, form: str) -> str:
+    """Write a measured number with two of its standard deviations."""
+    return f"{number.value:{form}} ± {_TWICE * number.error:{form}}"

@@ -1,0 +1,195 @@
+"""Results that take second looks over: what is measured replaces what a sketch predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.learning.answers.clusters import WORDS, describe_measurement
+from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.looks.refinement import Estimate, combine
+from sfumato.learning.looks.study import measure_study, require_look
+from sfumato.shared.core.quantise import STEPS
+from sfumato.shared.errors import ConfigError, DecodingError, WrongStatisticError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.plan.statement import show_level
+from sfumato.shared.wire.objects.answers import VerdictBody
+from sfumato.shared.wire.objects.looks import LooksBody
+from sfumato.shared.wire.objects.results import BarsBody, ResultBody
+
+Floats = NDArray[np.float64]
+_BARS = BarsBody(
+    word="stated",
+    sentence="nine in ten bars hold the mean of the records around the centre that the last look "
+    "was at, and their share: they are of noise alone",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TakenLook:
+    """The sums of a second look.
+
+    Parameters
+    ----------
+    plan, totals
+        Its plan, and the exact sums over its sketches.
+    snapshot_id
+        64 hexadecimal digits that name these sums.
+    """
+
+    plan: SketchPlan
+    totals: Totals
+    snapshot_id: str
+
+
+def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int) -> None:
+    """Refuse what no result of a plan can take over.
+
+    Raises
+    ------
+    WrongStatisticError, DecodingError
+        One is no look, or no sketch carries some of its clusters.
+    ConfigError
+        Its centres are of no published result, of other columns, or another number.
+    """
+    own = tuple(replace(each, scale=None) for each in plan.dimensions)
+    for i, look in enumerate(looks):
+        field = f"looks.{i}"
+        try:
+            part = require_look(look.plan)
+        except WrongStatisticError as error:
+            raise WrongStatisticError(error.rule, field=field, fix=error.fix) from error
+        if not part.result:
+            raise ConfigError(
+                "must be a look at a published result, and its plan names none",
+                field=field,
+                fix="plan it with `sfumato plan look RESULT`",
+            )
+        shown = tuple(each for each in look.plan.dimensions if each.name in part.assigned)
+        if shown != own:
+            raise ConfigError(
+                "must have the columns of this study, with their units, bounds and levels, and has "
+                + ", ".join(f"{each.name} ({each.unit})" for each in shown),
+                field=field,
+                fix="name a look at a result of this study",
+            )
+        if len(part.centres) != n_clusters:
+            raise ConfigError(
+                f"must be at {n_clusters} centres, and is at {len(part.centres)}",
+                field=field,
+                fix=f"request {len(part.centres)} clusters, or name another look",
+            )
+        measure_study(look.plan, look.totals)
+
+
+def take_looks(
+    plan: SketchPlan, body: ResultBody, solution: Solution, looks: Sequence[TakenLook]
+) -> ResultBody:
+    """Return a result with what looks have measured.
+
+    Shares are those that were measured, centroids the sketch's and the looks' combined by
+    precision. The verdict is the worse of the sketch's and the last look's: a look does not see
+    other optima, and a sketch does not see its own centroids' records.
+
+    Parameters
+    ----------
+    body, solution
+        The result of the sketch alone, and what it describes.
+
+    Raises
+    ------
+    DecodingError
+        A look was at other clusters than the sketch shows.
+    """
+    if not looks:
+        return body
+    quantiser = plan.space.quantiser
+    unit = quantiser.half_width / STEPS
+    points = (solution.centroids - quantiser.centre) / unit
+    own = None if solution.bars is None else solution.bars.centroid_errors
+    known = Estimate(points=points, variances=None if own is None else (own / unit) ** 2)
+    is_refined = False
+    shares: Estimate | None = None
+    measured = []
+    for i, look in enumerate(looks):
+        order = _match(known.points, look, f"looks.{i}")
+        found = measure_study(look.plan, look.totals, order=order)
+        if found.stepped is not None:
+            is_refined = True
+            known = combine(known, found.stepped, found.statistic.weights.astype(np.float64))
+        new = Estimate(points=found.shares[None], variances=found.shares_error[None] ** 2)
+        shares = new if shares is None else combine(shares, new, np.ones(len(points)))
+        measured.append(
+            describe_measurement(
+                look.plan, found, look.totals.n_sketches, snapshot_id=look.snapshot_id
+            )
+        )
+    assert shares is not None
+    assert shares.variances is not None
+    weights = np.maximum(shares.points[0], 0.0)
+    refined, errors, bars = body.centroids, body.centroid_errors, body.bars
+    if is_refined and known.variances is not None:
+        encoder, moved, bars = plan.space.encoder, quantiser.centre + known.points * unit, _BARS
+        refined = encoder.decode(moved).tolist()
+        errors = encoder.decode_widths(moved, np.sqrt(known.variances) * unit).tolist()
+    return replace(
+        body,
+        verdict=_judge(body.verdict, measured[-1].verdict),
+        centroids=refined,
+        centroid_errors=errors,
+        weights=(weights / weights.sum()).tolist() if weights.any() else body.weights,
+        weight_errors=np.sqrt(shares.variances[0]).tolist(),
+        bars=bars,
+        looks=LooksBody(
+            predicted=body.verdict,
+            centroids=body.centroids,
+            weights=body.weights,
+            looks=measured,
+            cost=_describe_cost([plan, *(look.plan for look in looks)]),
+        ),
+    )
+
+
+def _match(points: Floats, look: TakenLook, field: str) -> NDArray[np.intp]:
+    """Return the cluster of a look that belongs to each centroid: the nearest, both ways."""
+    part = require_look(look.plan)
+    root = np.sqrt(np.array(part.weights, dtype=np.float64))
+    centres = np.array(part.centres, dtype=np.float64)
+    if np.abs(points - centres).max() <= 1.0:
+        # These centroids themselves, rounded; two of them may be the same.
+        return np.arange(len(centres))
+    apart = ((points * root)[:, None] - centres * root) ** 2
+    nearest: NDArray[np.intp] = apart.sum(axis=2).argmin(axis=1)
+    if len(set(nearest.tolist())) < len(nearest):
+        raise DecodingError(
+            "was at other clusters than this decode finds: two of its centroids are nearest to one "
+            "centre of the look",
+            field=field,
+            fix="decode with the selection, seed and search box of the result that was looked at",
+        )
+    return nearest
+
+
+def _judge(predicted: VerdictBody | None, measured: VerdictBody) -> VerdictBody:
+    """Return the worse verdict, the graver doubt first."""
+    if predicted is None:
+        return measured
+    named = [("measured", measured), ("predicted", predicted)]
+    named.sort(key=lambda each: WORDS.index(each[1].word), reverse=True)
+    sentence = "; ".join(f"{name}: {each.sentence}" for name, each in named)
+    return VerdictBody(word=named[0][1].word, sentence=sentence)
+
+
+def _describe_cost(plans: Sequence[SketchPlan]) -> str:
+    releases = [plan.release for plan in plans]
+    number = f"{len(plans) - 1} look{'s' if len(plans) > 2 else ''}"
+    total = show_level(
+        sum((each.epsilon for each in releases), Fraction(0)),
+        sum((each.delta for each in releases), Fraction(0)),
+    )
+    return f"a record that the sketch and {number} read costs {total} in all"

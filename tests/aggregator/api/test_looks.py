@@ -1,0 +1,197 @@
+"""A decode takes second looks over: what they measure replaces what its sketch predicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.worker.loop import Worker
+from sfumato.analyst import AsyncClient
+from sfumato.analyst.client.connection import Connection
+from sfumato.analyst.results import DecodeResult
+from sfumato.learning.answers.clusters import find_worse
+from sfumato.shared.core import SketchAccumulator
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, WrongStatisticError
+from sfumato.shared.plan import ClustersPart, Dimension, PlanSpec, SketchPlan, create_plan
+from sfumato.shared.privacy.testing import SeededSource
+from tests.aggregator.fleet import CLUSTERS, Device, assert_problem, draw_records, make_plan
+from tests.aggregator.serving import Server
+
+pytestmark = pytest.mark.anyio
+PARTS = [draw_records(seed, 2000) for seed in (1, 2)]
+RECORDS = np.concatenate(PARTS)
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[AsyncClient]:
+    key = server.desk.operator["Authorization"].removeprefix("Bearer ")
+    async with AsyncClient("http://aggregator", key=key) as made:
+        transport = httpx.ASGITransport(app=server.app)
+        made._server = Connection("http://aggregator", key=key, transport=transport)
+        yield made
+
+
+async def collect(server: Server, name: str, plan: SketchPlan) -> None:
+    """Publish a study, to which two devices have sent sketches of the same records each time."""
+    seed = int.from_bytes(name.encode()[:4], "big")
+    devices = [Device(seed + i) for i in range(len(PARTS))]
+    study = await server.desk.publish(plan, name)
+    await server.desk.enrol(study, *devices)
+    for device, records in zip(devices, PARTS, strict=True):
+        accumulator = SketchAccumulator(plan.statistic_of(device.device_id + b"main"))
+        accumulator.add(records)
+        exact = plan.finish_sum(accumulator.sums, len(records))
+        sums = plan.mechanism.add_noise(exact, SeededSource(device.seed))
+        await server.desk.send(study, device, plan, sums, n_records=len(records))
+
+
+async def solve(server: Server, client: AsyncClient, **more: Any) -> DecodeResult:
+    decode = await client.decode("main", n_clusters=3, **more)
+    await work(server)
+    return await decode.wait()
+
+
+async def work(server: Server) -> bool:
+    return await Worker(server.services.jobs, lease_s=60.0, poll_s=0.01).run_once(asyncio.Event())
+
+
+async def look(
+    server: Server, client: AsyncClient, name: str, at: DecodeResult | str
+) -> SketchPlan:
+    planned = await client.plan_look(at, epsilon="2", same_records=True)
+    await collect(server, name, planned.plan)
+    return planned.plan
+
+
+def cost(centres: Any) -> float:
+    return float(((RECORDS[:, None] - centres) ** 2).sum(axis=2).min(axis=1).sum())
+
+
+async def test_a_sketch_is_refined_by_one_look_and_by_a_second_at_the_refined_centres(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan(epsilon=Fraction(2)))
+    first = await solve(server, client)
+    assert first.looks is None
+    await look(server, client, "look", "main")
+    once = await solve(server, client, looks=["look"])
+    plan = await look(server, client, "again", once)
+    assert isinstance(plan.statistic, ClustersPart)
+    assert plan.statistic.result == once.identity
+    snapshot = (await client.snapshot("again")).snapshot_id
+    twice = await solve(server, client, looks=["look", snapshot])
+    best = cost(KMeans(3, init=CLUSTERS, n_init=1).fit(RECORDS).cluster_centers_)
+    assert cost(twice.centroids) - best < (cost(first.centroids) - best) / 4
+    taken = twice.looks
+    assert taken is not None
+    assert len(taken.looks) == 2
+    assert taken.looks[1] == await client.clusters(snapshot)
+    assert np.array_equal(taken.centroids, first.centroids)
+    assert np.array_equal(taken.weights, first.weights)
+    assert "costs epsilon 6 in all" in taken.cost
+    assert twice.weight_errors is not None
+    labels = ((RECORDS[:, None] - twice.centroids) ** 2).sum(axis=2).argmin(axis=1)
+    shares = np.bincount(labels, minlength=3) / len(RECORDS)
+    # Of 3 shares one lies beyond five deviations of Laplace noise in 800 runs; the seed is fixed.
+    assert (np.abs(twice.weights - shares) < 5 * twice.weight_errors).all()
+    measured = taken.looks[-1].verdict
+    assert twice.verdict == find_worse(first.verdict, measured.word)
+    assert f"measured: {measured.sentence}" in twice.reason
+    assert f"predicted: {first.reason}" in twice.reason
+
+
+async def test_the_same_looks_are_the_same_decode_and_give_the_same_bytes_after_a_kill(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan())
+    bare = await solve(server, client)
+    await look(server, client, "look", bare)
+    decode = await client.decode("main", n_clusters=3, looks=["look"])
+    assert decode.decode_id != bare.decode_id
+    # A worker leases it, and dies.
+    job = await server.services.jobs.take(lease_s=1.0)
+    assert job is not None
+    lost = await server.services.jobs.prepare(job)
+    died = lost.describe(lost.solve(progress=lambda _: None, cancelled=lambda: False), seconds=0.0)
+    server.clock.seconds += 2.0
+    assert await work(server)
+    record = await server.services.decodes.get(bytes.fromhex(decode.decode_id))
+    assert isinstance(record, DecodeRecord)
+    assert record.result is not None
+    assert {**record.result, "seconds": 0.0} == died
+    again = await client.decode("main", n_clusters=3, looks=["look"])
+    assert again.decode_id == decode.decode_id
+    assert (await decode.state()).looks == [died["looks"]["looks"][0]["snapshot_id"]]
+
+
+async def test_a_decode_that_finds_other_clusters_than_were_looked_at_fails_and_says_so(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan())
+    planned = await client.plan_look(await solve(server, client), epsilon="2")
+    part = planned.part
+    # Two of the centres beside the first cluster, as of another optimum.
+    near = (part.centres[0], tuple(x + 900 for x in part.centres[0]), part.centres[1])
+    plan = create_plan(replace(planned.spec, clusters=replace(part, centres=near)))
+    await collect(server, "other", plan)
+    decode = await client.decode("main", n_clusters=3, looks=["other"])
+    await work(server)
+    with pytest.raises(DecodingError, match=r"looks\.0: was at other clusters"):
+        await decode.wait()
+
+
+async def test_a_look_that_no_result_of_the_study_can_take_over_is_refused_by_rule_and_fix(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan())
+    planned = await client.plan_look(await solve(server, client), epsilon="2")
+    await collect(server, "look", planned.plan)
+
+    async def refuse(kind: type[Exception], words: str, *looks: str, k: int = 3) -> None:
+        with pytest.raises(kind, match=words):
+            await client.decode("main", n_clusters=k, looks=looks)
+
+    async def publish(name: str, spec: PlanSpec) -> None:
+        await collect(server, name, create_plan(spec))
+
+    spec, part = planned.spec, planned.part
+    await publish("nobody's", replace(spec, clusters=replace(part, result=b"")))
+    wider = tuple(replace(each, upper=20.0) for each in spec.dimensions)
+    await publish("wider", replace(spec, dimensions=wider))
+    await refuse(WrongStatisticError, r"looks\.1: must be clusters", "look", "main")
+    await refuse(ConfigError, r"looks\.0: must be a look at a published result", "nobody's")
+    await refuse(ConfigError, r"looks\.0: must have the columns of this study", "wider")
+    await refuse(ConfigError, r"looks\.0: must be at 2 centres, and is at 3", "look", k=2)
+    await refuse(ConfigError, r"looks\.1: must be of another study", "look", "look")
+    await refuse(NotFoundError, "study", "absent")
+    await refuse(NotFoundError, "snapshot", "ab" * 32)
+    url = f"/v1/studies/{await client.find_study('main')}/decodes"
+    answer = await server.desk.post(url, {"n_clusters": 3, "looks": ["ab"]})
+    assert_problem(answer, "request-invalid", 422, "looks.0")
+
+
+async def test_a_look_that_measures_only_leaves_the_centroids_and_measures_the_shares(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan())
+    first = await solve(server, client)
+    planned = await client.plan_look(first, epsilon="1", aim="measure")
+    await collect(server, "look", planned.plan)
+    found = await solve(server, client, looks=["look"])
+    assert np.array_equal(found.centroids, first.centroids)
+    assert found.looks is not None
+    assert found.weights.tolist() == pytest.approx(
+        [each.share.value for each in found.looks.looks[0].clusters], abs=1e-9
+    )
+    assert found.bars == first.bars
+    with pytest.raises(ConfigError, match="columns"):
+        await client.plan_look(first, epsilon="1", columns=[Dimension(name="x", unit="1")])
