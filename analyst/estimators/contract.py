@@ -37,6 +37,7 @@ from sfumato.analyst.estimators.reading import (
     spell_cell,
 )
 from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError
 from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
@@ -79,20 +80,33 @@ class Release:
 
     def encode(self) -> bytes:
         """Return the release as deterministic CBOR."""
-        return encode_deterministic(
+        return encode_container(
+            FORMAT,
+            VERSION,
             {
-                "format": FORMAT,
-                "version": VERSION,
                 "design": dict(self.design),
                 "n_records": self.n_records,
                 "sums": self.sums.tolist(),
-            }
+            },
         )
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the encoding."""
         return hashlib.sha256(self.encode()).digest()
+
+
+def read_release(data: bytes) -> dict[str, Any]:
+    """Return the members of an encoded release.
+
+    Raises
+    ------
+    MalformedMessageError, UnsupportedVersionError
+        The bytes are none, are damaged, or of another version.
+    """
+    return decode_container(
+        data, FORMAT, VERSION, field="release", fix="read what `release_.encode()` wrote"
+    )
 
 
 class absent:  # noqa: N801 - used as a marker

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.analyst.estimators.contract import FORMAT, STREAM, VERSION, Release
+from sfumato.analyst.estimators.contract import STREAM, Release, read_release
 from sfumato.analyst.estimators.pilots import PilotFindings
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.answers import LocalSketches
@@ -19,7 +19,6 @@ from sfumato.analyst.sketching.solving import sum_parts
 from sfumato.analyst.sketching.sources import Snapshot, read_totals
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
-from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import (
     ConfigError,
@@ -274,12 +273,10 @@ def decode_release(data: bytes) -> Release:
     Raises
     ------
     MalformedMessageError
-        The bytes are none, or of another version, or their sums do not fit their plan.
+        The bytes are none, or are damaged, or their sums do not fit their plan.
     """
+    document = read_release(data)
     try:
-        document = decode_deterministic(data, what="release")
-        if document["format"] != FORMAT or document["version"] != VERSION:
-            raise ValueError
         plan = decode_plan(document["design"]["plan"])
         pilot = PilotFindings.of(document["design"])
         sums, n_records = np.array(document["sums"], dtype=np.int64), document["n_records"]
@@ -292,7 +289,7 @@ def decode_release(data: bytes) -> Release:
             raise ValueError
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise MalformedMessageError(
-            f"must be a release of a sketch, version {VERSION}",
+            "must be a release of a sketch",
             field="release",
             fix="read the file that this program wrote",
         ) from error

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.clustering import compose_rounds
 from sfumato.analyst.estimators.columns import read_box
-from sfumato.analyst.estimators.contract import FORMAT, VERSION, PrivateEstimator, Release
+from sfumato.analyst.estimators.contract import PrivateEstimator, Release, read_release
 from sfumato.analyst.estimators.reading import list_names
 from sfumato.analyst.estimators.signing import open_release
-from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.errors import MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent
 
@@ -52,11 +51,9 @@ class StoredModel(PrivateEstimator):
             The bytes are none, or of another version or estimator, or do not hold together.
         """
         data = open_release(data, owner)
-        document = decode_deterministic(data, what="release")
+        document = read_release(data)
         try:
             design = document["design"]
-            if (document["format"], document["version"]) != (FORMAT, VERSION):
-                raise ValueError
             if design["estimator"] != cls.__name__:
                 raise ValueError
             parameters = dict(design["parameters"])
@@ -124,7 +121,7 @@ class StoredModel(PrivateEstimator):
 
 def _refuse(model: type[StoredModel]) -> MalformedMessageError:
     return MalformedMessageError(
-        f"must be a release of {model.__name__}, version {VERSION}",
+        f"must be a release of {model.__name__}",
         field="release",
         fix="read the bytes that `release_.encode()` wrote",
     )

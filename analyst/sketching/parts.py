@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import MalformedMessageError, PlanMismatchError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
@@ -22,7 +22,7 @@ from sfumato.shared.structure import Rule, structure
 
 _FORMAT = "sfumato-part"
 _VERSION = 1
-_NOT_A_PART = "is damaged, or of another format or release"
+_FIX = "use one release of Sfumato on every worker"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,9 @@ class Part:
 
     def encode(self) -> bytes:
         """Encode the part as deterministic CBOR."""
-        document = {"format": _FORMAT, "version": _VERSION, **vars(self)}
-        return encode_deterministic(document | {"n_clipped": list(self.n_clipped)})
+        return encode_container(
+            _FORMAT, _VERSION, {**vars(self), "n_clipped": list(self.n_clipped)}
+        )
 
     @classmethod
     def decode(cls, encoded: bytes) -> Part:
@@ -69,16 +70,11 @@ class Part:
 
         Raises
         ------
-        MalformedMessageError
+        MalformedMessageError, UnsupportedVersionError
             Damaged, or of another format or version.
         """
-        document = decode_deterministic(encoded, what="part")
-        known = isinstance(document, dict) and document.pop("format", None) == _FORMAT
-        if not known or document.pop("version", None) != _VERSION:
-            raise MalformedMessageError(
-                _NOT_A_PART, field="part", fix="use one release of Sfumato on every worker"
-            )
-        return structure(cls, document, error=MalformedMessageError)
+        members = decode_container(encoded, _FORMAT, _VERSION, field="part", fix=_FIX)
+        return structure(cls, members, error=MalformedMessageError)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

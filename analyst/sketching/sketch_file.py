@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import (
     ConfigError,
     MalformedMessageError,
@@ -112,11 +112,8 @@ class SketchFile:
 
 def encode_sketch_file(sketch: SketchFile) -> bytes:
     """Encode a sketch; the digest covers every other byte."""
-    named = {"format": FORMAT, "version": VERSION, "payload_digest": sketch.payload_digest}
     stated = {name: value for name, value in vars(sketch).items() if value is not None}
-    document = named | stated
-    digest = hashlib.sha256(encode_deterministic(document)).digest()
-    return encode_deterministic({**document, "digest": digest})
+    return encode_container(FORMAT, VERSION, stated | {"payload_digest": sketch.payload_digest})
 
 
 def decode_sketch_file(data: bytes) -> SketchFile:
@@ -127,37 +124,15 @@ def decode_sketch_file(data: bytes) -> SketchFile:
     MalformedMessageError, UnsupportedVersionError
         Damaged, cut short, or of another format or version.
     """
-    try:
-        document = decode_deterministic(data, what="sketch file")
-    except MalformedMessageError:
-        document = None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise MalformedMessageError(
-            "is damaged, or of another format",
-            field="sketch file",
-            fix="copy it again, or make one with `sfumato sketch FILE`",
-        )
-    digest = document.pop("digest", None)
-    if digest != hashlib.sha256(encode_deterministic(document)).digest():
-        raise MalformedMessageError(
-            "does not match what the file holds",
-            field="digest",
-            fix="copy the file again; do not sketch the records again",
-        )
-    kind = document.get("kind")
-    if document.get("version") != VERSION or kind not in _KINDS:
-        raise UnsupportedVersionError(
-            f"this release knows version {VERSION} and the kinds {', '.join(_KINDS)}",
-            field="sketch file",
-            fix="update Sfumato",
-        )
-    return _from_document(document, data)
-
-
-def _from_document(document: dict[str, Any], data: bytes) -> SketchFile:
-    derived = ("format", "version", "payload_digest")
-    stated = {name: value for name, value in document.items() if name not in derived}
-    sketch = structure(SketchFile, stated, error=MalformedMessageError)
+    members = decode_container(
+        data,
+        FORMAT,
+        VERSION,
+        field="sketch file",
+        fix="copy it again, or make one with `sfumato sketch FILE`",
+    )
+    members.pop("payload_digest", None)
+    sketch = structure(SketchFile, members, error=MalformedMessageError)
     _require(len(sketch.payload) % sketch.width == 0, "payload")
     _require(sketch.is_private == (sketch.n_unsketchable is None), "n_unsketchable")
     _require((sketch.n_unsketchable or 0) <= sketch.n_records, "n_unsketchable")

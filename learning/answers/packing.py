@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.decoding.density import Posterior
-from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import MalformedMessageError
 
 __all__ = ["pack_posterior", "unpack_posterior"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = "sfumato-posterior"
+_VERSION: Final = 1
+_FIX: Final = "decode the snapshot again"
 _NUMBER: Final = np.dtype("<f4")
 
 
@@ -26,7 +28,6 @@ def pack_posterior(posterior: Posterior) -> bytes:
         else posterior.roots[:, rows, columns]
     )
     content = {
-        "format": _FORMAT,
         "n_atoms": np.bincount(posterior.draw_of).tolist(),
         "shares": _to_bytes(posterior.shares),
         "weights": _to_bytes(posterior.weights),
@@ -38,7 +39,7 @@ def pack_posterior(posterior: Posterior) -> bytes:
         "held_out": float(posterior.held_out),
         "is_trusted": posterior.is_trusted,
     }
-    return encode_deterministic(content)
+    return encode_container(_FORMAT, _VERSION, content)
 
 
 def unpack_posterior(content: bytes) -> Posterior:
@@ -46,23 +47,19 @@ def unpack_posterior(content: bytes) -> Posterior:
 
     Raises
     ------
-    MalformedMessageError
-        The bytes are not those of a posterior, or of another format.
+    MalformedMessageError, UnsupportedVersionError
+        The bytes are not those of a posterior, are damaged, or of another version.
     DecodingError
         The numbers are not a posterior.
     """
-    found = decode_deterministic(content, what="posterior")
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        raise MalformedMessageError(
-            f"must be of format {_FORMAT}", field="posterior", fix="decode the snapshot again"
-        )
+    found = decode_container(content, _FORMAT, _VERSION, field="posterior", fix=_FIX)
     try:
         return _read(found)
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedMessageError(
             "must have all arrays of a posterior, of one length",
             field="posterior",
-            fix="decode the snapshot again",
+            fix=_FIX,
         ) from error
 
 

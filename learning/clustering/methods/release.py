@@ -19,7 +19,7 @@ from sfumato.learning.clustering.methods.contract import (
     Task,
 )
 from sfumato.learning.clustering.methods.registry import make_method
-from sfumato.shared.cbor import decode_deterministic, encode_deterministic
+from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.core.quantise import STEPS, Quantiser
 from sfumato.shared.errors import MalformedMessageError
 
@@ -67,10 +67,10 @@ class ClusterRelease:
 
     def encode(self) -> bytes:
         """Return the release as deterministic CBOR."""
-        return encode_deterministic(
+        return encode_container(
+            FORMAT,
+            VERSION,
             {
-                "format": FORMAT,
-                "version": VERSION,
                 "design": self.design,
                 "answers": [
                     {
@@ -80,7 +80,7 @@ class ClusterRelease:
                     }
                     for answer in self.answers
                 ],
-            }
+            },
         )
 
     @cached_property
@@ -94,13 +94,12 @@ class ClusterRelease:
 
         Raises
         ------
-        MalformedMessageError
-            The bytes are none, or of another version.
+        MalformedMessageError, UnsupportedVersionError
+            The bytes are none, are damaged, or of another version.
         """
+        fix = "read the file that this program wrote"
+        document = decode_container(data, FORMAT, VERSION, field="release", fix=fix)
         try:
-            document = decode_deterministic(data, what="release")
-            if document["format"] != FORMAT or document["version"] != VERSION:
-                raise ValueError
             design = document["design"]
             found = cls(
                 method=make_method(design["method"], design["settings"]),
@@ -120,9 +119,7 @@ class ClusterRelease:
             found._require_whole()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise MalformedMessageError(
-                f"must be a release of clusters, version {VERSION}",
-                field="release",
-                fix="read the file that this program wrote",
+                "must be a release of clusters", field="release", fix=fix
             ) from error
         return found
 
