@@ -329,7 +329,9 @@ def follow_windows(
         for i in range(len(readings))
     ]
     _require_wanted(cancelled)
-    decode_from = len(read) - _MOST_DECODED
+    estimates = _estimate_all(
+        model, chosen, read, seed=seed, progress=progress, cancelled=cancelled
+    )
     windows: list[Window] = []
     for i, mean in enumerate(means):
         name = names[i] if names is not None else _name(selections[i], i)
@@ -339,11 +341,7 @@ def follow_windows(
             windows.append(Window(name=name, n_records=0, n_sketches=n_sketches, doubt=mean))
             continue
         place = places.index(i)
-        estimate: Estimate | str = f"only the last {_MOST_DECODED} windows are decoded"
-        if place >= decode_from:
-            rng = np.random.default_rng((seed, mean.n_records, mean.n_sketches))
-            estimate = _estimate(model, chosen[place].totals, mean.n_records, rng, cancelled)
-        progress(0.8 + 0.2 * (i + 1) / len(means))
+        estimate = estimates[place]
         windows.append(
             Window(
                 name=name,
@@ -358,7 +356,6 @@ def follow_windows(
                 unknown=estimate if isinstance(estimate, str) else None,
             )
         )
-        _require_wanted(cancelled)
     progress(1.0)
     return History(
         model=model,
@@ -372,6 +369,28 @@ def follow_windows(
         usual=usual,
         assumptions=_list_assumptions(timeline, follows_changes=follows_changes and bool(points)),
     )
+
+
+def _estimate_all(
+    model: StudyModel,
+    windows: Sequence[Selection],
+    means: Sequence[SelectionMean],
+    *,
+    seed: int,
+    progress: Callable[[float], None],
+    cancelled: Callable[[], bool],
+) -> list[Estimate | str]:
+    """Decode the last windows; the draws of each depend on its numbers alone."""
+    found: list[Estimate | str] = []
+    for place, (window, mean) in enumerate(zip(windows, means, strict=True)):
+        if place < len(windows) - _MOST_DECODED:
+            found.append(f"only the last {_MOST_DECODED} windows are decoded")
+            continue
+        rng = np.random.default_rng((seed, mean.n_records, mean.n_sketches))
+        found.append(_estimate(model, window.totals, mean.n_records, rng, cancelled))
+        progress(0.8 + 0.2 * (place + 1) / len(windows))
+        _require_wanted(cancelled)
+    return found
 
 
 def _read(plan: SketchPlan, selection: Selection | str) -> SelectionMean | str:
