@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from sfumato.aggregator.api import create_interface
-from sfumato.aggregator.records import Clock, SystemClock
+from sfumato.aggregator.base.clock import Clock, SystemClock
+from sfumato.aggregator.base.store import Store, open_store
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store, open_store
 from sfumato.aggregator.ui import add_dashboard, add_reference
 from sfumato.aggregator.worker import run_workers
 

@@ -17,7 +17,12 @@ from prometheus_client import (
     generate_latest,
 )
 
-from sfumato.aggregator.batch_records import BATCH_STATES, FLAGS, REPORT_STATES, BatchTotals
+from sfumato.aggregator.resources.batches.record import (
+    BATCH_STATES,
+    FLAGS,
+    REPORT_STATES,
+    BatchTotals,
+)
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")

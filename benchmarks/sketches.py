@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.datasets import Dataset
-from sfumato.aggregator.records import SketchTotals
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.limbs import split_limbs

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.errors import PlanError

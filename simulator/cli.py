@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.analyst.cli.options import PLAN_HELP, Json, create_console, show, tabulate
 from sfumato.analyst.levels import parse_epsilon
 from sfumato.analyst.planning.files import read_draft

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TypeVar
 
-from sfumato.aggregator.records import SketchTotals
-from sfumato.aggregator.services.sketches.plausibility import require_plausible
-from sfumato.aggregator.storage.sums.cells import Cell, add_cells, empty_cell
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.cells import Cell, add_cells, empty_cell
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.selection import SketchTotals
+from sfumato.aggregator.resources.sketches.service.plausibility import require_plausible
 from sfumato.shared.errors import ConfigError, SketchError
 from sfumato.shared.plan import SketchPlan, decode_plan, encode_plan
 from sfumato.shared.wire import decode_message

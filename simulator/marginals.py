@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.estimate.histogram import Marginal, estimate_distribution
 from sfumato.learning.estimate.reports import ReportedMarginal, accumulate
 from sfumato.learning.estimate.studies import LevelShares, read_study_levels, read_study_numbers

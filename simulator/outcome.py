@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.analyst.results import DecodeResult
 from sfumato.learning.decoding.kmeans import cluster, measure_inertia
 from sfumato.learning.decoding.registry import create_solver, default_solver

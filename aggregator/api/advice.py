@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from sfumato.aggregator.answers.clusters import describe_band
 from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.services.advice import StudyAdvice
-from sfumato.aggregator.services.results.answers import describe_band
+from sfumato.aggregator.resources.studies.service.advice import StudyAdvice
 from sfumato.shared.plan import make_statement, plan_to_json
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, RemediesBody

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import AlarmId, Operator, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.services.alarms.webhooks import show_secret
+from sfumato.aggregator.resources.alarms.service.webhooks import show_secret
 from sfumato.shared.wire.calls.alarms import Alarms
 from sfumato.shared.wire.objects.alarms import (
     AlarmBody,

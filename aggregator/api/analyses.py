@@ -7,15 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Response
 
+from sfumato.aggregator.answers.registry import KINDS
 from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
 from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.job_records import AnalysisRecord
-from sfumato.aggregator.records import KeyRecord
-from sfumato.aggregator.services.analyses.acceptance import AcceptedChange
-from sfumato.aggregator.services.analyses.registry import KINDS
-from sfumato.aggregator.services.keys import is_granted, require_scope
+from sfumato.aggregator.resources.jobs.record import AnalysisRecord
+from sfumato.aggregator.resources.jobs.service.acceptance import AcceptedChange
+from sfumato.aggregator.resources.keys.record import KeyRecord
+from sfumato.aggregator.resources.keys.service.keys import is_granted, require_scope
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem

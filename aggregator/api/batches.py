@@ -8,8 +8,8 @@ from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import BatchId, Operator, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches.service import BatchDetails
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.service.batches import BatchDetails
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.batches import Batches
 from sfumato.shared.wire.objects.batches import (

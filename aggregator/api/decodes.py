@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Response
 
+from sfumato.aggregator.answers.clusters import read_version
 from sfumato.aggregator.api.dependencies import DecodeId, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.jobs import advise, count_workers, headers_of
 from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.job_records import DecodeRecord
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.services.results.answers import read_version
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.jobs.record import DecodeRecord
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.decodes import Decodes

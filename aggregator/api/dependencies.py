@@ -13,10 +13,12 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from sfumato.aggregator.records import DeviceRecord, KeyRecord, PageKey
+from sfumato.aggregator.base.transaction import PageKey
+from sfumato.aggregator.database.references import Identified
+from sfumato.aggregator.resources.devices.record import DeviceRecord
+from sfumato.aggregator.resources.devices.service.signed import SignedRequest
+from sfumato.aggregator.resources.keys.record import KeyRecord
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.devices.signed import SignedRequest
-from sfumato.aggregator.storage import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ConfigError, MediaTypeError
 from sfumato.shared.wire.calls.call import JSON, Scope

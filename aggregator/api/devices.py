@@ -18,10 +18,11 @@ from sfumato.aggregator.api.dependencies import (
     StudyId,
 )
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.records import DeviceRecord, StreamRecord
+from sfumato.aggregator.resources.devices.record import DeviceRecord
+from sfumato.aggregator.resources.devices.service.keys import key_id_of
+from sfumato.aggregator.resources.devices.service.roster import DeviceDetails, DeviceSummary
+from sfumato.aggregator.resources.sketches.record import StreamRecord
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.devices.keys import key_id_of
-from sfumato.aggregator.services.devices.roster import DeviceDetails, DeviceSummary
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.devices import Devices
 from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339

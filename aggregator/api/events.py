@@ -15,8 +15,8 @@ from sfumato.aggregator.api import analyses, decodes
 from sfumato.aggregator.api.dependencies import AnalysisId, Analyst, DecodeId, ServicesDep
 from sfumato.aggregator.api.jobs import count_workers
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.job_records import AnalysisRecord, DecodeRecord, JobRecord
-from sfumato.aggregator.records import KeyRecord
+from sfumato.aggregator.resources.jobs.record import AnalysisRecord, DecodeRecord, JobRecord
+from sfumato.aggregator.resources.keys.record import KeyRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.errors import OverloadedError, SketchError
 from sfumato.shared.wire import problem_document

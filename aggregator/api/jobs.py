@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from sfumato.aggregator.api.responses import IMMUTABLE
-from sfumato.aggregator.job_records import JobRecord
+from sfumato.aggregator.resources.jobs.record import JobRecord
 from sfumato.aggregator.services import Services
 
 _POLL_S = "1"

@@ -8,12 +8,12 @@ from fastapi.responses import PlainTextResponse
 from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.middleware import RequestQueue
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.batch_records import BatchTotals
 from sfumato.aggregator.metrics import JOB_STATES, MEDIA_TYPE, Metrics
-from sfumato.aggregator.records import StoreTotals
+from sfumato.aggregator.resources.batches.record import BatchTotals
+from sfumato.aggregator.resources.batches.store.batches import count_batches
+from sfumato.aggregator.resources.jobs.record import StoreTotals
+from sfumato.aggregator.resources.jobs.store import count_totals
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.storage.statements.batches import count_batches
-from sfumato.aggregator.storage.statements.jobs import count_totals
 from sfumato.shared.errors import TransportError
 from sfumato.shared.wire.calls.operations import Operations
 from sfumato.shared.wire.objects.results import HealthBody, ReadinessBody

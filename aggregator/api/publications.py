@@ -17,7 +17,7 @@ from sfumato.aggregator.api.dependencies import (
 )
 from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.api.studies import require_enrolled
-from sfumato.aggregator.job_records import ResultKeyRecord
+from sfumato.aggregator.resources.keys.record import ResultKeyRecord
 from sfumato.shared.wire import RESULT_MEDIA_TYPE, compute_key_id
 from sfumato.shared.wire.calls.publications import Publications
 from sfumato.shared.wire.objects.declaring import make_body

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from sfumato.aggregator.api.dependencies import ServicesDep
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.storage import Identified
+from sfumato.aggregator.database.references import Identified
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.objects.studies import ReferenceBody

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from sfumato.aggregator.api.dependencies import Analyst, Page, ScheduleId, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.job_records import ScheduleRecord
+from sfumato.aggregator.resources.alarms.record import ScheduleRecord
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.schedules import Schedules

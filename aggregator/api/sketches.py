@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 from sfumato.aggregator.api.dependencies import Identity, Page, ServicesDep, StudyId
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.records import SketchRecord
+from sfumato.aggregator.resources.sketches.record import SketchRecord
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from sfumato.shared.wire.calls.sketches import Sketches
 from sfumato.shared.wire.objects.declaring import make_body

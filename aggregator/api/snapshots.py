@@ -8,9 +8,9 @@ from sfumato.aggregator.api.decodes import to_selection
 from sfumato.aggregator.api.dependencies import ServicesDep, SnapshotId, StudyId
 from sfumato.aggregator.api.responses import IMMUTABLE, answer
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.records import SnapshotRecord
+from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
+from sfumato.aggregator.resources.snapshots.service.snapshots import split_batches
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.results.snapshots import split_batches
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.structure import structure

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
+from sfumato.aggregator.answers.clusters import describe_band, describe_privacy
 from sfumato.aggregator.api.dependencies import Operator, Page, Reader, ServicesDep, StudyId
 from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.records import DeviceRecord
-from sfumato.aggregator.services.results.answers import describe_band, describe_privacy
-from sfumato.aggregator.services.studies import StudySummary
+from sfumato.aggregator.resources.devices.record import DeviceRecord
+from sfumato.aggregator.resources.studies.service.studies import StudySummary
 from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ForbiddenError, UnreadVersionError

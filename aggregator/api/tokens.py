@@ -17,7 +17,7 @@ from sfumato.aggregator.api.dependencies import (
     StudyId,
 )
 from sfumato.aggregator.api.serving import serves
-from sfumato.aggregator.records import TokenRecord
+from sfumato.aggregator.resources.devices.record import TokenRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from sfumato.shared.wire.calls.tokens import Tokens

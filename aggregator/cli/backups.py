@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from sfumato.aggregator.base.files import back_up_file, describe_damage, path_of
 from sfumato.aggregator.cli.checks import inspect_database
 from sfumato.aggregator.cli.databases import open_database, renew_database
 from sfumato.aggregator.cli.settings import read_settings
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import back_up_file, describe_damage, path_of
 from sfumato.shared.errors import ConfigError, TransportError
 
 

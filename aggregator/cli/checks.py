@@ -7,16 +7,12 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from sfumato.aggregator.base.engine import mapped_errors
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.cli.databases import open_database
 from sfumato.aggregator.cli.settings import read_settings
-from sfumato.aggregator.logs import describe_cause
-from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.services.plans import PlanCache
-from sfumato.aggregator.storage import Layout, Transaction
-from sfumato.aggregator.storage.engine import mapped_errors
-from sfumato.aggregator.storage.statements.cells import check_sums
-from sfumato.aggregator.storage.statements.devices import describe_gaps
-from sfumato.aggregator.storage.statements.inspection import (
+from sfumato.aggregator.database.inspection import (
     count_all_rows,
     count_rows,
     find_count_faults,
@@ -27,7 +23,14 @@ from sfumato.aggregator.storage.statements.inspection import (
     find_sketch_faults,
     list_study_ids,
 )
-from sfumato.aggregator.storage.tables import CELLS, SKETCHES, STUDIES
+from sfumato.aggregator.database.schema import require_ready
+from sfumato.aggregator.logs import describe_cause
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.plans import PlanCache
+from sfumato.aggregator.resources.sketches.store.streams import describe_gaps
+from sfumato.aggregator.resources.sketches.store.tables import CELLS, SKETCHES
+from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.aggregator.resources.studies.store import STUDIES
 from sfumato.shared.command import EXIT_FAILED
 from sfumato.shared.errors import PlanError, TransportError, WireError
 
@@ -97,7 +100,7 @@ async def inspect_database(url: str) -> list[CheckReport]:
     reports: list[CheckReport] = []
     try:
         async with open_database(url) as store:
-            await store.require_ready()
+            await require_ready(store)
             async with store.begin() as transaction:
                 reports = await _inspect(transaction)
     except TransportError:

@@ -8,22 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.engine import mapped_errors
+from sfumato.aggregator.base.generation import renew_generation
+from sfumato.aggregator.base.store import Store, open_store
 from sfumato.aggregator.cli.settings import read_settings
+from sfumato.aggregator.database.copy import copy_database
+from sfumato.aggregator.database.schema import migrate_database, prepare_database, require_file
 from sfumato.aggregator.logs import describe_cause
-from sfumato.aggregator.records import LOCAL_ACTOR, SystemClock
+from sfumato.aggregator.resources.keys.record import LOCAL_ACTOR
+from sfumato.aggregator.resources.keys.service.audit import write_entry
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.audit import write_entry
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import (
-    Store,
-    copy_database,
-    migrate_database,
-    open_store,
-    prepare_database,
-)
-from sfumato.aggregator.storage.engine import mapped_errors
-from sfumato.aggregator.storage.schema import require_file
-from sfumato.aggregator.storage.statements.studies import renew_generation
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 
 

@@ -18,11 +18,12 @@ from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.store import open_store
 from sfumato.aggregator.cli.connections import KEEP_ALIVE_S, BoundedProtocol, allow_many_connections
+from sfumato.aggregator.database.schema import prepare_database
 from sfumato.aggregator.logs import configure_logging
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import open_store, prepare_database
 from sfumato.shared.errors import ConfigError, TransportError, UnpreparedError
 from sfumato.shared.hosts import is_loopback
 from sfumato.shared.system import describe_readers, share_one_heap

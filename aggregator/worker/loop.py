@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import structlog
 
+from sfumato.aggregator.base.clock import wait_for_stop
 from sfumato.aggregator.logs import describe_cause
-from sfumato.aggregator.records import WORKER_SILENCE_S, wait_for_stop
-from sfumato.aggregator.services.results.jobs import Job, JobService, Work
+from sfumato.aggregator.resources.jobs.record import WORKER_SILENCE_S
+from sfumato.aggregator.resources.jobs.service.jobs import Job, JobService, Work
 from sfumato.shared.errors import DecodingCancelledError, SketchError, TransportError
 
 T = TypeVar("T")

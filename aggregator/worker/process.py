@@ -8,11 +8,12 @@ import signal
 
 import structlog
 
+from sfumato.aggregator.base.clock import SystemClock, wait_for_stop
+from sfumato.aggregator.base.store import Store, open_store
+from sfumato.aggregator.database.schema import require_ready
 from sfumato.aggregator.logs import describe_cause
-from sfumato.aggregator.records import SystemClock, wait_for_stop
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store, open_store
 from sfumato.aggregator.worker.loop import Worker
 from sfumato.shared.errors import TransportError, UnpreparedError
 
@@ -55,7 +56,7 @@ async def _wait_until_ready(store: Store, stop: asyncio.Event) -> None:
     pause = _FIRST_PAUSE_S
     while not stop.is_set():
         try:
-            return await store.require_ready()
+            return await require_ready(store)
         except (TransportError, UnpreparedError) as error:
             log.warning("waiting for the database", reason=describe_cause(error))
         await wait_for_stop(stop, pause)

@@ -74,7 +74,8 @@ class AsyncLooks(AsyncDecodes):
         result
             A result, or what :meth:`find_result` takes.
         epsilon, delta
-            Of the look for each record: ``"0.1"``, ``"1/10"``, fractions, or floats by their text.
+            Privacy of the look for each record: ``"0.1"``, ``"1/10"``, fractions, or floats by
+            their text.
         aim, columns, candidates, n_records, n_sketches, clusters_per_sketch
             As of :class:`sfumato.analyst.results.looks.LookOutline`; a ``profile`` has columns.
         same_records

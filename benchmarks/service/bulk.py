@@ -9,17 +9,20 @@ from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchmarks.service.fleet import STUDY_NAME, BenchDevice, Fleet, Signed
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.base.sums.addition import CellKey, Entry, encode_labels
+from sfumato.aggregator.base.sums.cells import Cell
+from sfumato.aggregator.base.sums.check import ExpectedCells
+from sfumato.aggregator.base.sums.dyadic import shift_slot, smallest_node
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import Row
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.devices.store import DEVICES
+from sfumato.aggregator.resources.sketches.store.cells import to_cell_row
+from sfumato.aggregator.resources.sketches.store.tables import CELLS, SKETCHES
+from sfumato.aggregator.resources.studies.store import CELL_ROOTS, STUDIES
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.statements.cells import check_sums, to_cell_row
-from sfumato.aggregator.storage.sums.addition import CellKey, Entry, encode_labels
-from sfumato.aggregator.storage.sums.cells import Cell
-from sfumato.aggregator.storage.sums.check import ExpectedCells
-from sfumato.aggregator.storage.sums.dyadic import shift_slot, smallest_node
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.payloads import Row
-from sfumato.aggregator.storage.tables import CELL_ROOTS, CELLS, DEVICES, SKETCHES, STUDIES
 from sfumato.shared.plan import plan_to_json
 
 _RECEIVED = 1_772_366_400.0

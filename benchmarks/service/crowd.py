@@ -17,11 +17,12 @@ from benchmarks.runner import Row, make_rows
 from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import SITES, make_plan
 from benchmarks.service.servers import Server, running_servers
-from sfumato.aggregator.records import StudyRecord, SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.resources.devices.store import DEVICES
+from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.aggregator.resources.studies.store import add_study
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.statements.studies import add_study
-from sfumato.aggregator.storage.tables import DEVICES
 from sfumato.shared.http_client import open_client
 from sfumato.shared.plan import compute_plan_digest, encode_plan
 from sfumato.shared.wire import compute_study_id

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import psycopg
 
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.database.schema import migrate_database
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import Store, migrate_database
-from sfumato.aggregator.storage.engine import create_engine
 
 T = TypeVar("T")
 _DURABILITY = """

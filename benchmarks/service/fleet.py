@@ -14,7 +14,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from sfumato.aggregator.storage import Layout
+from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import (
     Dimension,

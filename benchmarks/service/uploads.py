@@ -18,9 +18,10 @@ from benchmarks.service.databases import open_database
 from benchmarks.service.fleet import Fleet, Signed, make_phone_plan
 from benchmarks.service.load import Job, Outcome, run_client
 from benchmarks.service.servers import Server, running_servers, start_bare, start_server
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage import Layout, Store
-from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 
 NAME = "service"

@@ -17,9 +17,10 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.store import Store, open_store
+from sfumato.aggregator.database.schema import migrate_database
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import Store, migrate_database, open_store
-from sfumato.aggregator.storage.engine import create_engine
 
 S = TypeVar("S", bound=Store)
 

@@ -13,9 +13,9 @@ import httpx
 from fastapi import FastAPI
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import Desk
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.aggregator.job_records import DeliveryRecord
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.resources.alarms.record import DeliveryRecord
+from sfumato.aggregator.resources.alarms.service.events import Event
+from sfumato.aggregator.resources.alarms.service.outbox import queue_events
+from sfumato.aggregator.resources.alarms.store import lease_deliveries
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.alarms.events import Event
-from sfumato.aggregator.services.alarms.outbox import queue_events
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.statements.alarms import lease_deliveries
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.api.test_alarms import SECRET, receiving
 from tests.aggregator.databases import find_address, open_kind
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 KILLED = """
 import sys
-from sfumato.aggregator.services.alarms.webhooks import Sender
+from sfumato.aggregator.resources.alarms.service.webhooks import Sender
 
 async def hang(*arguments, **named):
     import os, signal

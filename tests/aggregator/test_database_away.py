@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.database.schema import migrate_database
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store, migrate_database
 from tests.aggregator.databases import POSTGRES, find_address, open_postgres
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 

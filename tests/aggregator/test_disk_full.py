@@ -11,10 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sfumato.aggregator.records import StudyRecord
+from sfumato.aggregator.base.store import open_store
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import Layout, open_store
-from sfumato.aggregator.storage.statements.cells import check_sums
 from sfumato.shared.command import main
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start

@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.store import open_store
+from sfumato.aggregator.database.schema import migrate_database
 from sfumato.aggregator.settings import Settings, normalise_database_url
-from sfumato.aggregator.storage import migrate_database, open_store
 from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.test_database_away import wait_until
 from tests.ports import hold_port, port_of

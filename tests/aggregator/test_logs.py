@@ -8,8 +8,8 @@ import pytest
 import structlog
 from sqlalchemy import text
 
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.logs import configure_logging
-from sfumato.aggregator.storage import Store
 from tests.aggregator.databases import open_kind
 from tests.aggregator.serving import open_server
 

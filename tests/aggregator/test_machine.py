@@ -14,14 +14,15 @@ from hypothesis.errors import FlakyFailure, FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import delete, insert, select
 
-from sfumato.aggregator.records import Selection, SketchRecord
-from sfumato.aggregator.services.sketches import writer
-from sfumato.aggregator.services.sketches.writer import Upload, UploadWriter
-from sfumato.aggregator.storage import Transaction
-from sfumato.aggregator.storage.statements import cells, sketches
-from sfumato.aggregator.storage.sums.cells import Cell
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.tables import PENDING_SKETCHES
+from sfumato.aggregator.base.sums.cells import Cell
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.base.transaction import Transaction
+from sfumato.aggregator.resources.sketches.record import SketchRecord
+from sfumato.aggregator.resources.sketches.service import writer
+from sfumato.aggregator.resources.sketches.service.writer import Upload, UploadWriter
+from sfumato.aggregator.resources.sketches.store import cells, sketches
+from sfumato.aggregator.resources.sketches.store.tables import PENDING_SKETCHES
 from tests.aggregator.databases import create_postgres, drop_postgres
 from tests.aggregator.machine.harness import Harness
 from tests.aggregator.machine.operations import OperationRules

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfumato.aggregator.batch_records import BATCH_STATES
-from sfumato.aggregator.job_records import JobState
 from sfumato.aggregator.metrics import JOB_STATES, Metrics
+from sfumato.aggregator.resources.batches.record import BATCH_STATES
+from sfumato.aggregator.resources.jobs.record import JobState
 from sfumato.shared.wire import problem_types
 from tests.aggregator.fleet import Desk, Device, make_plan
 from tests.aggregator.serving import Server, open_server

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from tests.aggregator.databases import find_address, open_postgres

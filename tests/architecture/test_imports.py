@@ -21,7 +21,16 @@ ROOMS = (
 )
 MATHEMATICS = ("shared/core", "shared/privacy", "learning")
 OUTSIDE = ("json", "logging", "os", "random", "time", "fastapi")
-WITHOUT_SQL = ("api", "ui", "services", "records", "settings", "storage/sums")
+WITHOUT_SQL = (
+    "api",
+    "ui",
+    "services",
+    "answers",
+    "resources/devices/service",
+    "resources/devices/record",
+    "settings",
+    "base/sums",
+)
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
@@ -68,14 +77,37 @@ def test_packages_that_import_their_siblings_are_caught(copied_tree: Path) -> No
 
 
 def test_modules_in_no_layer_are_caught(copied_tree: Path) -> None:
-    for room in ("sfumato", *ROOMS):
+    resources = "aggregator/resources"
+    for room in ("sfumato", *ROOMS, resources, f"{resources}/keys"):
         plant(copied_tree / room / "astray.py", "")
     told = assert_broken(
-        copied_tree, "never import each other", *(f"Inside {room}" for room in ROOMS)
+        copied_tree,
+        "never import each other",
+        *(f"Inside {room}" for room in ROOMS),
+        "Each resource stands",
+        "Inside each resource",
     )
+    assert "sfumato.aggregator.resources.astray" in told
+    assert "sfumato.aggregator.resources.keys.astray" in told
     for room in ROOMS:
         assert f"{room}.astray" in told
     assert "sfumato.astray" in told
+
+
+def test_resources_that_import_against_their_order_are_caught(copied_tree: Path) -> None:
+    plants = {
+        "keys/service/keys.py": "alarms.service.alarms",
+        "studies/store.py": "devices.store",
+        "devices/record.py": "sketches.record",
+        "batches/store/reports.py": "keys.service.audit",
+        "jobs/record.py": "keys.store",
+    }
+    resources = "sfumato.aggregator.resources"
+    for module, other in plants.items():
+        plant(copied_tree / "aggregator/resources" / module, f"import {resources}.{other}")
+    told = assert_broken(copied_tree, "services over stores over records")
+    for module, other in plants.items():
+        assert f"{resources}.{name(module)} -> {resources}.{other} " in told
 
 
 def test_mathematics_that_reaches_the_outside_is_caught(copied_tree: Path) -> None:

@@ -13,10 +13,11 @@ from benchmarks.service.fleet import Fleet, make_plan
 from benchmarks.service.servers import running_servers
 from benchmarks.service.snapshots import measure_snapshots
 from benchmarks.service.uploads import measure_outage, measure_uploads, send
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.resources.sketches.store.tables import CELLS, SKETCHES
+from sfumato.aggregator.resources.studies.store import CELL_ROOTS, STUDIES
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.tables import CELL_ROOTS, CELLS, SKETCHES, STUDIES
 
 pytestmark = pytest.mark.usefixtures("forked")
 

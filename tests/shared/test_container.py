@@ -37,7 +37,5 @@ def test_another_format_and_another_version_are_told_apart() -> None:
     made = encode_container("made", 3, {})
     with pytest.raises(MalformedMessageError, match="another format"):
         decode_container(made, "other", 3, **ASKED)
-    with pytest.raises(
-        UnsupportedVersionError, match="version 3, and this release reads"
-    ):
+    with pytest.raises(UnsupportedVersionError, match="version 3, and this release reads"):
         decode_container(made, "made", 4, **ASKED)

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import sfumato.helper.batches
+from sfumato.aggregator.base.helper_client import HelperClient
+from sfumato.aggregator.base.store import Store, open_store
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.batches.helper import HelperClient
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store, open_store
 from sfumato.helper import tables
 from sfumato.helper.app import _Routes, create_app
 from sfumato.helper.batches import Batches

@@ -29,12 +29,14 @@ import numpy as np
 import pytest
 from sqlalchemy import make_url
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage import Layout, Store, open_store
-from sfumato.aggregator.storage.statements.batches import count_reports
-from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
-from sfumato.aggregator.storage.statements.inspection import find_count_faults, find_orphans
+from sfumato.aggregator.base.store import Store, open_store
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.database.inspection import find_count_faults, find_orphans
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.batches.store.reports import count_reports
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from sfumato.helper.tables import open_database
 from tests.aggregator.batches.conftest import KEY, Pair, Report, open_pair
 from tests.aggregator.batches.simulation.servers import copy_database, put_back

@@ -17,11 +17,14 @@ import pytest
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from sfumato.aggregator.records import Selection, SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import open_store
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.jobs.store import DECODES
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
+from sfumato.aggregator.resources.sketches.store.tables import SKETCHES
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.storage import Layout, open_store
-from sfumato.aggregator.storage.statements.cells import sum_sketches
-from sfumato.aggregator.storage.tables import DECODES, SKETCHES
 from sfumato.shared.core import feature_table
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire import PayloadForm

@@ -14,21 +14,22 @@ from typing import Any
 
 import pytest
 
-from sfumato.aggregator.job_records import DecodeRecord, JobRecord, ScheduleRecord
-from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.services.alarms.delivery import KEEP_S, MOST_FAILURES, PAUSES_S
-from sfumato.aggregator.services.alarms.events import describe_window, find_events
-from sfumato.aggregator.services.alarms.outbox import queue_events
-from sfumato.aggregator.services.alarms.scheduler import find_first_slot, find_next
-from sfumato.aggregator.services.alarms.webhooks import (
+from sfumato.aggregator.resources.alarms.record import ScheduleRecord
+from sfumato.aggregator.resources.alarms.service.delivery import KEEP_S, MOST_FAILURES, PAUSES_S
+from sfumato.aggregator.resources.alarms.service.events import describe_window, find_events
+from sfumato.aggregator.resources.alarms.service.outbox import queue_events
+from sfumato.aggregator.resources.alarms.service.scheduler import find_first_slot, find_next
+from sfumato.aggregator.resources.alarms.service.webhooks import (
     Sender,
     read_secret,
     require_webhook,
     show_secret,
     sign_message,
 )
-from sfumato.aggregator.storage.statements.jobs import finish_job
-from sfumato.aggregator.storage.statements.schedules import list_running_schedules
+from sfumato.aggregator.resources.alarms.store import list_running_schedules
+from sfumato.aggregator.resources.jobs.record import DecodeRecord, JobRecord
+from sfumato.aggregator.resources.jobs.store import finish_job
+from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.hosts import HostList

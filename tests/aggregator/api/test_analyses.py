@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.aggregator.storage.statements.exclusion import drop_payloads
+from sfumato.aggregator.resources.sketches.store.retention import drop_payloads
 from sfumato.aggregator.worker import Worker
 from sfumato.shared.core import SketchAccumulator, feature_table
 from sfumato.shared.plan import SketchPlan, WindowRule

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
-from sfumato.aggregator.storage.statements.merge import apply_merge, prepare_merge
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
+from sfumato.aggregator.resources.sketches.store.merge import apply_merge, prepare_merge
 from sfumato.shared.wire import decode_message, decode_payload
 from tests.aggregator.fleet import Desk, Device, change_bytes, make_plan
 from tests.aggregator.serving import Server

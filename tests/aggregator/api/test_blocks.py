@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.aggregator.answers.clusters import build_problem
 from sfumato.aggregator.worker import Worker
 from sfumato.shared.plan import SketchPlan, WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.aggregator.services.devices.keys import MOST_RETIRED, key_id_of
+from sfumato.aggregator.resources.devices.service.keys import MOST_RETIRED, key_id_of
 from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server

@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from sfumato.aggregator.app import create_app
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.engine import create_engine
 from sfumato.shared.wire import problem_types
 from tests.aggregator.fleet import SKETCH, Desk, assert_problem
 from tests.aggregator.serving import Server

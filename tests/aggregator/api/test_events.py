@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.store import open_store
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import open_store
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.processes import read_announcement, start
 from tests.aggregator.serving import Server

@@ -3,8 +3,9 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.aggregator.records import SketchRecord
-from sfumato.aggregator.storage.statements.exclusion import drop_payloads, list_leaving
+from sfumato.aggregator.resources.batches.store.exclusion import list_leaving
+from sfumato.aggregator.resources.sketches.record import SketchRecord
+from sfumato.aggregator.resources.sketches.store.retention import drop_payloads
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -8,8 +8,8 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
-from sfumato.aggregator.records import KeyRecord
-from sfumato.aggregator.services.keys import hash_secret
+from sfumato.aggregator.resources.keys.record import KeyRecord
+from sfumato.aggregator.resources.keys.service.keys import hash_secret
 from tests.aggregator.databases import open_kind
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server, open_server

@@ -10,17 +10,11 @@ import httpx
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sfumato.aggregator.storage import Store, Transaction
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.base.transaction import Transaction
 from sfumato.shared.wire import sign_request
 from tests.aggregator.databases import open_as
-from tests.aggregator.fleet import (
-    SKETCH,
-    Desk,
-    Device,
-    assert_problem,
-    change_bytes,
-    make_plan,
-)
+from tests.aggregator.fleet import SKETCH, Desk, Device, assert_problem, change_bytes, make_plan
 from tests.aggregator.serving import open_server
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from sfumato.aggregator.job_records import DecodeRecord
+from sfumato.aggregator.resources.jobs.record import DecodeRecord
 from sfumato.aggregator.worker.loop import Worker
 from sfumato.analyst import AsyncClient
 from sfumato.analyst.client.connection import Connection

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from sfumato.aggregator.app import create_app
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
 from sfumato.shared.plan import plan_to_json

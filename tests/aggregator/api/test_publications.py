@@ -4,7 +4,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.aggregator.storage.statements.publications import find_last_publication
+from sfumato.aggregator.resources.jobs.store import find_last_publication
 from sfumato.shared.errors import SignatureError
 from sfumato.shared.wire import compute_key_id, decode_published, verify_endorsement
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.aggregator.storage.statements.jobs import has_leasable_job
+from sfumato.aggregator.resources.jobs.store import has_leasable_job
 from sfumato.learning.planning.quality import predict_relative_sse
 from sfumato.shared.plan import WindowRule
 from tests.aggregator.fleet import SLOT, Desk, Device, assert_problem, make_plan

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.aggregator.records import SketchTotals
+from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.aggregator.answers.clusters import build_problem
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.aggregator.records import TokenRecord
-from sfumato.aggregator.services.keys import hash_secret
+from sfumato.aggregator.resources.devices.record import TokenRecord
+from sfumato.aggregator.resources.keys.service.keys import hash_secret
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from tests.aggregator.fleet import assert_problem
 from tests.aggregator.serving import Server

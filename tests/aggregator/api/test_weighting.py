@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.services.results.answers import build_problem
+from sfumato.aggregator.answers.clusters import build_problem
+from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.worker import Worker
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.utility import form_sketch

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
-from sfumato.aggregator.job_records import DecodeRecord
-from sfumato.aggregator.records import DeviceRecord, Selection, SketchRecord, SnapshotRecord
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.cells import sum_sketches
-from sfumato.aggregator.storage.statements.merge import list_unmerged
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.devices.record import DeviceRecord
+from sfumato.aggregator.resources.jobs.record import DecodeRecord
+from sfumato.aggregator.resources.sketches.record import SketchRecord
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
+from sfumato.aggregator.resources.sketches.store.merge import list_unmerged
+from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server

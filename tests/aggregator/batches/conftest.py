@@ -18,12 +18,13 @@ import pytest
 import uvicorn
 from numpy.typing import NDArray
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.records import Selection, SketchTotals
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.batches import count_reports
-from sfumato.aggregator.storage.statements.cells import check_sums, sum_sketches
-from sfumato.aggregator.storage.statements.inspection import find_count_faults, find_orphans
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection, SketchTotals
+from sfumato.aggregator.database.inspection import find_count_faults, find_orphans
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.store.check import check_sums
+from sfumato.aggregator.resources.batches.store.reports import count_reports
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from sfumato.device_agent.agent.reading.release import make_message
 from sfumato.helper.accepting import Plans
 from sfumato.helper.app import create_app, hash_key

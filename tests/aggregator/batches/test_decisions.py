@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.base.helper_client import HelperClient
 from sfumato.shared.errors import HelperError
 from sfumato.shared.sharing.batches import choose_part
 from tests.aggregator.batches.conftest import Pair, open_pair

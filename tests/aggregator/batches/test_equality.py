@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import PayloadSum, Row
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, Label, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource

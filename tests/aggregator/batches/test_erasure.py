@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.records import StudyRecord
-from sfumato.aggregator.storage import open_store
+from sfumato.aggregator.base.store import open_store
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.shared.wire import decode_message
 from tests.aggregator.batches.conftest import Pair, Report
 

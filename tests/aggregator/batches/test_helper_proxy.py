@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.base.helper_client import HelperClient
 from sfumato.aggregator.settings import Settings
 from sfumato.shared.errors import ConfigError, HelperError
 from sfumato.shared.http_client import PROXY_FIX

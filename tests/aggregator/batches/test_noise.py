@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches import checks, opener
-from sfumato.aggregator.services.batches.opener import BatchOpener
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.service import checks, opener
+from sfumato.aggregator.resources.batches.service.opener import BatchOpener
 from sfumato.helper.batches import Batches
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.samplers import UNIT

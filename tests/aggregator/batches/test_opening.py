@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.cells import sum_sketches
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from tests.aggregator.batches.conftest import Pair
 
 pytestmark = pytest.mark.anyio

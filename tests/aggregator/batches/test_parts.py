@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.services.plans import require_study
-from sfumato.aggregator.services.results.sources import load_sources
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.jobs.service.sources import load_sources
+from sfumato.aggregator.resources.plans import require_study
 from sfumato.aggregator.worker import Worker
 from tests.aggregator.batches.conftest import Pair, open_pair
 

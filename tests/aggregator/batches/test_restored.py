@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sfumato.aggregator.services.batches.helper import HelperClient
+from sfumato.aggregator.base.helper_client import HelperClient
 from sfumato.helper.answers import CLOCK_SKEW_S
 from sfumato.shared.errors import HelperError
 from sfumato.shared.plan import compute_plan_digest

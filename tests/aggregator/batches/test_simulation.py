@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from sqlalchemy import Connection, Row, text
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.lease import Leased
-from sfumato.aggregator.services.batches.opener import BatchOpener
+from sfumato.aggregator.base.helper_client import HelperClient
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.service.lease import Leased
+from sfumato.aggregator.resources.batches.service.opener import BatchOpener
 from sfumato.helper.tables import write
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire.summing import CommitRequest

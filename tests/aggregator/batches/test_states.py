@@ -8,8 +8,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.storage import copy_database
+from sfumato.aggregator.database.copy import copy_database
+from sfumato.aggregator.resources.batches.record import BatchRecord
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_to_json
 from sfumato.shared.wire.message import decode_message
 from tests.aggregator.batches.conftest import HOUR, Pair, make_sum_draft, open_pair

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from sfumato.aggregator.resources.batches.service import lease
+from sfumato.aggregator.resources.batches.service.opener import BatchOpener
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.batches import lease
-from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.shared.errors import StudyWithdrawnError
 from tests.aggregator.batches.conftest import Pair, open_pair
 

@@ -16,10 +16,10 @@ import anyio
 import pytest
 from sqlalchemy import text
 
-from sfumato.aggregator.records import RetiredKeyRecord
-from sfumato.aggregator.storage import Store
-from sfumato.aggregator.storage.statements.devices import rotate_key
-from sfumato.aggregator.storage.statements.exclusion import purge_withdrawn
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.resources.devices.record import RetiredKeyRecord
+from sfumato.aggregator.resources.devices.store import rotate_key
+from sfumato.aggregator.resources.sketches.store.retention import purge_withdrawn
 from sfumato.shared.command import main
 from tests.aggregator.api.test_heartbeats import send
 from tests.aggregator.databases import find_address, open_kind, open_sqlite

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sfumato.aggregator.storage.schema import LATEST_REVISION
+from sfumato.aggregator.database.schema import LATEST_REVISION
 from sfumato.shared.command import main
 from sfumato.shared.plan import plan_to_json
 from tests.aggregator.fleet import SKETCH, Device, make_plan

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from sfumato.aggregator.app import create_app
-from sfumato.aggregator.records import Selection, StudyRecord
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
+from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.services import Services
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, make_plan

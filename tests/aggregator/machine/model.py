@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.aggregator.records import Selection
-from sfumato.aggregator.storage.sums.cells import digest_members, encode_members
+from sfumato.aggregator.base.sums.cells import digest_members, encode_members
+from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.wire import decode_message
 from tests.aggregator.fleet import Device
-from tests.aggregator.storage.records import contains_slots
+from tests.aggregator.records import contains_slots
 
 N_DEVICES = 5
 DEVICES = [Device(i, {"site": "south" if i % 2 else "north"}) for i in range(N_DEVICES)]

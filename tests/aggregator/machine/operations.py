@@ -8,10 +8,11 @@ import httpx
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from sfumato.aggregator.records import Selection, SketchRecord
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.statements.exclusion import apply_removal, prepare_removal
-from sfumato.aggregator.storage.statements.studies import get_generation, renew_generation
+from sfumato.aggregator.base.generation import get_generation, renew_generation
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.batches.store.exclusion import apply_removal, prepare_removal
+from sfumato.aggregator.resources.sketches.record import SketchRecord
 from sfumato.shared.wire.objects.declaring import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,

@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 from tests.aggregator.machine.harness import STREAMS, Harness, devices, fates, replicas, which
 from tests.aggregator.machine.model import DEVICES, N_DEVICES, Release
 from tests.aggregator.machine.worlds import Fate, Killed
-from tests.aggregator.storage.records import get_sketch
+from tests.aggregator.records import get_sketch
 
 Kind = Literal["new", "two versions", "replay", "other bytes", "same window", "nothing"]
 _KINDS: tuple[Kind, ...] = (

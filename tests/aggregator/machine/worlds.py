@@ -13,10 +13,12 @@ from typing import Any, Literal, Protocol
 from sqlalchemy import delete, event, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.generation import SERVER
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.base.transaction import Transaction
+from sfumato.aggregator.database.tables import METADATA
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import Store, Transaction
-from sfumato.aggregator.storage.engine import create_engine
-from sfumato.aggregator.storage.tables import METADATA, SERVER
 from tests.aggregator.databases import address_of, copy_sqlite, create_postgres, drop_postgres
 
 Fate = Literal["none", "before commit", "after commit"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sfumato.aggregator.job_records import DecodeRecord
-from sfumato.aggregator.services.results.decodes import DecodeWork
-from sfumato.aggregator.services.results.jobs import MAX_ATTEMPTS
-from sfumato.aggregator.storage.statements.jobs import finish_job
+from sfumato.aggregator.resources.jobs.record import DecodeRecord
+from sfumato.aggregator.resources.jobs.service.decodes import DecodeWork
+from sfumato.aggregator.resources.jobs.service.jobs import MAX_ATTEMPTS
+from sfumato.aggregator.resources.jobs.store import finish_job
 from sfumato.aggregator.worker import Worker
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import DecodingError

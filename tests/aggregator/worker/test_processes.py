@@ -16,9 +16,11 @@ import pytest
 from sqlalchemy import text
 
 from sfumato.aggregator.app import create_app
-from sfumato.aggregator.records import SystemClock
+from sfumato.aggregator.base.clock import SystemClock
+from sfumato.aggregator.base.files import path_of
+from sfumato.aggregator.base.store import open_store
+from sfumato.aggregator.database.schema import prepare_database
 from sfumato.aggregator.settings import Settings
-from sfumato.aggregator.storage import open_store, path_of, prepare_database
 from sfumato.aggregator.worker.supervisor import worker_environment
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import CLUSTERS, Desk, Device, make_plan

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import PayloadSum, Row
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.snr import predict_mechanism_snr
 from sfumato.learning.estimate.totals import Totals

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.aggregator.storage.sums.layout import Layout
-from sfumato.aggregator.storage.sums.payloads import PayloadSum, Row
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.payloads import PayloadSum, Row
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.reports import ReportedMarginal, bound_distribution, deconvolve
 from sfumato.learning.estimate.studies import (

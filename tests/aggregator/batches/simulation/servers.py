@@ -16,11 +16,12 @@ from unittest.mock import patch
 import httpx
 from sqlalchemy import Connection, Engine, Row, event
 
-import sfumato.aggregator.services.studies as studies_module
-from sfumato.aggregator.services.batches.helper import HelperClient
+import sfumato.aggregator.resources.studies.service.studies as studies_module
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.helper_client import HelperClient
+from sfumato.aggregator.base.store import Store
+from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.settings import Settings, normalise_database_url
-from sfumato.aggregator.storage import Store, Transaction
-from sfumato.aggregator.storage.engine import create_engine
 from sfumato.helper.accepting import Plans
 from sfumato.helper.app import create_app, hash_key
 from sfumato.helper.batches import Batches

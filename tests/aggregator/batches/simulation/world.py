@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import event, text
 
-from sfumato.aggregator.batch_records import BatchRecord
-from sfumato.aggregator.records import Selection
+from sfumato.aggregator.base.engine import create_engine
+from sfumato.aggregator.base.helper_client import HelperClient
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.batches.record import BatchRecord
+from sfumato.aggregator.resources.batches.service.opener import BatchOpener
+from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from sfumato.aggregator.services import Services
-from sfumato.aggregator.services.batches.helper import HelperClient
-from sfumato.aggregator.services.batches.opener import BatchOpener
 from sfumato.aggregator.settings import normalise_database_url
-from sfumato.aggregator.storage import Layout
-from sfumato.aggregator.storage.engine import create_engine
-from sfumato.aggregator.storage.statements.cells import sum_sketches
 from sfumato.helper.keys import KeyFolder
 from sfumato.shared.errors import HelperRestoredError, SketchError
 from sfumato.shared.plan import compute_plan_digest

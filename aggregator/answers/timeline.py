@@ -1,0 +1,246 @@
+"""Timelines: windows in order, each compared with all before, and the changes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from sfumato.aggregator.answers.kind import Inputs, Slots, require_slots
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.resources.keys.record import KeyScope
+from sfumato.learning.answers.comparisons import describe_change, describe_common, describe_widths
+from sfumato.learning.insight.changes import compute_levels
+from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.learning.insight.windows import (
+    MOST_WINDOWS,
+    Change,
+    Estimate,
+    History,
+    Window,
+    follow_windows,
+    require_windows,
+)
+from sfumato.shared.errors import ConfigError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.wire.objects.analyses import (
+    ChangePointBody,
+    TimelineBody,
+    TimelineRequest,
+    WindowBody,
+    WindowClusterBody,
+)
+from sfumato.shared.wire.objects.answers import VerdictBody
+from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+
+_YEAR_S = 365.25 * 86_400
+_DAY_S = 86_400
+
+
+class TimelineKind:
+    """When the records of a study changed, how surely, and in what."""
+
+    request = TimelineRequest
+    result = TimelineBody
+    version = 1
+    scope: KeyScope = "analyst"
+    needs_devices = False
+
+    def select(
+        self, plan: SketchPlan, request: TimelineRequest, slots: Slots | None
+    ) -> Sequence[Selection]:
+        """Return the windows of the slots that hold sketches, or of those that are asked for."""
+        require_slots(plan)
+        first, last = _find_ends(request, slots)
+        length = request.slots_per_window
+        n_windows = -(-(last - first + 1) // length)
+        if n_windows > MOST_WINDOWS:
+            raise ConfigError(
+                f"gives {n_windows} windows, and must give at most {MOST_WINDOWS}",
+                field="slots_per_window",
+                fix=f"make it at least {-(-(last - first + 1) // MOST_WINDOWS)}, or choose a "
+                "shorter stretch",
+            )
+        # Here and not by the worker: the request is at fault.
+        compute_levels(
+            1,
+            windows_per_year=_count_windows_per_year(plan, request),
+            alarms_per_year=request.false_alarms_per_year,
+        )
+        return [
+            Selection(
+                first_slot=start,
+                last_slot=min(start + length - 1, last),
+                labels=request.labels,
+            )
+            for start in range(first, last + 1, length)
+        ]
+
+    def find_shared(self, request: TimelineRequest) -> Selection | None:
+        """Return None: windows follow each other."""
+        return None
+
+    def name_parts(
+        self, plan: SketchPlan, request: TimelineRequest, selections: Sequence[Selection]
+    ) -> list[str]:
+        """Name windows by their slots and their beginnings."""
+        return [_name_window(plan, selection) for selection in selections]
+
+    def require(self, inputs: Inputs, request: TimelineRequest) -> None:
+        """Refuse too few windows that can be read, and sums that k clusters cannot be fitted to."""
+        require_windows(
+            inputs.plan,
+            _list_windows(inputs),
+            windows_per_year=_count_windows_per_year(inputs.plan, request),
+            alarms_per_year=request.false_alarms_per_year,
+        )
+        inputs.require_clusters(request.n_clusters)
+
+    def compute(
+        self,
+        inputs: Inputs,
+        request: TimelineRequest,
+        *,
+        progress: Callable[[float], None],
+        cancelled: Callable[[], bool],
+    ) -> History:
+        """Follow the windows."""
+        return follow_windows(
+            inputs.plan,
+            _list_windows(inputs),
+            n_clusters=request.n_clusters,
+            windows_per_year=_count_windows_per_year(inputs.plan, request),
+            alarms_per_year=request.false_alarms_per_year,
+            smallest_shift=request.smallest_shift,
+            seed=request.seed,
+            names=[part.name for part in inputs.parts],
+            accepted=_find_accepted(inputs, request),
+            follows_changes=request.reference == "last-change",
+            progress=progress,
+            cancelled=cancelled,
+        )
+
+    def describe(self, inputs: Inputs, request: TimelineRequest, answer: History) -> TimelineBody:
+        """Return the windows as a body."""
+        common = describe_common(
+            inputs.plan,
+            answer.model,
+            answer.describe(),
+            answer.assumptions,
+            digests=inputs.digests,
+        )
+        return TimelineBody(
+            kind="timeline",
+            **common,
+            windows=[
+                _describe_window(inputs.plan, part.selection, window)
+                for part, window in zip(inputs.parts, answer.windows, strict=True)
+            ],
+            change_points=[_describe_change_point(inputs, change) for change in answer.changes],
+            level=answer.level,
+            smallest_shift=answer.smallest_shift,
+            usual=answer.usual,
+        )
+
+
+def _find_accepted(inputs: Inputs, request: TimelineRequest) -> list[int]:
+    """Return the numbers of the windows that hold the slots of accepted changes."""
+    if request.reference == "all-before":
+        return []
+    slots = request.accepted_slots or ()
+    return [
+        number
+        for number, (first, last) in enumerate(_slots_of(part.selection) for part in inputs.parts)
+        if any(first <= slot <= last for slot in slots)
+    ]
+
+
+def _find_ends(request: TimelineRequest, slots: Slots | None) -> Slots:
+    if slots is None:
+        raise ConfigError(
+            "contains no sketch", field="selection", fix="wait until devices have sent some"
+        )
+    first = slots[0] if request.first_slot is None else request.first_slot
+    # Slots without sketches have no answer, and their times may be beyond every calendar.
+    last = slots[1] if request.last_slot is None else min(slots[1], request.last_slot)
+    if first > last:
+        raise ConfigError(
+            "must be at or before last_slot, and before the last sketch",
+            field="first_slot",
+            fix=f"choose from slots {slots[0]} to {slots[1]}, which hold sketches",
+        )
+    return first, last
+
+
+def _count_windows_per_year(plan: SketchPlan, request: TimelineRequest) -> float:
+    return _YEAR_S / (plan.window.length_s * request.slots_per_window)
+
+
+def _list_windows(inputs: Inputs) -> list[Sketches | str]:
+    return [
+        part.doubt or "contains no sketch" if part.snapshot is None else part.require()
+        for part in inputs.parts
+    ]
+
+
+def _name_window(plan: SketchPlan, selection: Selection) -> str:
+    first, last = _slots_of(selection)
+    start, _ = plan.window.slot_bounds(first)
+    time = datetime.fromtimestamp(start, UTC)
+    is_by_day = plan.window.length_s % _DAY_S == 0 and start % _DAY_S == 0
+    date = time.strftime("%Y-%m-%d" if is_by_day else "%Y-%m-%d %H:%M")
+    slots = f"slot {first}" if first == last else f"slots {first} to {last}"
+    return f"{date} ({slots})"
+
+
+def _slots_of(selection: Selection) -> Slots:
+    assert selection.first_slot is not None
+    assert selection.last_slot is not None
+    return selection.first_slot, selection.last_slot
+
+
+def _describe_window(plan: SketchPlan, selection: Selection, window: Window) -> WindowBody:
+    first, last = _slots_of(selection)
+    reading = window.reading
+    return make_body(
+        WindowBody,
+        window,
+        first_slot=first,
+        last_slot=last,
+        start=to_rfc3339(plan.window.slot_bounds(first)[0]),
+        end=to_rfc3339(plan.window.slot_bounds(last)[1]),
+        p=None if reading is None else reading.p,
+        size=None if reading is None else reading.size,
+        level=None if reading is None else reading.level,
+        verdict=window.estimate and make_body(VerdictBody, window.estimate.verdict),
+        clusters=window.estimate and _list_estimates(plan, window.estimate),
+    )
+
+
+def _list_estimates(plan: SketchPlan, found: Estimate) -> list[WindowClusterBody]:
+    has_errors = not bool(np.isnan(found.weight_errors).any())
+    shown, errors = describe_widths(plan, found.centres, np.nan_to_num(found.centre_errors))
+    return [
+        WindowClusterBody(
+            weight=float(found.weights[i]),
+            weight_error=float(found.weight_errors[i]) if has_errors else None,
+            centre=shown[i].tolist(),
+            centre_error=errors[i].tolist() if has_errors else None,
+        )
+        for i in range(len(found.weights))
+    ]
+
+
+def _describe_change_point(inputs: Inputs, change: Change) -> ChangePointBody:
+    found = change.comparison
+    first, _ = _slots_of(inputs.parts[change.window].selection)
+    return ChangePointBody(
+        window=change.window,
+        start=to_rfc3339(inputs.plan.window.slot_bounds(first)[0]),
+        p=change.p,
+        size=found.size,
+        size_error=found.size_error,
+        words=f"{found.describe_size()}; {change.describe_named()}",
+        changes=[describe_change(each) for each in found.changes],
+    )

@@ -1,0 +1,1 @@
+"""Alembic migrations, run through ``sfumato.aggregator.database.schema`` alone."""

@@ -1,0 +1,96 @@
+"""References that people type: names and first digits, in place of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import select
+
+from sfumato.aggregator.base.transaction import Transaction, select_records
+from sfumato.aggregator.resources.alarms.store import ALARMS, SCHEDULES
+from sfumato.aggregator.resources.batches.store.batches import BATCHES
+from sfumato.aggregator.resources.devices.store import DEVICES, TOKENS
+from sfumato.aggregator.resources.jobs.store import ANALYSES, DECODES
+from sfumato.aggregator.resources.parts import Service
+from sfumato.aggregator.resources.snapshots.store import SNAPSHOTS
+from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.aggregator.resources.studies.store import STUDIES, list_studies
+from sfumato.shared.wire.references import choose_identity, choose_study, is_beginning
+
+Identified = Literal[
+    "study", "device", "batch", "snapshot", "decode", "analysis", "schedule", "alarm", "token"
+]
+"""Kinds of what people refer to by first digits."""
+_COLUMNS: dict[Identified, Any] = {
+    "study": STUDIES.c.study_id,
+    "device": DEVICES.c.device_id,
+    "batch": BATCHES.c.batch_id,
+    "snapshot": SNAPSHOTS.c.snapshot_id,
+    "decode": DECODES.c.decode_id,
+    "analysis": ANALYSES.c.analysis_id,
+    "schedule": SCHEDULES.c.schedule_id,
+    "alarm": ALARMS.c.alarm_id,
+    "token": TOKENS.c.token_hash,
+}
+_DIGITS = 64
+
+
+async def find_identities(
+    transaction: Transaction, kind: Identified, digits: str, *, limit: int
+) -> Sequence[bytes]:
+    """Return ids that begin with some hexadecimal digits, in order."""
+    column = _COLUMNS[kind]
+    first, last = (bytes.fromhex(digits.ljust(_DIGITS, fill)) for fill in "0f")
+    statement = select(column).where(column.between(first, last)).order_by(column).limit(limit)
+    return list((await transaction.connection.execute(statement)).scalars())
+
+
+async def find_studies(transaction: Transaction, name: str, *, limit: int) -> Sequence[StudyRecord]:
+    """Return the studies of a name that are not withdrawn, the oldest first."""
+    statement = (
+        select_records(StudyRecord)
+        .where(STUDIES.c.name == name, STUDIES.c.state != "withdrawn")
+        .order_by(STUDIES.c.created, STUDIES.c.study_id)
+        .limit(limit)
+    )
+    return await transaction.list_records(statement, StudyRecord)
+
+
+_MOST = 11
+"""Candidates that are looked up: an error lists ten, and says whether there are more."""
+
+
+class ReferenceService(Service):
+    """Finds what a reference names."""
+
+    async def find_study(self, reference: str) -> str:
+        """Return the id of a study, given its name or first digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            It fits no study, or more than one; the error lists the candidates.
+        """
+        async with self._store.begin() as transaction:
+            found = await find_studies(transaction, reference, limit=_MOST)
+            if is_beginning(reference):
+                for study_id in await find_identities(transaction, "study", reference, limit=_MOST):
+                    study = await transaction.get(StudyRecord, study_id)
+                    if study is not None and study.state != "withdrawn":
+                        found = [*found, study]
+            known = found or await list_studies(transaction, after=None, limit=_MOST)
+        names = {study.study_id.hex(): study.name for study in known}
+        return choose_study(reference, names.items())
+
+    async def find(self, kind: Identified, reference: str) -> str:
+        """Return the id of something, given its first digits.
+
+        Raises
+        ------
+        NotFoundError, ConfigError
+            None begins so, or more than one.
+        """
+        async with self._store.begin() as transaction:
+            found = await find_identities(transaction, kind, reference, limit=_MOST)
+        return choose_identity(reference, kind, [(each.hex(), kind) for each in found])

@@ -1,0 +1,1 @@
+"""Schedules, alarms and deliveries."""

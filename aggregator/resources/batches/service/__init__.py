@@ -1,0 +1,1 @@
+"""Batches: joined by reports, closed, opened with the helper, checked, counted."""

@@ -1,0 +1,1 @@
+"""Devices, their keys, and enrolment."""

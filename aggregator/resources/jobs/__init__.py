@@ -1,0 +1,1 @@
+"""Jobs: decodes and analyses, and their results."""

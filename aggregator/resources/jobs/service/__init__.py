@@ -1,0 +1,1 @@
+"""Jobs: their requests, the queue for workers, their results, and published results."""

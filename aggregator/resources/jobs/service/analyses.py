@@ -1,0 +1,221 @@
+"""Analyses: request, read, list, cancel, and their inputs for a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sfumato.aggregator.answers.kind import Inputs, Kind, Part
+from sfumato.aggregator.answers.registry import KINDS
+from sfumato.aggregator.base.sums.layout import Layout
+from sfumato.aggregator.base.sums.selection import Selection
+from sfumato.aggregator.base.transaction import Transaction
+from sfumato.aggregator.resources.jobs.record import AnalysisRecord
+from sfumato.aggregator.resources.jobs.service.requests import RequestService, require_one_cluster
+from sfumato.aggregator.resources.parts import Parts
+from sfumato.aggregator.resources.plans import require_study
+from sfumato.aggregator.resources.sketches.record import DeviceSums
+from sfumato.aggregator.resources.sketches.store.cells import find_slots
+from sfumato.aggregator.resources.sketches.store.device_sums import sum_devices
+from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
+from sfumato.aggregator.resources.snapshots.service.snapshots import Frozen, SnapshotService, is_of
+from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.aggregator.resources.studies.store import list_accepted
+from sfumato.shared.cbor import encode_deterministic
+from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
+from sfumato.shared.plan import SketchPlan
+from sfumato.shared.structure import structure
+from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
+
+_DOMAIN = "sfumato/v1/analysis"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnalysisWork:
+    """The inputs of an analysis, and its computation."""
+
+    kind: Kind[Any]
+    request: Any
+    inputs: Inputs
+
+    def solve(self, *, progress: Callable[[float], None], cancelled: Callable[[], bool]) -> Any:
+        """Compute the answer; raises as the kind does."""
+        return self.kind.compute(self.inputs, self.request, progress=progress, cancelled=cancelled)
+
+    def describe(self, answer: Any, *, seconds: float) -> dict[str, Any]:
+        """Return the answer as a document."""
+        return asdict(self.kind.describe(self.inputs, self.request, answer))
+
+    async def store(self, transaction: Transaction, answer: Any) -> None:
+        """Store nothing more."""
+
+
+class AnalysisService(RequestService[AnalysisRecord]):
+    """Requests for analyses."""
+
+    def __init__(self, parts: Parts, snapshots: SnapshotService) -> None:
+        super().__init__(parts, snapshots, AnalysisRecord)
+
+    async def create(
+        self, study_id: bytes, request: AnalysisRequest
+    ) -> tuple[AnalysisRecord, bool]:
+        """Freeze the selections of an analysis and queue it; return whether it was queued now.
+
+        The same request on the same sketches returns the same analysis; a failed or cancelled one
+        is queued again.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            There is no such study, or it was withdrawn.
+        ConfigError
+            A selection does not suit the study, or two share sketches.
+        WrongStatisticError, DecodingError
+            The analysis cannot be computed from these sketches.
+        """
+        kind = KINDS[request.kind]
+        require_one_cluster(request.n_clusters)
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, study_id)
+            slots = await find_slots(transaction, study_id)
+            if isinstance(request, TimelineRequest) and request.accepted_slots is None:
+                # Frozen like the sums: what is accepted later changes no analysis that was asked.
+                accepted = await list_accepted(transaction, study_id)
+                request = replace(
+                    request, accepted_slots=sorted(each["first_slot"] for each in accepted)
+                )
+        plan = await self._plans.get(study)
+        if kind.needs_devices and plan.sum_release is not None:
+            raise DecodingError(
+                "cannot look at single devices: with a secure sum no server has the sums of one",
+                field="kind",
+                fix="see `sfumato batch suspects` for parts that differ from the rest",
+            )
+        selections = kind.select(plan, request, slots)
+        frozen = await self._snapshots.freeze(
+            study_id, selections, unshared=kind.find_shared(request)
+        )
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        # In a thread: frequencies of a plan are many.
+        await asyncio.to_thread(kind.require, inputs, request)
+        record = AnalysisRecord(
+            analysis_id=compute_analysis_id(study, kind, request, frozen),
+            study_id=study_id,
+            kind=request.kind,
+            version=kind.version,
+            request=asdict(request),
+            inputs=[_to_document(each) for each in frozen],
+            created=self._clock.now(),
+        )
+        return await self._queue(record)
+
+    async def prepare(self, analysis: AnalysisRecord) -> AnalysisWork:
+        """Load the inputs of an analysis, for a worker.
+
+        Raises
+        ------
+        NotFoundError, StudyWithdrawnError
+            Its study or a snapshot is gone.
+        DecodingError
+            Its algorithm has another version here.
+        """
+        kind = KINDS.get(analysis.kind)
+        if kind is None or kind.version != analysis.version:
+            raise DecodingError(
+                f"must be {analysis.kind} in version {analysis.version}, which this worker lacks",
+                field="kind",
+                fix="request the analysis again",
+            )
+        request = structure(kind.request, analysis.request)
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, analysis.study_id)
+            frozen = await _read_inputs(transaction, analysis.inputs)
+        plan = await self._plans.get(study)
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        if kind.needs_devices:
+            inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
+        return AnalysisWork(kind=kind, request=request, inputs=inputs)
+
+    async def _sum_devices(self, study: StudyRecord, inputs: Inputs) -> Sequence[DeviceSums]:
+        """Add the sketches of each device up, and check that they are those of the snapshot.
+
+        Raises
+        ------
+        StoreError
+            A device was excluded since, or a sketch came that is dated before the snapshot.
+        """
+        (part,) = inputs.parts
+        assert part.snapshot is not None
+        async with self._store.begin() as transaction:
+            sums, members = await sum_devices(
+                transaction,
+                study.study_id,
+                part.selection,
+                layout=Layout.of(inputs.plan),
+                received_until=part.snapshot.created,
+            )
+        if not is_of(part.snapshot, study, members=members):
+            raise StoreError(
+                "has changed since the request: a device was excluded, or a sketch came late",
+                field="selection",
+                fix="request the analysis again",
+            )
+        return sums
+
+
+async def _read_inputs(
+    transaction: Transaction, inputs: Sequence[Mapping[str, Any]]
+) -> Sequence[Frozen]:
+    wanted = [bytes.fromhex(each["snapshot_id"]) for each in inputs if each["snapshot_id"]]
+    known = await transaction.get_many(SnapshotRecord, wanted)
+    if set(wanted) - known.keys():
+        raise NotFoundError("is gone", field="snapshot", fix="request the analysis again")
+    return [
+        Frozen(
+            selection=Selection(**each["selection"]),
+            n_sketches=each["n_sketches"],
+            snapshot=known[bytes.fromhex(each["snapshot_id"])] if each["snapshot_id"] else None,
+            doubt=each["doubt"],
+        )
+        for each in inputs
+    ]
+
+
+def _to_document(frozen: Frozen) -> dict[str, Any]:
+    return {
+        "selection": asdict(frozen.selection),
+        "n_sketches": frozen.n_sketches,
+        "snapshot_id": None if frozen.snapshot is None else frozen.snapshot.snapshot_id.hex(),
+        "doubt": frozen.doubt,
+    }
+
+
+def _name(
+    kind: Kind[Any], plan: SketchPlan, request: Any, frozen: Sequence[Frozen]
+) -> Sequence[Part]:
+    names = kind.name_parts(plan, request, [each.selection for each in frozen])
+    return [Part(name=name, **vars(each)) for name, each in zip(names, frozen, strict=True)]
+
+
+def compute_analysis_id(
+    study: StudyRecord, kind: Kind[Any], request: AnalysisRequest, frozen: Sequence[Frozen]
+) -> bytes:
+    """Return the identity of an analysis: the SHA-256 of all inputs of its result."""
+    content = [
+        _DOMAIN,
+        study.study_id,
+        kind.version,
+        asdict(request),
+        [
+            [
+                asdict(each.selection),
+                each.n_sketches,
+                None if each.snapshot is None else each.snapshot.digest,
+            ]
+            for each in frozen
+        ],
+    ]
+    return hashlib.sha256(encode_deterministic(content)).digest()

@@ -1,0 +1,1 @@
+"""API keys, the audit log, and the keys that sign results."""

@@ -1,0 +1,1 @@
+"""Sketches and the running sums over them."""

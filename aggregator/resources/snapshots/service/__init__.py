@@ -1,0 +1,1 @@
+"""Snapshots, and the answers that need no decoding."""

@@ -1,0 +1,1 @@
+"""Studies from their creation to their withdrawal, and advice on new ones."""

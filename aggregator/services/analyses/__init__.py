@@ -1,1 +1,0 @@
-"""Analyses: comparisons, timelines, groups and the health of devices, computed by workers."""

@@ -1,1 +1,0 @@
-"""Batches of masked sums: joined by reports, closed, opened with the helper, checked, counted."""

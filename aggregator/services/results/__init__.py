@@ -1,1 +1,0 @@
-"""Results: snapshots, decodes, and the queue of decodes for workers."""

@@ -1,1 +1,0 @@
-"""Alembic migrations, run through ``sfumato.aggregator.storage.schema`` alone."""

@@ -1,1 +1,0 @@
-"""Statements on the tables, by subject: functions that take the transaction first."""
