@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Index,
+    Table,
     UniqueConstraint,
     and_,
     delete,
@@ -44,8 +45,7 @@ DELIVERIES = derive_table(
     is_newest_first=True,
 )
 
-LONGEST_LEASE_S = 3600.0
-"""A lease that ends later was taken by a clock that was wrong."""
+_LONGEST_LEASE_S = 3600.0
 _LEEWAY_S = 300.0
 
 
@@ -80,13 +80,8 @@ async def finish_schedule(
 def _is_schedule_due(now: float) -> ColumnElement[bool]:
     # The next start is at most one period away, unless the clock was ahead when it was set.
     is_beyond = SCHEDULES.c.next_at > now + 2.0 * SCHEDULES.c.every_s + _LEEWAY_S
-    is_free = or_(
-        SCHEDULES.c.lease_expires.is_(None),
-        SCHEDULES.c.lease_expires < now,
-        SCHEDULES.c.lease_expires > now + LONGEST_LEASE_S,
-    )
     is_idle = and_(SCHEDULES.c.state == "active", SCHEDULES.c.job_id.is_(None))
-    return and_(is_idle, or_(SCHEDULES.c.next_at <= now, is_beyond), is_free)
+    return and_(is_idle, or_(SCHEDULES.c.next_at <= now, is_beyond), _is_free(SCHEDULES, now))
 
 
 async def remove_alarm(transaction: Transaction, alarm_id: bytes) -> bool:
@@ -152,9 +147,11 @@ async def drop_deliveries(transaction: Transaction, *, ended_before: float) -> i
 
 
 def _is_delivery_due(now: float) -> ColumnElement[bool]:
-    is_free = or_(
-        DELIVERIES.c.lease_expires.is_(None),
-        DELIVERIES.c.lease_expires < now,
-        DELIVERIES.c.lease_expires > now + LONGEST_LEASE_S,
-    )
-    return and_(DELIVERIES.c.state == "pending", DELIVERIES.c.next_at <= now, is_free)
+    is_waiting = and_(DELIVERIES.c.state == "pending", DELIVERIES.c.next_at <= now)
+    return and_(is_waiting, _is_free(DELIVERIES, now))
+
+
+def _is_free(table: Table, now: float) -> ColumnElement[bool]:
+    ends = table.c.lease_expires
+    # A lease that ends later than that was taken by a clock that was wrong.
+    return or_(ends.is_(None), ends < now, ends > now + _LONGEST_LEASE_S)
