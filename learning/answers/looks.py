@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.learning.answers.clusters import WORDS, describe_measurement
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.learning.looks.refinement import Estimate, combine
 from sfumato.learning.looks.study import measure_study, require_look
 from sfumato.shared.core.quantise import STEPS
@@ -47,8 +48,15 @@ class TakenLook:
     snapshot_id: str
 
 
-def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int) -> None:
+def require_looks(
+    plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int, *, field: str = "looks.{}"
+) -> None:
     """Refuse what no result of a plan can take over.
+
+    Parameters
+    ----------
+    field
+        The field that an error names, from the number of the look.
 
     Raises
     ------
@@ -59,15 +67,15 @@ def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int)
     """
     own = tuple(replace(each, scale=None) for each in plan.dimensions)
     for i, look in enumerate(looks):
-        field = f"looks.{i}"
+        named = field.format(i)
         try:
             part = require_look(look.plan)
         except WrongStatisticError as error:
-            raise WrongStatisticError(error.rule, field=field, fix=error.fix) from error
+            raise WrongStatisticError(error.rule, field=named, fix=error.fix) from error
         if not part.result:
             raise ConfigError(
                 "must be a look at a published result, and its plan names none",
-                field=field,
+                field=named,
                 fix="plan it with `sfumato plan look RESULT`",
             )
         shown = tuple(each for each in look.plan.dimensions if each.name in part.assigned)
@@ -75,13 +83,13 @@ def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int)
             raise ConfigError(
                 "must have the columns of this study, with their units, bounds and levels, and has "
                 + ", ".join(f"{each.name} ({each.unit})" for each in shown),
-                field=field,
+                field=named,
                 fix="name a look at a result of this study",
             )
         if len(part.centres) != n_clusters:
             raise ConfigError(
                 f"must be at {n_clusters} centres, and is at {len(part.centres)}",
-                field=field,
+                field=named,
                 fix=f"request {len(part.centres)} clusters, or name another look",
             )
         measure_study(look.plan, look.totals)
@@ -153,6 +161,13 @@ def take_looks(
             cost=_describe_cost([plan, *(look.plan for look in looks)]),
         ),
     )
+
+
+def measure_look(plan: SketchPlan, means: Floats, look: TakenLook) -> Measurement:
+    """Measure clusters with given means on the axes, shape ``(k, d)``; raises `DecodingError`."""
+    quantiser = plan.space.quantiser
+    points = (means - quantiser.centre) / quantiser.half_width * STEPS
+    return measure_study(look.plan, look.totals, order=_match(points, look, "look"))
 
 
 def _match(points: Floats, look: TakenLook, field: str) -> NDArray[np.intp]:

@@ -6,14 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.aggregator.records import DeviceSums, KeyScope, Selection, SnapshotRecord
+from sfumato.learning.answers.looks import TakenLook, measure_look, require_looks
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.pairs import pose_pooled
 from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import AnswerBody
 
+Floats = NDArray[np.float64]
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
@@ -29,6 +35,8 @@ class Part:
         The selection, and the number of its sketches.
     snapshot, doubt
         The snapshot; or why there is none.
+    look
+        What a second look has summed of the same slots and labels, if one has.
     """
 
     name: str
@@ -36,6 +44,7 @@ class Part:
     n_sketches: int
     snapshot: SnapshotRecord | None
     doubt: str | None
+    look: TakenLook | None = None
 
     @property
     def totals(self) -> Totals | None:
@@ -88,14 +97,23 @@ class Inputs:
         """The digests of the sums that the answer rests on."""
         return [part.snapshot.digest.hex() for part in self.parts if part.snapshot is not None]
 
+    def measure(self, means: Floats) -> list[Measurement | None]:
+        """Measure clusters with these means in each selection that a look has read."""
+        return [
+            None if part.look is None else measure_look(self.plan, means, part.look)
+            for part in self.parts
+        ]
+
     def require_clusters(self, n_clusters: int) -> None:
         """Refuse sums that k clusters cannot be fitted to, before a worker tries.
 
         Raises
         ------
-        WrongStatisticError, DecodingError
-            As :func:`sfumato.learning.insight.pairs.pose_pooled`.
+        WrongStatisticError, DecodingError, ConfigError
+            As :func:`sfumato.learning.insight.pairs.pose_pooled`, and ``require_looks``.
         """
+        looks = [part.look for part in self.parts if part.look is not None]
+        require_looks(self.plan, looks, n_clusters, field="look")
         held = [part.totals for part in self.parts if part.totals is not None]
         if not held:
             raise DecodingError(

@@ -17,8 +17,9 @@ from sfumato.aggregator.services.results.requests import RequestService, require
 from sfumato.aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
+from sfumato.learning.answers.looks import TakenLook
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
@@ -88,10 +89,12 @@ class AnalysisService(RequestService[AnalysisRecord]):
                 fix="see `sfumato batch suspects` for parts that differ from the rest",
             )
         selections = kind.select(plan, request, slots)
-        frozen = await self._snapshots.freeze(
-            study_id, selections, unshared=kind.find_shared(request)
-        )
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        unshared = kind.find_shared(request)
+        frozen = await self._snapshots.freeze(study_id, selections, unshared=unshared)
+        looked = await self._find_look(request)
+        if looked is not None:
+            frozen = await self._freeze_look(plan, *looked, frozen, unshared)
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen, looked))
         # In a thread: frequencies of a plan are many.
         await asyncio.to_thread(kind.require, inputs, request)
         record = AnalysisRecord(
@@ -127,10 +130,42 @@ class AnalysisService(RequestService[AnalysisRecord]):
             study = await require_study(transaction, analysis.study_id)
             frozen = await _read_inputs(transaction, analysis.inputs)
         plan = await self._plans.get(study)
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        looked = await self._find_look(request)
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen, looked))
         if kind.needs_devices:
             inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
         return AnalysisWork(kind=kind, request=request, inputs=inputs)
+
+    async def _find_look(self, request: AnalysisRequest) -> tuple[bytes, SketchPlan] | None:
+        """Return the study of a second look that a request names, and its plan."""
+        named = getattr(request, "look", None)
+        if named is None:
+            return None
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, bytes.fromhex(named))
+        return study.study_id, await self._plans.get(study)
+
+    async def _freeze_look(
+        self,
+        plan: SketchPlan,
+        look_id: bytes,
+        look_plan: SketchPlan,
+        frozen: Sequence[Frozen],
+        unshared: Selection | None,
+    ) -> Sequence[Frozen]:
+        """Freeze the same slots and labels of a second look."""
+        windows = plan.window, look_plan.window
+        rules = {(each.kind, each.origin, each.length_s) for each in windows}
+        selections = [each.selection for each in frozen]
+        slots = {slot for each in selections for slot in (each.first_slot, each.last_slot)}
+        if len(rules) > 1 and slots != {None}:
+            raise ConfigError(
+                "must have the windows of this study, or its slots are other times",
+                field="look",
+                fix="plan the look with same_records (--same-records), or select by labels alone",
+            )
+        looks = await self._snapshots.freeze(look_id, selections, unshared=unshared)
+        return [replace(each, look=look.snapshot) for each, look in zip(frozen, looks, strict=True)]
 
     async def _sum_devices(self, study: StudyRecord, inputs: Inputs) -> Sequence[DeviceSums]:
         """Add the sketches of each device up, and check that they are those of the snapshot.
@@ -161,7 +196,8 @@ class AnalysisService(RequestService[AnalysisRecord]):
 async def _read_inputs(
     transaction: Transaction, inputs: Sequence[Mapping[str, Any]]
 ) -> Sequence[Frozen]:
-    wanted = [bytes.fromhex(each["snapshot_id"]) for each in inputs if each["snapshot_id"]]
+    names = [each.get(name) for each in inputs for name in ("snapshot_id", "look_id")]
+    wanted = [bytes.fromhex(each) for each in names if each]
     known = await transaction.get_many(SnapshotRecord, wanted)
     if set(wanted) - known.keys():
         raise NotFoundError("is gone", field="snapshot", fix="request the analysis again")
@@ -171,6 +207,7 @@ async def _read_inputs(
             n_sketches=each["n_sketches"],
             snapshot=known[bytes.fromhex(each["snapshot_id"])] if each["snapshot_id"] else None,
             doubt=each["doubt"],
+            look=known[bytes.fromhex(each["look_id"])] if each.get("look_id") else None,
         )
         for each in inputs
     ]
@@ -182,25 +219,45 @@ def _to_document(frozen: Frozen) -> dict[str, Any]:
         "n_sketches": frozen.n_sketches,
         "snapshot_id": None if frozen.snapshot is None else frozen.snapshot.snapshot_id.hex(),
         "doubt": frozen.doubt,
+        "look_id": None if frozen.look is None else frozen.look.snapshot_id.hex(),
     }
 
 
 def _name(
-    kind: Kind[Any], plan: SketchPlan, request: Any, frozen: Sequence[Frozen]
+    kind: Kind[Any],
+    plan: SketchPlan,
+    request: Any,
+    frozen: Sequence[Frozen],
+    looked: tuple[bytes, SketchPlan] | None,
 ) -> Sequence[Part]:
     names = kind.name_parts(plan, request, [each.selection for each in frozen])
-    return [Part(name=name, **vars(each)) for name, each in zip(names, frozen, strict=True)]
+    looks = [
+        None
+        if looked is None or each.look is None
+        else TakenLook(
+            plan=looked[1], totals=each.look.totals, snapshot_id=each.look.snapshot_id.hex()
+        )
+        for each in frozen
+    ]
+    return [
+        Part(name=name, **vars(each) | {"look": look})
+        for name, each, look in zip(names, frozen, looks, strict=True)
+    ]
 
 
 def compute_analysis_id(
     study: StudyRecord, kind: Kind[Any], request: AnalysisRequest, frozen: Sequence[Frozen]
 ) -> bytes:
     """Return the identity of an analysis: the SHA-256 of all inputs of its result."""
+    asked = asdict(request)
+    looks = [each.look.digest for each in frozen if each.look is not None]
+    if not looks:
+        asked.pop("look", None)
     content = [
         _DOMAIN,
         study.study_id,
         kind.version,
-        asdict(request),
+        asked,
         [
             [
                 asdict(each.selection),
@@ -209,5 +266,6 @@ def compute_analysis_id(
             ]
             for each in frozen
         ],
+        *looks,
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()
