@@ -158,7 +158,7 @@ def take_looks(
             centroids=body.centroids,
             weights=body.weights,
             looks=measured,
-            cost=_describe_cost([plan, *(look.plan for look in looks)]),
+            **_add_up([plan, *(look.plan for look in looks)]),
         ),
     )
 
@@ -200,11 +200,10 @@ def _judge(predicted: VerdictBody | None, measured: VerdictBody) -> VerdictBody:
     return VerdictBody(word=named[0][1].word, sentence=sentence)
 
 
-def _describe_cost(plans: Sequence[SketchPlan]) -> str:
-    releases = [plan.release for plan in plans]
+def _add_up(plans: Sequence[SketchPlan]) -> dict[str, str]:
+    """Return what a record costs that all of them read."""
+    epsilon = sum((plan.release.epsilon for plan in plans), Fraction(0))
+    delta = sum((plan.release.delta for plan in plans), Fraction(0))
     number = f"{len(plans) - 1} look{'s' if len(plans) > 2 else ''}"
-    total = show_level(
-        sum((each.epsilon for each in releases), Fraction(0)),
-        sum((each.delta for each in releases), Fraction(0)),
-    )
-    return f"a record that the sketch and {number} read costs {total} in all"
+    words = f"a record that the sketch and {number} read costs {show_level(epsilon, delta)} in all"
+    return {"epsilon": str(epsilon), "delta": str(delta), "cost": words}

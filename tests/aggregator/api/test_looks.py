@@ -91,6 +91,9 @@ async def test_a_sketch_is_refined_by_one_look_and_by_a_second_at_the_refined_ce
     assert first.looks is None
     await look(server, client, "look", "main")
     once = await solve(server, client, looks=["look"])
+    # What the first look has cost is not forgotten.
+    words = (await client.plan_look(once, epsilon="2", same_records=True)).describe()
+    assert any("one record costs epsilon 6 in all" in each for each in words)
     plan = await look(server, client, "again", once)
     assert isinstance(plan.statistic, ClustersPart)
     assert plan.statistic.result == once.identity
