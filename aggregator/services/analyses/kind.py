@@ -36,7 +36,7 @@ class Part:
     snapshot, doubt
         The snapshot; or why there is none.
     look
-        What a second look has summed of the same slots and labels, if one has.
+        The snapshot of the same slots and labels of a second look, if there is one.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Part:
     n_sketches: int
     snapshot: SnapshotRecord | None
     doubt: str | None
-    look: TakenLook | None = None
+    look: SnapshotRecord | None = None
 
     @property
     def totals(self) -> Totals | None:
@@ -86,11 +86,14 @@ class Inputs:
         Its selections.
     devices
         For kinds that look at devices.
+    look_plan
+        The plan of the second look that measures shares, if one does.
     """
 
     plan: SketchPlan
     parts: Sequence[Part]
     devices: Sequence[DeviceSums] = ()
+    look_plan: SketchPlan | None = None
 
     @property
     def digests(self) -> list[str]:
@@ -100,9 +103,12 @@ class Inputs:
     def measure(self, means: Floats) -> list[Measurement | None]:
         """Measure clusters with these means in each selection that a look has read."""
         return [
-            None if part.look is None else measure_look(self.plan, means, part.look)
-            for part in self.parts
+            None if each is None else measure_look(self.plan, means, each) for each in self._looks
         ]
+
+    @property
+    def _looks(self) -> list[TakenLook | None]:
+        return [_take(self.look_plan, part.look) for part in self.parts]
 
     def require_clusters(self, n_clusters: int) -> None:
         """Refuse sums that k clusters cannot be fitted to, before a worker tries.
@@ -112,7 +118,7 @@ class Inputs:
         WrongStatisticError, DecodingError, ConfigError
             As :func:`sfumato.learning.insight.pairs.pose_pooled`, and ``require_looks``.
         """
-        looks = [part.look for part in self.parts if part.look is not None]
+        looks = [each for each in self._looks if each is not None]
         require_looks(self.plan, looks, n_clusters, field="look")
         held = [part.totals for part in self.parts if part.totals is not None]
         if not held:
@@ -125,6 +131,12 @@ class Inputs:
         for totals in held[1:]:
             whole = whole + totals
         pose_pooled(self.plan, whole, n_clusters=n_clusters)
+
+
+def _take(plan: SketchPlan | None, look: SnapshotRecord | None) -> TakenLook | None:
+    if plan is None or look is None:
+        return None
+    return TakenLook(plan=plan, totals=look.totals, snapshot_id=look.snapshot_id.hex())
 
 
 Slots = tuple[int, int]

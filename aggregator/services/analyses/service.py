@@ -17,10 +17,9 @@ from sfumato.aggregator.services.results.requests import RequestService, require
 from sfumato.aggregator.services.results.snapshots import Frozen, SnapshotService, is_of
 from sfumato.aggregator.services.service import Parts
 from sfumato.aggregator.storage import Layout, Transaction
-from sfumato.learning.answers.looks import TakenLook
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
-from sfumato.shared.plan import SketchPlan
+from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
 
@@ -91,10 +90,12 @@ class AnalysisService(RequestService[AnalysisRecord]):
         selections = kind.select(plan, request, slots)
         unshared = kind.find_shared(request)
         frozen = await self._snapshots.freeze(study_id, selections, unshared=unshared)
-        looked = await self._find_look(request)
-        if looked is not None:
-            frozen = await self._freeze_look(plan, *looked, frozen, unshared)
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen, looked))
+        look_id = getattr(request, "look", None)
+        look = await self._find_look(look_id)
+        if look is not None and look_id is not None:
+            windows = plan.window, look.window
+            frozen = await self._freeze_look(windows, bytes.fromhex(look_id), frozen, unshared)
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen), look_plan=look)
         # In a thread: frequencies of a plan are many.
         await asyncio.to_thread(kind.require, inputs, request)
         record = AnalysisRecord(
@@ -130,31 +131,28 @@ class AnalysisService(RequestService[AnalysisRecord]):
             study = await require_study(transaction, analysis.study_id)
             frozen = await _read_inputs(transaction, analysis.inputs)
         plan = await self._plans.get(study)
-        looked = await self._find_look(request)
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen, looked))
+        look = await self._find_look(getattr(request, "look", None))
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen), look_plan=look)
         if kind.needs_devices:
             inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
         return AnalysisWork(kind=kind, request=request, inputs=inputs)
 
-    async def _find_look(self, request: AnalysisRequest) -> tuple[bytes, SketchPlan] | None:
-        """Return the study of a second look that a request names, and its plan."""
-        named = getattr(request, "look", None)
-        if named is None:
+    async def _find_look(self, look_id: str | None) -> SketchPlan | None:
+        """Return the plan of the second look that a request names."""
+        if look_id is None:
             return None
         async with self._store.begin() as transaction:
-            study = await require_study(transaction, bytes.fromhex(named))
-        return study.study_id, await self._plans.get(study)
+            study = await require_study(transaction, bytes.fromhex(look_id))
+        return await self._plans.get(study)
 
     async def _freeze_look(
         self,
-        plan: SketchPlan,
+        windows: tuple[WindowRule, WindowRule],
         look_id: bytes,
-        look_plan: SketchPlan,
         frozen: Sequence[Frozen],
         unshared: Selection | None,
     ) -> Sequence[Frozen]:
         """Freeze the same slots and labels of a second look."""
-        windows = plan.window, look_plan.window
         rules = {(each.kind, each.origin, each.length_s) for each in windows}
         selections = [each.selection for each in frozen]
         slots = {slot for each in selections for slot in (each.first_slot, each.last_slot)}
@@ -224,25 +222,10 @@ def _to_document(frozen: Frozen) -> dict[str, Any]:
 
 
 def _name(
-    kind: Kind[Any],
-    plan: SketchPlan,
-    request: Any,
-    frozen: Sequence[Frozen],
-    looked: tuple[bytes, SketchPlan] | None,
+    kind: Kind[Any], plan: SketchPlan, request: Any, frozen: Sequence[Frozen]
 ) -> Sequence[Part]:
     names = kind.name_parts(plan, request, [each.selection for each in frozen])
-    looks = [
-        None
-        if looked is None or each.look is None
-        else TakenLook(
-            plan=looked[1], totals=each.look.totals, snapshot_id=each.look.snapshot_id.hex()
-        )
-        for each in frozen
-    ]
-    return [
-        Part(name=name, **vars(each) | {"look": look})
-        for name, each, look in zip(names, frozen, looks, strict=True)
-    ]
+    return [Part(name=name, **vars(each)) for name, each in zip(names, frozen, strict=True)]
 
 
 def compute_analysis_id(
