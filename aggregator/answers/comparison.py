@@ -75,7 +75,10 @@ class ComparisonKind:
     ) -> ComparisonBody:
         """Return the comparison as a body."""
         sides = [part.require().totals for part in inputs.parts]
-        return describe_comparison(inputs.plan, *answer, sides, digests=inputs.digests)
+        measured = inputs.measure(answer[1].fit.means)
+        return describe_comparison(
+            inputs.plan, *answer, sides, digests=inputs.digests, measured=measured
+        )
 
 
 def to_selection(request: SelectionRequest) -> Selection:

@@ -6,17 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.keys.record import KeyScope
 from sfumato.aggregator.resources.sketches.record import DeviceSums
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
+from sfumato.learning.answers.looks import TakenLook, measure_look, require_looks
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.pairs import pose_pooled
 from sfumato.learning.insight.selection import Selection as Sketches
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.errors import ConfigError, DecodingError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import AnswerBody
 
+Floats = NDArray[np.float64]
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
@@ -32,6 +38,8 @@ class Part:
         The selection, and the number of its sketches.
     snapshot, doubt
         The snapshot; or why there is none.
+    look
+        The snapshot of the same slots and labels of a second look, if there is one.
     """
 
     name: str
@@ -39,6 +47,7 @@ class Part:
     n_sketches: int
     snapshot: SnapshotRecord | None
     doubt: str | None
+    look: SnapshotRecord | None = None
 
     @property
     def totals(self) -> Totals | None:
@@ -80,25 +89,40 @@ class Inputs:
         Its selections.
     devices
         For kinds that look at devices.
+    look_plan
+        The plan of the second look that measures shares, if one does.
     """
 
     plan: SketchPlan
     parts: Sequence[Part]
     devices: Sequence[DeviceSums] = ()
+    look_plan: SketchPlan | None = None
 
     @property
     def digests(self) -> list[str]:
         """The digests of the sums that the answer rests on."""
         return [part.snapshot.digest.hex() for part in self.parts if part.snapshot is not None]
 
+    def measure(self, means: Floats) -> list[Measurement | None]:
+        """Measure clusters with these means in each selection that a look has read."""
+        return [
+            None if each is None else measure_look(self.plan, means, each) for each in self._looks
+        ]
+
+    @property
+    def _looks(self) -> list[TakenLook | None]:
+        return [_take(self.look_plan, part.look) for part in self.parts]
+
     def require_clusters(self, n_clusters: int) -> None:
         """Refuse sums that k clusters cannot be fitted to, before a worker tries.
 
         Raises
         ------
-        WrongStatisticError, DecodingError
-            As :func:`sfumato.learning.insight.pairs.pose_pooled`.
+        WrongStatisticError, DecodingError, ConfigError
+            As :func:`sfumato.learning.insight.pairs.pose_pooled`, and ``require_looks``.
         """
+        looks = [each for each in self._looks if each is not None]
+        require_looks(self.plan, looks, n_clusters, field="look")
         held = [part.totals for part in self.parts if part.totals is not None]
         if not held:
             raise DecodingError(
@@ -110,6 +134,12 @@ class Inputs:
         for totals in held[1:]:
             whole = whole + totals
         pose_pooled(self.plan, whole, n_clusters=n_clusters)
+
+
+def _take(plan: SketchPlan | None, look: SnapshotRecord | None) -> TakenLook | None:
+    if plan is None or look is None:
+        return None
+    return TakenLook(plan=plan, totals=look.totals, snapshot_id=look.snapshot_id.hex())
 
 
 Slots = tuple[int, int]

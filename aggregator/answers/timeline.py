@@ -22,6 +22,7 @@ from sfumato.learning.insight.windows import (
     follow_windows,
     require_windows,
 )
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import (
@@ -123,10 +124,13 @@ class TimelineKind:
 
     def describe(self, inputs: Inputs, request: TimelineRequest, answer: History) -> TimelineBody:
         """Return the windows as a body."""
+        looks = inputs.measure(answer.model.fit.means)
+        n_measured = sum(each is not None for each in looks)
+        words = [f"shares of {n_measured} of {len(looks)} windows are measured by a second look"]
         common = describe_common(
             inputs.plan,
             answer.model,
-            answer.describe(),
+            [*answer.describe(), *(words if n_measured else [])],
             answer.assumptions,
             digests=inputs.digests,
         )
@@ -134,8 +138,8 @@ class TimelineKind:
             kind="timeline",
             **common,
             windows=[
-                _describe_window(inputs.plan, part.selection, window)
-                for part, window in zip(inputs.parts, answer.windows, strict=True)
+                _describe_window(inputs.plan, part.selection, window, measured)
+                for part, window, measured in zip(inputs.parts, answer.windows, looks, strict=True)
             ],
             change_points=[_describe_change_point(inputs, change) for change in answer.changes],
             level=answer.level,
@@ -200,7 +204,9 @@ def _slots_of(selection: Selection) -> Slots:
     return selection.first_slot, selection.last_slot
 
 
-def _describe_window(plan: SketchPlan, selection: Selection, window: Window) -> WindowBody:
+def _describe_window(
+    plan: SketchPlan, selection: Selection, window: Window, measured: Measurement | None
+) -> WindowBody:
     first, last = _slots_of(selection)
     reading = window.reading
     return make_body(
@@ -214,17 +220,22 @@ def _describe_window(plan: SketchPlan, selection: Selection, window: Window) -> 
         size=None if reading is None else reading.size,
         level=None if reading is None else reading.level,
         verdict=window.estimate and make_body(VerdictBody, window.estimate.verdict),
-        clusters=window.estimate and _list_estimates(plan, window.estimate),
+        clusters=window.estimate and _list_estimates(plan, window.estimate, measured),
     )
 
 
-def _list_estimates(plan: SketchPlan, found: Estimate) -> list[WindowClusterBody]:
+def _list_estimates(
+    plan: SketchPlan, found: Estimate, measured: Measurement | None
+) -> list[WindowClusterBody]:
+    weights = found.weights if measured is None else measured.shares
+    weight_errors = found.weight_errors if measured is None else measured.shares_error
     has_errors = not bool(np.isnan(found.weight_errors).any())
     shown, errors = describe_widths(plan, found.centres, np.nan_to_num(found.centre_errors))
     return [
         WindowClusterBody(
-            weight=float(found.weights[i]),
-            weight_error=float(found.weight_errors[i]) if has_errors else None,
+            weight=float(weights[i]),
+            weight_error=float(weight_errors[i]) if has_errors or measured else None,
+            is_measured=measured is not None,
             centre=shown[i].tolist(),
             centre_error=errors[i].tolist() if has_errors else None,
         )

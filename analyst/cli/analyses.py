@@ -73,6 +73,10 @@ Against = Annotated[
     Literal["last-change", "last-accepted", "all-before"],
     typer.Option("--reference", help="How far back each window is compared."),
 ]
+LookStudy = Annotated[
+    str | None,
+    typer.Option("--look", help="The study of a second look: shares that it measured are used."),
+]
 Plot = Annotated[Path | None, typer.Option(help="Draw the answer, .png or .svg.")]
 Begin = Annotated[
     str,
@@ -104,6 +108,7 @@ def _timeline(
     ] = 1.0,
     smallest_shift: SomeShift = None,
     reference: Against = "last-change",
+    look: LookStudy = None,
     seed: Seed = 0,
     timeout: Timeout = None,
     plot: Plot = None,
@@ -124,6 +129,7 @@ def _timeline(
         false_alarms_per_year=false_alarms,
         smallest_shift=smallest_shift,
         reference=reference,
+        look=look,
         seed=seed,
     )
     return follow(running, timeout, plot)

@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from sfumato.analyst.cli.analyses import Clusters, Plot, Seed, Shift, Timeout, describe, wait
+from sfumato.analyst.cli.analyses import (
+    Clusters,
+    LookStudy,
+    Plot,
+    Seed,
+    Shift,
+    Timeout,
+    describe,
+    wait,
+)
 from sfumato.analyst.cli.options import DEFAULT_URL, Json, Url, show
 from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
 from sfumato.analyst.client import Client
@@ -55,6 +64,7 @@ def _compare(
         float, typer.Option(min=1e-4, max=0.5, help="Share of false alarms without a change.")
     ] = LEVEL,
     smallest_shift: Shift = SMALLEST_SHIFT,
+    look: LookStudy = None,
     seed: Seed = 0,
     timeout: Timeout = None,
     plot: Plot = None,
@@ -78,8 +88,10 @@ def _compare(
         "smallest_shift": smallest_shift,
     }
     is_local = any(is_identity(each) or Path(each).is_file() for each in (first, second))
+    if look is not None and (plan is not None or is_local):
+        raise ConfigError("needs selections of a study", field="--look", fix="leave it out")
     if plan is None and not is_local:
-        result = _compare_there(first, second, timeout, key=key, url=url, **options)
+        result = _compare_there(first, second, timeout, key=key, url=url, look=look, **options)
     else:
         result = _compare_here(first, second, plan, key=key, url=url, **options)
     draw(plot, result.plot, option="--plot")

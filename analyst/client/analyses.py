@@ -39,6 +39,7 @@ class AsyncAnalyses(AsyncDecodes):
         seed: int = 0,
         level: float = 0.05,
         smallest_shift: float = 0.1,
+        look: str | None = None,
     ) -> AsyncAnalysis[Comparison]:
         """Start to compare two selections of a study that share no sketch.
 
@@ -56,10 +57,14 @@ class AsyncAnalyses(AsyncDecodes):
             Share of false alarms where nothing has changed.
         smallest_shift
             Smallest size of an alarm, in the plan's scales.
+        look
+            The study of a second look at a result of this one, with sketches of both selections:
+            changes of shares are then measured.
         """
         study_id = await self.find_study(study)
         request = {
             "kind": "comparison",
+            "look": look and await self.find_study(look),
             "first": await self._choose(study_id, first, "first"),
             "second": await self._choose(study_id, second, "second"),
             "n_clusters": n_clusters,
@@ -84,6 +89,7 @@ class AsyncAnalyses(AsyncDecodes):
         false_alarms_per_year: float = 1.0,
         smallest_shift: float | None = None,
         reference: Reference = "last-change",
+        look: str | None = None,
     ) -> AsyncAnalysis[Timeline]:
         """Start to follow a study window by window: when it changed, how surely, and in what.
 
@@ -106,6 +112,9 @@ class AsyncAnalyses(AsyncDecodes):
             ``last-change``: each window is compared with all since the last accepted or lasting
             change. ``last-accepted``: since the last change of :meth:`accept_change`.
             ``all-before``: with all windows before it.
+        look
+            The study of a second look at a result of this one: where it has sketches of a window,
+            the shares are measured.
         """
         study_id = await self.find_study(study)
         chosen = await self._select(
@@ -118,6 +127,7 @@ class AsyncAnalyses(AsyncDecodes):
         )
         request = {
             "kind": "timeline",
+            "look": look and await self.find_study(look),
             **chosen,
             "n_clusters": n_clusters,
             "slots_per_window": slots_per_window,

@@ -132,6 +132,8 @@ class LookPlan:
         # All that the result has cost, a pilot too; not the sketch's plan alone.
         promise, look = self.first.body.privacy, self.plan.release
         spent = Fraction(promise.epsilon), Fraction(promise.delta)
+        if (taken := self.first.looks) is not None:
+            spent = max(spent[0], Fraction(taken.epsilon)), max(spent[1], Fraction(taken.delta))
         total = show_level(spent[0] + look.epsilon, spent[1] + look.delta)
         if self.outline.shares_records:
             return f"Both looks read the same records: one record costs {total} in all."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
@@ -14,6 +17,8 @@ from sfumato.learning.estimate.utility import estimate_utility
 from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
 from sfumato.learning.insight.comparing import Change, Comparison
 from sfumato.learning.insight.model import StudyModel
+from sfumato.learning.insight.tails import adjust_holm
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import ChangeBody, ClusterBody, ComparisonBody
 from sfumato.shared.wire.objects.answers import DimensionBody
@@ -29,6 +34,7 @@ def describe_comparison(
     sides: Sequence[Totals],
     *,
     digests: Sequence[str],
+    measured: Sequence[Measurement | None] = (),
 ) -> ComparisonBody:
     """Return a comparison as a body.
 
@@ -40,7 +46,12 @@ def describe_comparison(
         The sums of both selections.
     digests
         Digests of the snapshots with these sums; none for sums of files.
+    measured
+        The clusters of both selections, as a second look has measured them.
     """
+    looks = [each for each in measured if each is not None]
+    if len(looks) == 2:
+        found = replace(found, changes=tuple(_measure_changes(found.changes, *looks)))
     counts = [count_records(plan, totals) for totals in sides]
     return make_body(
         ComparisonBody,
@@ -55,6 +66,30 @@ def describe_comparison(
         ],
         changes=[describe_change(change) for change in found.changes],
     )
+
+
+def _measure_changes(
+    changes: Sequence[Change], first: Measurement, second: Measurement
+) -> Iterator[Change]:
+    """Yield the changes, those of shares as they were measured; noise hides that of a phantom."""
+    is_clear = ~(first.is_phantom | second.is_phantom)
+    shares = [np.where(is_clear, each.shares, 1.0) for each in (first, second)]
+    # Of the noise, and of the records as a sample.
+    variances = [
+        (each.shares_error / share) ** 2 + np.maximum(0.0, 1.0 / share - 1.0) / each.n_records
+        for each, share in zip((first, second), shares, strict=True)
+    ]
+    estimates, errors = np.log(shares[1] / shares[0]), np.sqrt(sum(variances))
+    z = np.abs(estimates) / errors
+    # The tail of the sum lies between those of normal and of Laplace variables.
+    p = adjust_holm(np.maximum(2.0 * norm.sf(z), np.exp(-math.sqrt(2.0) * z)))
+    for each in changes:
+        j = each.cluster
+        if each.quantity == "weight" and is_clear[j]:
+            estimate, error = float(estimates[j]), float(errors[j])
+            yield replace(each, estimate=estimate, error=error, p=float(p[j]), is_measured=True)
+        else:
+            yield each
 
 
 def describe_common(

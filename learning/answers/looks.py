@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.learning.answers.clusters import WORDS, describe_measurement
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.totals import Totals
+from sfumato.learning.looks.measurement import Measurement
 from sfumato.learning.looks.refinement import Estimate, combine
 from sfumato.learning.looks.study import measure_study, require_look
 from sfumato.shared.core.quantise import STEPS
@@ -47,8 +48,15 @@ class TakenLook:
     snapshot_id: str
 
 
-def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int) -> None:
+def require_looks(
+    plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int, *, field: str = "looks.{}"
+) -> None:
     """Refuse what no result of a plan can take over.
+
+    Parameters
+    ----------
+    field
+        The field that an error names, from the number of the look.
 
     Raises
     ------
@@ -59,15 +67,15 @@ def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int)
     """
     own = tuple(replace(each, scale=None) for each in plan.dimensions)
     for i, look in enumerate(looks):
-        field = f"looks.{i}"
+        named = field.format(i)
         try:
             part = require_look(look.plan)
         except WrongStatisticError as error:
-            raise WrongStatisticError(error.rule, field=field, fix=error.fix) from error
+            raise WrongStatisticError(error.rule, field=named, fix=error.fix) from error
         if not part.result:
             raise ConfigError(
                 "must be a look at a published result, and its plan names none",
-                field=field,
+                field=named,
                 fix="plan it with `sfumato plan look RESULT`",
             )
         shown = tuple(each for each in look.plan.dimensions if each.name in part.assigned)
@@ -75,13 +83,13 @@ def require_looks(plan: SketchPlan, looks: Sequence[TakenLook], n_clusters: int)
             raise ConfigError(
                 "must have the columns of this study, with their units, bounds and levels, and has "
                 + ", ".join(f"{each.name} ({each.unit})" for each in shown),
-                field=field,
+                field=named,
                 fix="name a look at a result of this study",
             )
         if len(part.centres) != n_clusters:
             raise ConfigError(
                 f"must be at {n_clusters} centres, and is at {len(part.centres)}",
-                field=field,
+                field=named,
                 fix=f"request {len(part.centres)} clusters, or name another look",
             )
         measure_study(look.plan, look.totals)
@@ -150,9 +158,16 @@ def take_looks(
             centroids=body.centroids,
             weights=body.weights,
             looks=measured,
-            cost=_describe_cost([plan, *(look.plan for look in looks)]),
+            **_add_up([plan, *(look.plan for look in looks)]),
         ),
     )
+
+
+def measure_look(plan: SketchPlan, means: Floats, look: TakenLook) -> Measurement:
+    """Measure clusters with given means on the axes, shape ``(k, d)``; raises `DecodingError`."""
+    quantiser = plan.space.quantiser
+    points = (means - quantiser.centre) / quantiser.half_width * STEPS
+    return measure_study(look.plan, look.totals, order=_match(points, look, "look"))
 
 
 def _match(points: Floats, look: TakenLook, field: str) -> NDArray[np.intp]:
@@ -185,11 +200,10 @@ def _judge(predicted: VerdictBody | None, measured: VerdictBody) -> VerdictBody:
     return VerdictBody(word=named[0][1].word, sentence=sentence)
 
 
-def _describe_cost(plans: Sequence[SketchPlan]) -> str:
-    releases = [plan.release for plan in plans]
+def _add_up(plans: Sequence[SketchPlan]) -> dict[str, str]:
+    """Return what a record costs that all of them read."""
+    epsilon = sum((plan.release.epsilon for plan in plans), Fraction(0))
+    delta = sum((plan.release.delta for plan in plans), Fraction(0))
     number = f"{len(plans) - 1} look{'s' if len(plans) > 2 else ''}"
-    total = show_level(
-        sum((each.epsilon for each in releases), Fraction(0)),
-        sum((each.delta for each in releases), Fraction(0)),
-    )
-    return f"a record that the sketch and {number} read costs {total} in all"
+    words = f"a record that the sketch and {number} read costs {show_level(epsilon, delta)} in all"
+    return {"epsilon": str(epsilon), "delta": str(delta), "cost": words}

@@ -75,6 +75,8 @@ class Change:
         The change, shrunk towards 0 where noise hides it; and its standard error without a change.
     p
         Adjusted by Holm over all parameters of all clusters.
+    is_measured
+        Whether a second look measured the change, a share's; p is then over all shares.
     """
 
     cluster: int
@@ -83,6 +85,7 @@ class Change:
     estimate: float
     error: float
     p: float
+    is_measured: bool = False
 
     @property
     def is_named(self) -> bool:
@@ -97,6 +100,7 @@ class Change:
                 f"standard deviations (error {self.error:.2f})"
             )
         noun = "share" if self.quantity == "weight" else "variance"
+        noun = f"measured {noun}" if self.is_measured else noun
         share, error = math.expm1(self.estimate), math.exp(self.estimate) * self.error
         return (
             f"the {noun} of cluster {self.cluster + 1} changed by {share:+.0%} (error {error:.0%})"

@@ -137,6 +137,7 @@ def make_decode(number: int, **changes: Any) -> DecodeRecord:
         solver="cl-ompr/1",
         settings={"tolerance": 1e-9, "n_replicates": 5},
         search_box={"flow": [-1e-9, 0.1]},
+        looks=["ab" * 32],
         seed=(1 << 63) - 1,
         created=float(number),
     )

@@ -83,7 +83,7 @@ class DecodeRecord(JobRecord):
     settings: Mapping[str, Any]
     seed: int
     search_box: Stated = field(default_factory=dict)
-    looks: Sequence[str] = ()
+    looks: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

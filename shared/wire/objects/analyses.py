@@ -27,6 +27,11 @@ _CLUSTERS = "Number of clusters of the common fit, whose changes are estimated."
 _SEED = "Seed of the fit and of the draws."
 _FIRST = "The first slot; null for no lower bound."
 _LAST = "The last slot; null for no upper bound."
+_LOOK = (
+    "The study of a second look at a result of this one: where it has sketches of a selection, "
+    "shares are measured. Null for none."
+)
+_MEASURED = "Whether a second look measured the share."
 
 
 @request
@@ -58,6 +63,7 @@ class ComparisonRequest:
     smallest_shift: Annotated[
         float, Rule(lambda shift: 0.0 <= shift <= 1e6, "must be 0 or more")
     ] = member("Smallest size of an alarm, in the plan's scales.", 0.1, default=0.1)
+    look: Hex | None = member(_LOOK, None, default=None)
 
 
 Reference = Literal["last-change", "last-accepted", "all-before"]
@@ -105,6 +111,7 @@ class TimelineRequest:
         [492],
         default=None,
     )
+    look: Hex | None = member(_LOOK, None, default=None)
 
 
 @request
@@ -166,6 +173,7 @@ class ChangeBody:
         "The change in words.",
         "cluster 3 moved in pressure by +0.31 of its standard deviations (error 0.07)",
     )
+    is_measured: bool = member(_MEASURED, False, default=False)
 
 
 @body
@@ -216,6 +224,7 @@ class WindowClusterBody:
     weight_error: float | None = member("Its standard error.", 0.02)
     centre: list[float] = member("Centre, by dimension.", [1.25])
     centre_error: list[float] | None = member("Standard errors.", [0.03])
+    is_measured: bool = member(_MEASURED, False, default=False)
 
 
 @body

@@ -106,7 +106,8 @@ class LooksBody:
     looks: list[MeasuredClustersBody] = member(
         "The looks in their order: the last has the latest centres, and its verdict counts."
     )
+    epsilon: str = member("What a record costs that the sketch and all looks read.", "2")
+    delta: str = member("Its delta.", "0")
     cost: str = member(
-        "What a record costs that the sketch and all looks read.",
-        "a record that the sketch and 1 look read costs epsilon 2 in all",
+        "The same in words.", "a record that the sketch and 1 look read costs epsilon 2 in all"
     )

@@ -100,6 +100,7 @@ async def test_a_comparison_finds_the_change_and_says_what_it_rests_on(server: S
         seed=0,
         level=0.05,
         smallest_shift=0.1,
+        look=None,
     )
     result = await solve(server, asked)
     assert result["is_alarm"]

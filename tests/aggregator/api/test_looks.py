@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -11,22 +11,25 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from sfumato.aggregator.resources.jobs.record import DecodeRecord
 from sfumato.aggregator.worker.loop import Worker
 from sfumato.analyst import AsyncClient
 from sfumato.analyst.client.connection import Connection
+from sfumato.analyst.periods import Choice
 from sfumato.analyst.results import DecodeResult
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, WrongStatisticError
 from sfumato.shared.plan import ClustersPart, Dimension, PlanSpec, SketchPlan, create_plan
 from sfumato.shared.privacy.testing import SeededSource
-from tests.aggregator.fleet import CLUSTERS, Device, assert_problem, draw_records, make_plan
+from tests.aggregator.fleet import CLUSTERS, SLOT, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
 
 pytestmark = pytest.mark.anyio
+Floats = NDArray[np.float64]
 PARTS = [draw_records(seed, 2000) for seed in (1, 2)]
 RECORDS = np.concatenate(PARTS)
 
@@ -40,18 +43,22 @@ async def client(server: Server) -> AsyncIterator[AsyncClient]:
         yield made
 
 
-async def collect(server: Server, name: str, plan: SketchPlan) -> None:
-    """Publish a study, to which two devices have sent sketches of the same records each time."""
+async def collect(
+    server: Server, name: str, plan: SketchPlan, parts: Sequence[Floats] = PARTS, **more: int
+) -> None:
+    """Publish a study, to which a device each has sent a sketch of its part of the records."""
     seed = int.from_bytes(name.encode()[:4], "big")
-    devices = [Device(seed + i) for i in range(len(PARTS))]
+    devices = [Device(seed + i) for i in range(len(parts))]
     study = await server.desk.publish(plan, name)
     await server.desk.enrol(study, *devices)
-    for device, records in zip(devices, PARTS, strict=True):
+    for i, (device, records) in enumerate(zip(devices, parts, strict=True)):
         accumulator = SketchAccumulator(plan.statistic_of(device.device_id + b"main"))
         accumulator.add(records)
         exact = plan.finish_sum(accumulator.sums, len(records))
         sums = plan.mechanism.add_noise(exact, SeededSource(device.seed))
-        await server.desk.send(study, device, plan, sums, n_records=len(records))
+        slot = SLOT + i * more.get("slots", 0)
+        header = {"n_records": len(records), "slots": (slot, slot)}
+        await server.desk.send(study, device, plan, sums, **header)
 
 
 async def solve(server: Server, client: AsyncClient, **more: Any) -> DecodeResult:
@@ -84,6 +91,9 @@ async def test_a_sketch_is_refined_by_one_look_and_by_a_second_at_the_refined_ce
     assert first.looks is None
     await look(server, client, "look", "main")
     once = await solve(server, client, looks=["look"])
+    # What the first look has cost is not forgotten.
+    words = (await client.plan_look(once, epsilon="2", same_records=True)).describe()
+    assert any("one record costs epsilon 6 in all" in each for each in words)
     plan = await look(server, client, "again", once)
     assert isinstance(plan.statistic, ClustersPart)
     assert plan.statistic.result == once.identity
@@ -195,3 +205,63 @@ async def test_a_look_that_measures_only_leaves_the_centroids_and_measures_the_s
     assert found.bars == first.bars
     with pytest.raises(ConfigError, match="columns"):
         await client.plan_look(first, epsilon="1", columns=[Dimension(name="x", unit="1")])
+
+
+def draw_window(seed: int, share: float) -> Floats:
+    """Draw 2,000 records, of which the first cluster has a share."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(3, 2000, p=[share, 0.6 - share, 0.4])
+    return CLUSTERS[chosen] + 0.5 * rng.standard_normal((2000, 2))
+
+
+async def test_comparison_and_timeline_use_the_shares_that_a_look_has_measured(
+    server: Server, client: AsyncClient
+) -> None:
+    windows = [draw_window(seed, share) for seed, share in enumerate((0.2, 0.2, 0.35, 0.35))]
+    await collect(server, "main", make_plan(), windows, slots=1)
+    planned = await client.plan_look(await solve(server, client), epsilon="4", same_records=True)
+    # The devices of the last window have not answered yet.
+    await collect(server, "look", planned.plan, windows[:3], slots=1)
+    first, second = (Choice(first_slot=SLOT + i, last_slot=SLOT + i) for i in (1, 2))
+    comparison = await client.compare("main", first, second, n_clusters=3, look="look")
+    bare = await client.compare("main", first, second, n_clusters=3)
+    assert comparison.analysis_id != bare.analysis_id
+    timeline = await client.timeline("main", n_clusters=3, look="look")
+    for _ in range(3):
+        assert await work(server)
+    found = (await comparison.wait()).body
+    assert not any(each.is_measured for each in (await bare.wait()).body.changes)
+    j = int(np.argmin([np.linalg.norm(np.array(each.centre) + 5.0) for each in found.clusters]))
+    for each in found.changes:
+        assert each.is_measured == (each.quantity == "weight")
+        if each.is_measured and each.cluster == j:
+            assert abs(each.estimate - np.log(0.35 / 0.2)) < 5 * each.error
+            assert each.is_named
+            assert "measured share" in each.words
+    body = (await timeline.wait()).body
+    assert "shares of 3 of 4 windows are measured by a second look" in body.words
+    for window, share, is_measured in zip(
+        body.windows, (0.2, 0.2, 0.35, 0.35), (True, True, True, False), strict=True
+    ):
+        assert window.clusters is not None
+        cluster = window.clusters[j]
+        assert cluster.is_measured == is_measured
+        assert cluster.weight == pytest.approx(share, abs=0.06)
+
+
+async def test_a_look_of_other_windows_or_clusters_is_refused_in_an_analysis(
+    server: Server, client: AsyncClient
+) -> None:
+    windows = [draw_window(seed, 0.3) for seed in range(2)]
+    await collect(server, "main", make_plan(), windows, slots=1)
+    planned = await client.plan_look(await solve(server, client), epsilon="4", same_records=True)
+    other = replace(planned.spec, window=replace(planned.spec.window, length_s=7200))
+    await collect(server, "slow", create_plan(other), windows, slots=1)
+    await collect(server, "look", planned.plan, windows, slots=1)
+    first, second = (Choice(first_slot=SLOT + i, last_slot=SLOT + i) for i in (0, 1))
+    with pytest.raises(ConfigError, match="look: must have the windows of this study"):
+        await client.compare("main", first, second, n_clusters=3, look="slow")
+    with pytest.raises(ConfigError, match="look: must be at 2 centres, and is at 3"):
+        await client.compare("main", first, second, n_clusters=2, look="look")
+    with pytest.raises(WrongStatisticError, match="look: must be clusters"):
+        await client.compare("main", first, second, n_clusters=3, look="main")

@@ -25,8 +25,8 @@ from sfumato.aggregator.resources.snapshots.service.snapshots import Frozen, Sna
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.aggregator.resources.studies.store import list_accepted
 from sfumato.shared.cbor import encode_deterministic
-from sfumato.shared.errors import DecodingError, NotFoundError, StoreError
-from sfumato.shared.plan import SketchPlan
+from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, StoreError
+from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.analyses import AnalysisRequest, TimelineRequest
 
@@ -95,10 +95,14 @@ class AnalysisService(RequestService[AnalysisRecord]):
                 fix="see `sfumato batch suspects` for parts that differ from the rest",
             )
         selections = kind.select(plan, request, slots)
-        frozen = await self._snapshots.freeze(
-            study_id, selections, unshared=kind.find_shared(request)
-        )
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        unshared = kind.find_shared(request)
+        frozen = await self._snapshots.freeze(study_id, selections, unshared=unshared)
+        look_id = getattr(request, "look", None)
+        look = await self._find_look(look_id)
+        if look is not None and look_id is not None:
+            windows = plan.window, look.window
+            frozen = await self._freeze_look(windows, bytes.fromhex(look_id), frozen, unshared)
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen), look_plan=look)
         # In a thread: frequencies of a plan are many.
         await asyncio.to_thread(kind.require, inputs, request)
         record = AnalysisRecord(
@@ -134,10 +138,39 @@ class AnalysisService(RequestService[AnalysisRecord]):
             study = await require_study(transaction, analysis.study_id)
             frozen = await _read_inputs(transaction, analysis.inputs)
         plan = await self._plans.get(study)
-        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen))
+        look = await self._find_look(getattr(request, "look", None))
+        inputs = Inputs(plan=plan, parts=_name(kind, plan, request, frozen), look_plan=look)
         if kind.needs_devices:
             inputs = replace(inputs, devices=await self._sum_devices(study, inputs))
         return AnalysisWork(kind=kind, request=request, inputs=inputs)
+
+    async def _find_look(self, look_id: str | None) -> SketchPlan | None:
+        """Return the plan of the second look that a request names."""
+        if look_id is None:
+            return None
+        async with self._store.begin() as transaction:
+            study = await require_study(transaction, bytes.fromhex(look_id))
+        return await self._plans.get(study)
+
+    async def _freeze_look(
+        self,
+        windows: tuple[WindowRule, WindowRule],
+        look_id: bytes,
+        frozen: Sequence[Frozen],
+        unshared: Selection | None,
+    ) -> Sequence[Frozen]:
+        """Freeze the same slots and labels of a second look."""
+        rules = {(each.kind, each.origin, each.length_s) for each in windows}
+        selections = [each.selection for each in frozen]
+        slots = {slot for each in selections for slot in (each.first_slot, each.last_slot)}
+        if len(rules) > 1 and slots != {None}:
+            raise ConfigError(
+                "must have the windows of this study, or its slots are other times",
+                field="look",
+                fix="plan the look with same_records (--same-records), or select by labels alone",
+            )
+        looks = await self._snapshots.freeze(look_id, selections, unshared=unshared)
+        return [replace(each, look=look.snapshot) for each, look in zip(frozen, looks, strict=True)]
 
     async def _sum_devices(self, study: StudyRecord, inputs: Inputs) -> Sequence[DeviceSums]:
         """Add the sketches of each device up, and check that they are those of the snapshot.
@@ -169,7 +202,8 @@ class AnalysisService(RequestService[AnalysisRecord]):
 async def _read_inputs(
     transaction: Transaction, inputs: Sequence[Mapping[str, Any]]
 ) -> Sequence[Frozen]:
-    wanted = [bytes.fromhex(each["snapshot_id"]) for each in inputs if each["snapshot_id"]]
+    names = [each.get(name) for each in inputs for name in ("snapshot_id", "look_id")]
+    wanted = [bytes.fromhex(each) for each in names if each]
     known = await transaction.get_many(SnapshotRecord, wanted)
     if set(wanted) - known.keys():
         raise NotFoundError("is gone", field="snapshot", fix="request the analysis again")
@@ -179,6 +213,7 @@ async def _read_inputs(
             n_sketches=each["n_sketches"],
             snapshot=known[bytes.fromhex(each["snapshot_id"])] if each["snapshot_id"] else None,
             doubt=each["doubt"],
+            look=known[bytes.fromhex(each["look_id"])] if each.get("look_id") else None,
         )
         for each in inputs
     ]
@@ -190,6 +225,7 @@ def _to_document(frozen: Frozen) -> dict[str, Any]:
         "n_sketches": frozen.n_sketches,
         "snapshot_id": None if frozen.snapshot is None else frozen.snapshot.snapshot_id.hex(),
         "doubt": frozen.doubt,
+        "look_id": None if frozen.look is None else frozen.look.snapshot_id.hex(),
     }
 
 
@@ -204,11 +240,15 @@ def compute_analysis_id(
     study: StudyRecord, kind: Kind[Any], request: AnalysisRequest, frozen: Sequence[Frozen]
 ) -> bytes:
     """Return the identity of an analysis: the SHA-256 of all inputs of its result."""
+    asked = asdict(request)
+    looks = [each.look.digest for each in frozen if each.look is not None]
+    if not looks:
+        asked.pop("look", None)
     content = [
         _DOMAIN,
         study.study_id,
         kind.version,
-        asdict(request),
+        asked,
         [
             [
                 asdict(each.selection),
@@ -217,5 +257,6 @@ def compute_analysis_id(
             ]
             for each in frozen
         ],
+        *looks,
     ]
     return hashlib.sha256(encode_deterministic(content)).digest()

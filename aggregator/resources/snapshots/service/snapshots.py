@@ -46,12 +46,15 @@ class Frozen:
         None where nothing can be read from it.
     doubt
         Why it has no snapshot.
+    look
+        The snapshot of the same slots and labels of a second look, if there is one.
     """
 
     selection: Selection
     n_sketches: int
     snapshot: SnapshotRecord | None
     doubt: str | None = None
+    look: SnapshotRecord | None = None
 
 
 class SnapshotService(Service):
