@@ -10,25 +10,28 @@ devices in one process; sketches have the m, the r and the law that the planner 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from benchmarks import secure_sum
 from benchmarks.datasets import Dataset, Mixture, RealData
-from benchmarks.designs import TARGET_SSE, advise_study, find_scale, make_study
+from benchmarks.designs import advise_study, find_scale, make_study
 from benchmarks.fleets import Fleet
 from benchmarks.reference import compute_sse, find_reference
+from benchmarks.runner import Case, Figure
 from benchmarks.sketches import Sketcher, add_noises, split_sizes, sum_parts, total_releases
 from sfumato.analyst.planning.looks import LookOutline, LookPlan, plan_look
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.sketching.solving import solve_totals
 from sfumato.learning.looks.study import measure_study
-from sfumato.learning.planning.candidates import Candidate, choose_candidate
+from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline
-from sfumato.learning.planning.planner import advise
 from sfumato.shared.core.quantise import STEPS
 
 Floats = NDArray[np.float64]
@@ -85,7 +88,7 @@ class Campaign:
         devices = self.n_records if self.secures else self.n_noises
         way = "secure sum" if self.secures else "local"
         kind = self.source.name if isinstance(self.source, RealData) else "round"
-        kind += "" if self.is_alike else ", two clusters a device"
+        kind += "" if self.is_alike else ", differing devices"
         own = ", own records" if self.has_own else ""
         return f"{way} n={self.n_records} L={devices} eps={float(self.epsilon):g} {kind}{own}"
 
@@ -127,32 +130,25 @@ class Campaign:
             for i, own in enumerate(parts)
         )
 
+    @lru_cache(maxsize=4)  # noqa: B019 - campaigns are few, and live as long as the program
     def choose(self, epsilon: Fraction) -> Candidate:
         """Choose the sketch as the planner does."""
-        dataset = self.source
-        d, k = (
-            (4, 5) if isinstance(dataset, RealData) else (dataset.n_dimensions, dataset.n_clusters)
-        )
-        if not self.secures:
-            outline = StudyOutline(
-                n_records=self.n_records,
-                n_sketches=self.n_noises,
-                n_dimensions=d,
-                n_clusters=k,
-                devices_differ=not self.is_alike,
-            )
-            return advise_study(outline, epsilon)
+        if self.secures:
+            return secure_sum.choose_design(self.n_noises, epsilon)
+        d, k = (4, 5)
+        if isinstance(self.source, Mixture):
+            d, k = self.source.n_dimensions, self.source.n_clusters
         outline = StudyOutline(
             n_records=self.n_records,
-            n_sketches=self.n_records,
+            n_sketches=self.n_noises,
             n_dimensions=d,
             n_clusters=k,
-            n_noises=self.n_noises,
+            devices_differ=not self.is_alike,
         )
-        advice = advise(outline, epsilon=epsilon, target_sse=TARGET_SSE)
-        knorm = [each for each in advice.candidates if each.mechanism == "discrete-knorm"]
-        return choose_candidate(knorm, TARGET_SSE)
+        return advise_study(outline, epsilon)
 
+    # Both methods begin with it where phases have records of their own.
+    @lru_cache(maxsize=1)  # noqa: B019
     def sketch(self, phases: Phases, epsilon: Fraction, seed: int) -> DecodeResult:
         """Sketch the first phase, and decode."""
         dataset = phases.records[0]
@@ -209,3 +205,68 @@ def fit_with_look(campaign: Campaign, phases: Phases, seed: int) -> Seen:
     first = campaign.sketch(phases, campaign.epsilon * (1 - part), seed)
     planned, centres = campaign.look(phases, first, campaign.epsilon * (part or 1), seed)
     return Seen(first=phases.judge(first.centroids), ratio=phases.judge(centres), pays=planned.pays)
+
+
+CampaignCase = Case[Phases, Seen]
+
+
+def summarise(results: Sequence[Seen]) -> Iterator[Figure]:
+    """Yield the quality, the share of lost clusters, and what the planner foretold."""
+    ratios = np.array([each.ratio for each in results])
+    yield "relative_sse", np.median(ratios)
+    yield "relative_sse_p90", np.quantile(ratios, 0.9)
+    yield f"share_above_{BAD}", np.mean(ratios > BAD)
+    looked = [each for each in results if each.pays is not None]
+    if looked:
+        harmed = [each for each in looked if each.ratio > each.first + ALIKE]
+        yield "made_worse", len(harmed) / len(looked)
+        yield "worse_unforetold", sum(bool(each.pays) for each in harmed) / len(looked)
+
+
+def list_cases() -> Iterator[CampaignCase]:
+    """List secure sums, and fleets with noise of their own."""
+    small, ten = (Mixture(n_dimensions=d, n_clusters=k) for d, k in ((4, 5), (10, 10)))
+    weather = RealData(name="weather")
+    for source in (small, weather):
+        for has_own in (False, True):
+            secure = Campaign(
+                source=source,
+                n_records=10_000,
+                n_noises=2,
+                epsilon=Fraction(1),
+                has_own=has_own,
+                secures=True,
+            )
+            yield _make_case(secure, quick_runs=2 * (source == small))
+    for is_alike in (True, False):
+        yield _make_case(
+            Campaign(
+                source=ten,
+                n_records=10**6,
+                n_noises=1000,
+                epsilon=Fraction(1, 10),
+                has_own=True,
+                is_alike=is_alike,
+            )
+        )
+    yield _make_case(
+        Campaign(
+            source=weather,
+            n_records=weather.n_records,
+            n_noises=300,
+            epsilon=Fraction(1),
+            has_own=True,
+            is_alike=False,
+        )
+    )
+
+
+def _make_case(campaign: Campaign, *, quick_runs: int = 0) -> CampaignCase:
+    methods = {"one shot": fit_once, "with a look": fit_with_look}
+    return CampaignCase(
+        name=campaign.name,
+        load=campaign.load,
+        methods={name: partial(method, campaign) for name, method in methods.items()},
+        summarise=summarise,
+        quick_runs=quick_runs,
+    )
