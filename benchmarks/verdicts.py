@@ -162,10 +162,10 @@ def _bound_gain(trial: LookTrial) -> float:
 
 
 RULES: Final[Mapping[str, Callable[[LookTrial], bool]]] = {
-    "no gain above 5 %": lambda each: _bound_gain(each) <= 0.05,
+    "no gain above 2 %": lambda each: _bound_gain(each) <= 0.02,
+    "gain of 2 to 5 %": lambda each: 0.02 < _bound_gain(each) <= 0.05,
     "gain of 5 to 15 %": lambda each: 0.05 < _bound_gain(each) <= 0.15,
-    "gain of 15 to 40 %": lambda each: 0.15 < _bound_gain(each) <= 0.4,
-    "gain above 40 %": lambda each: _bound_gain(each) > 0.4,
+    "gain above 15 %": lambda each: _bound_gain(each) > 0.15,
     "phantoms, up to 20 %": lambda each: 0.0 < each.phantoms <= 0.2,
     "phantoms, above 20 %": lambda each: each.phantoms > 0.2,
     "wide clusters": lambda each: each.wide > 0.0,
