@@ -10,10 +10,10 @@ Chosen here, where the description that we have says nothing, by what was best f
 candidates are uniform in the middle half of the box; L is so large that an average candidate has as
 many votes as one standard deviation of the noise, from 3 to 127; votes below two deviations count
 as none; survivors are the centres of weighted k-means of the candidates, by their votes, from the
-centres before, and in each fourth round from a new start too; steps along each axis have the stable
-law of exponent 1.5 (Mantegna) and shrink from 0.3 to 0.02 half widths of the box. Rounds are
-composed as Gaussian differential privacy composes them, which ours are too. The variant that
-projects first is left out: its lift is not private as described.
+centres before, and in the first 16 rounds and each fourth one later from new starts too; steps
+along each axis have the stable law of exponent 1.5 (Mantegna) and shrink from 0.3 to 0.02 half
+widths of the box. Rounds are composed as Gaussian differential privacy composes them, which ours
+are too. The variant that projects first is left out: its lift is not private as described.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _INNER: Final = 0.5
 _THRESHOLD: Final = 2.0
 _FIRST_STEP, _LAST_STEP = 0.3, 0.02
 _EXPONENT: Final = 1.5
-_STARTS, _DESCENTS, _PERIOD = 1, 12, 4
+_STARTS, _DESCENTS = 2, 12
+_EARLY, _PERIOD = 16, 4
+"""Rounds with new starts, and how many rounds later the next one has some."""
 _BATCH: Final = 1 << 12
 
 
