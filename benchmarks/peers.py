@@ -9,8 +9,7 @@ is IBM's, whose noise is pure. Google's is in no package index. Blobs are those 
 20,000 records of unit spread around k centres in [-10, 10]^d, another set for each seed; ``g2`` has
 two clusters of 1,024 records in 64 columns, at 500 and 600 with a spread of 30; ``letter`` and
 ``penbased`` are of KEEL; ``iris`` has 150 records of up to 8 cm. The rules of ``SplitKMeans`` were
-tuned on all sets but the largest blobs, with other draws of noise; those of ``pe`` on blobs, ``g2``
-and ``letter``.
+tuned on all sets, with other draws of noise; those of ``pe`` on blobs, ``g2`` and ``letter``.
 """
 
 from __future__ import annotations
