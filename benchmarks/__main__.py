@@ -13,7 +13,7 @@ NAMES = (
     *("sketching", "sketching_files", "sketching_tables", "decoding", "calibration", "fleets"),
     *("grids", "local", "methods", "paper", "secure_sum", "honesty", "real_sets", "insight"),
     *("synthesis", "digits", "generative", "utility", "components", "cover", "estimator", "agent"),
-    *("reported_pilots", "peers", "service.__main__", "looks"),
+    *("reported_pilots", "peers", "service.__main__", "looks", "verdicts"),
 )
 
 

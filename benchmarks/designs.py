@@ -111,15 +111,20 @@ def recover(
     sketcher: Sketcher | None = None,
 ) -> Solution:
     """Sketch records as chosen, at the true scale unless another is given, and decode."""
-    study = Study(
+    study = make_study(chosen, n_sketches=n_sketches, scale=scale or find_scale(dataset))
+    return decode(dataset, study, seed, sketcher)
+
+
+def make_study(chosen: Candidate, *, n_sketches: int, scale: float) -> Study:
+    """Return the settings of sketches as chosen."""
+    return Study(
         n_frequencies=chosen.n_frequencies,
-        scale=scale or find_scale(dataset),
+        scale=scale,
         noise=Noise(mechanism=chosen.mechanism, epsilon=chosen.epsilon, delta=chosen.delta),
         n_sketches=n_sketches,
         blocks=chosen.shortest_selection,
         law=chosen.law_choice.law,
     )
-    return decode(dataset, study, seed, sketcher)
 
 
 def decode(dataset: Dataset, study: Study, seed: int, sketcher: Sketcher | None = None) -> Solution:

@@ -1,11 +1,12 @@
 """One sketch at all of epsilon against a sketch and a second look at the same epsilon together.
 
 One curator, pure epsilon. Clusters of 10 or 5 in 10 or 4 columns, of unit spread: round, of unequal
-spreads along their axes, and of Student's t with three degrees of freedom. Bounds are public, the
-scale is the average spread; the look's share of epsilon and its radii follow by the estimator's own
-rule (``look_share="auto"``). ``relative_sse`` is over k-means on the records from the true means;
-medians of seeds. ``looks`` is the share of runs in which the rule left epsilon for a look, ``gain``
-how far what the look measured lies from the truth, in its standard errors, as a root mean square.
+spreads along their axes, and of Student's t with three degrees of freedom; and ``weather``, real
+records. Bounds are public, the scale is the average spread; the look's share of epsilon and its
+radii follow by the estimator's own rule (``look_share="auto"``). ``relative_sse`` is over k-means
+on the records, of mixtures from the true means; medians of seeds. ``looks`` is the share of runs in
+which the rule left epsilon for a look, ``gain`` how far what the look measured lies from the truth,
+in its standard errors, as a root mean square. Fleets follow, of :mod:`benchmarks.look_fleets`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from benchmarks import look_fleets
+from benchmarks.datasets import RealData
+from benchmarks.reference import find_reference
 from benchmarks.runner import Bench, Case, Figure, Row, measure_cases, run
 from sfumato.analyst.estimators import CompressiveKMeans
 from sfumato.learning.decoding.kmeans import assign, measure_inertia
@@ -41,6 +46,8 @@ class Records:
     rows: Floats
     n_clusters: int
     best: float
+    bounds: tuple[float, float] = (-_HALF_WIDTH, _HALF_WIDTH)
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +73,26 @@ def load(shape: str, d: int, k: int, n: int, seed: int) -> Records:
     return Records(rows=rows, n_clusters=k, best=best)
 
 
+def load_weather(seed: int) -> Records:
+    """Return the weather at three airports, the same for every seed."""
+    dataset = RealData(name="weather").load(seed)
+    reference = find_reference(dataset)
+    return Records(
+        rows=dataset.records,
+        n_clusters=dataset.n_clusters,
+        best=reference.sse / len(dataset.records),
+        bounds=(dataset.lower, dataset.upper),
+        scale=reference.spread,
+    )
+
+
 def fit(share: float | Literal["auto"], relation: Relation, data: Records, seed: int) -> Found:
     """Fit at epsilon 1."""
     estimator = CompressiveKMeans(
         data.n_clusters,
         epsilon="1",
-        bounds=(-_HALF_WIDTH, _HALF_WIDTH),
-        scale=1.0,
+        bounds=data.bounds,
+        scale=data.scale,
         relation=relation,
         max_records=len(data.rows),
         public_seed=seed,
@@ -122,23 +142,35 @@ def list_cases() -> Iterator[Case[Records, Found]]:
     for relation in relations:
         for d, k, n in _CASES:
             for shape in _SHAPES:
-                methods: dict[str, Callable[[Records, int], Found]] = {
-                    "one shot": partial(fit, 0.0, relation),
-                    "with a look": partial(fit, "auto", relation),
-                }
-                yield Case(
-                    name=f"{relation} ({d}, {k}) {shape} n={n}",
-                    load=partial(load, shape, d, k, n),
-                    methods=methods,
-                    summarise=_summarise,
+                yield _make_case(
+                    f"{relation} ({d}, {k}) {shape} n={n}",
+                    partial(load, shape, d, k, n),
+                    relation,
                     quick_runs=2 if (d, shape, n) == (4, "round", 10_000) else 0,
                 )
+        yield _make_case(f"{relation} weather", load_weather, relation)
+
+
+def _make_case(
+    name: str, load: Callable[[int], Records], relation: Relation, *, quick_runs: int = 0
+) -> Case[Records, Found]:
+    return Case(
+        name=name,
+        load=load,
+        methods={
+            "one shot": partial(fit, 0.0, relation),
+            "with a look": partial(fit, "auto", relation),
+        },
+        summarise=_summarise,
+        quick_runs=quick_runs,
+    )
 
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of all cases."""
+    cases: Iterator[Case[Any, Any]] = chain(list_cases(), look_fleets.list_cases())
     yield from measure_cases(
-        NAME, bench, list_cases(), baseline="KMeans of scikit-learn from the true means"
+        NAME, bench, cases, baseline="KMeans of scikit-learn, of mixtures from the true means"
     )
 
 

@@ -89,7 +89,7 @@ def _summarise(found: Sequence[Judged]) -> Iterator[Figure]:
     yield "noises", found[0][2]
 
 
-def choose_design(n_noises: int) -> Candidate:
+def choose_design(n_noises: int, epsilon: Fraction = _EPSILON) -> Candidate:
     """Choose m and the law for so many draws of noise, where each report carries all features."""
     outline = StudyOutline(
         n_records=_DEVICES,
@@ -98,7 +98,7 @@ def choose_design(n_noises: int) -> Candidate:
         n_clusters=5,
         n_noises=n_noises,
     )
-    advice = advise(outline, epsilon=_EPSILON, target_sse=TARGET_SSE)
+    advice = advise(outline, epsilon=epsilon, target_sse=TARGET_SSE)
     knorm = [each for each in advice.candidates if each.mechanism == "discrete-knorm"]
     return choose_candidate(knorm, TARGET_SSE)
 

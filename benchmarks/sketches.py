@@ -180,16 +180,21 @@ class Sketcher:
         seed
             Seed of the frequencies and the noise.
         """
-        sizes = split_sizes(len(dataset.records), study.n_sketches)
-        plan = make_plan(dataset, study, sizes, seed)
-        if isinstance(plan.release, PhaseRelease):
-            totals = report_phases(plan, plan.release, dataset.records, seed)
-        else:
-            exact = self._sum_records(dataset, plan, sizes)
-            totals = total_releases(plan, _release(plan, study, exact, seed), sizes)
+        plan, totals = self.total(dataset, study, seed)
         if study.noise is None:
             return _pose_exact(dataset, plan, totals)
         return pose_totals(plan, totals, dataset.n_clusters)
+
+    def total(self, dataset: Dataset, study: Study, seed: int) -> tuple[SketchPlan, SketchTotals]:
+        """Sketch records, add noise, and add the sketches up; parameters as of :meth:`pose`."""
+        sizes = split_sizes(len(dataset.records), study.n_sketches)
+        plan = make_plan(dataset, study, sizes, seed)
+        if isinstance(plan.release, PhaseRelease):
+            return plan, report_phases(plan, plan.release, dataset.records, seed)
+        exact = self._sum_records(dataset, plan, sizes)
+        if study.noise is not None:
+            exact = add_noises(plan, exact, seed)
+        return plan, total_releases(plan, exact, sizes)
 
     def _sum_records(
         self, dataset: Dataset, plan: SketchPlan, sizes: NDArray[np.int64]
@@ -198,19 +203,22 @@ class Sketcher:
         shape = (plan.measurements_per_record, plan.frequencies_per_sketch)
         key = (dataset.name, plan.frequencies.digest, shape, sizes.tobytes())
         if key not in self._sums:
-            parts = np.split(dataset.records, np.cumsum(sizes)[:-1])
-            self._sums[key] = np.array([_sum_one(plan, part, i) for i, part in enumerate(parts)])
+            self._sums[key] = sum_parts(plan, dataset.records, sizes)
         return self._sums[key]
 
 
-def _release(
-    plan: SketchPlan, study: Study, exact: NDArray[np.int64], seed: int
-) -> NDArray[np.int64]:
-    """Add noise to each sum: shape ``(L, 2 r)``."""
-    if study.noise is None:
-        return exact
+def add_noises(plan: SketchPlan, exact: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Add noise to the sums of each sketch: shape ``(L, ...)``."""
     source = SeededSource(seed)
     return np.array([plan.mechanism.add_noise(sums, source) for sums in exact])
+
+
+def sum_parts(
+    plan: SketchPlan, records: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the exact sums of each sketch of records that lie one after the other."""
+    parts = np.split(records, np.cumsum(sizes)[:-1])
+    return np.array([_sum_one(plan, part, i) for i, part in enumerate(parts)])
 
 
 def _sum_one(plan: SketchPlan, records: NDArray[np.float64], sketch: int) -> NDArray[np.int64]:

@@ -14,8 +14,8 @@ from benchmarks.pages.templates import find_template, read_row, replace_section,
 from benchmarks.runner import read_output
 
 PAGES = (
-    *("calibration", "cover", "honesty", "insight", "methods", "paper", "peers", "real-sets"),
-    "synthesis",
+    *("calibration", "cover", "honesty", "insight", "looks", "methods", "paper", "peers"),
+    *("real-sets", "synthesis"),
 )
 PICTURES = ("clusters", "cover", "fleets", "methods", "paper", "synthesis")
 

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure, FigureBase
 
 from benchmarks.contenders import CONTENDERS, SKETCH
 from benchmarks.cover import METHODS as COVERS
-from benchmarks.pages.tables import collect_curves, split_methods, split_ways
+from benchmarks.pages.comparisons import split_methods
+from benchmarks.pages.tables import collect_curves, split_ways
 from benchmarks.runner import Row, find_crossing
 from benchmarks.synthesis_items import LENGTHS
 from benchmarks.synthesis_ways import WAYS

@@ -12,32 +12,20 @@ from benchmarks.calibration import BUDGETS
 from benchmarks.choosing import measure_regret, read_trials
 from benchmarks.contenders import CONTENDERS, SKETCH
 from benchmarks.cover import METHODS as COVERS
+from benchmarks.pages.comparisons import (
+    LOOKS,
+    PEERS,
+    ByMethod,
+    show_all,
+    show_median,
+    show_quality,
+    split_methods,
+)
 from benchmarks.pages.templates import Cells, Tables, group_rows, list_table, pivot
 from benchmarks.runner import Row
 from benchmarks.synthesis_items import INDEPENDENT, LENGTHS
 from benchmarks.synthesis_ways import FLEETS, WAYS
 from benchmarks.unknown_sets import SETS
-
-ByMethod = Mapping[str, Mapping[str, Mapping[str, Row]]]
-"""Rows by case without a method, method, and figure."""
-
-
-def split_methods(rows: Iterable[Row], methods: Iterable[str] = ()) -> ByMethod:
-    """Return rows by case and method: one of some methods, else the last word of a case."""
-    names = sorted(methods, key=len, reverse=True)
-    found: dict[str, dict[str, dict[str, Row]]] = {}
-    for case, figures in group_rows(rows).items():
-        name = next((n for n in names if case.endswith(f" {n}")), case.rpartition(" ")[2])
-        found.setdefault(case.removesuffix(f" {name}"), {})[name] = figures
-    return found
-
-
-def show_all(
-    found: Mapping[str, Mapping[str, Row]], show: Callable[[Mapping[str, Row]], str]
-) -> dict[str, str]:
-    """Return the cell of each method that has one."""
-    return {name: cell for name, figures in found.items() if (cell := show(figures))}
-
 
 # ---- max cover ----
 
@@ -64,20 +52,6 @@ _COVER: Final[Tables] = {
     "images": lambda rows: _list_covers(rows, "mnist ", _show_cost),
     "seconds": lambda rows: _list_covers(rows, "", lambda own: f"{own['cpu_seconds'].value:.2f}"),
 }
-
-# ---- other libraries ----
-
-
-def _list_peers(rows: Sequence[Row]) -> Iterator[str]:
-    found = split_methods(rows)
-    listed = (
-        (tuple(case.rsplit(" epsilon=", 1)), show_all(own, _show_quality))
-        for case, own in found.items()
-    )
-    yield from pivot(
-        ("set", "epsilon"), listed, dict.fromkeys(n for own in found.values() for n in own)
-    )
-
 
 # ---- the seed paper ----
 
@@ -136,19 +110,9 @@ def fill_methods(template: str, rows: Sequence[Row]) -> str:
 
     def show(match: re.Match[str]) -> str:
         cells = (found.get(name + _PLACE, {}).get(match[1]) for name in _SHOWN)
-        return " | ".join(_show_median(cell) if cell else "-" for cell in cells)
+        return " | ".join(show_median(cell) if cell else "-" for cell in cells)
 
     return re.sub(r"\{at:(.*?)\}", show, template)
-
-
-def _show_median(figures: Mapping[str, Row]) -> str:
-    return f"{figures['median_relative_sse'].value:.2f}"
-
-
-def _show_quality(figures: Mapping[str, Row]) -> str:
-    tail = figures["p90_relative_sse"].value
-    has_tail = tail > 1.02 * figures["median_relative_sse"].value
-    return _show_median(figures) + (f"/{tail:.2f}" if has_tail else "")
 
 
 def _list_sketch_losses(rows: Sequence[Row]) -> Iterator[str]:
@@ -205,7 +169,7 @@ def _list_sets(rows: Sequence[Row]) -> Iterator[str]:
     for source, strengths in sorted(sources.items(), key=lambda each: ("n=" in each[0], each[0])):
         cases = {f"{source} n_eps={each:.0e}": f"{each:,.0f}" for each in sorted(strengths)}
         yield f"## {source}\n\n{_SETS}\n"
-        yield from _list_by_contender(found, cases, _show_quality)
+        yield from _list_by_contender(found, cases, show_quality)
         yield ""
 
 
@@ -229,7 +193,7 @@ def _list_places(rows: Sequence[Row], start: str) -> Iterator[str]:
     found = {c: own for c, own in _split_contenders(rows).items() if c.startswith(start)}
     names = dict.fromkeys(name for own in found.values() for name in own)
     listed = (
-        ((case.removeprefix(start),), show_all(own, _show_quality)) for case, own in found.items()
+        ((case.removeprefix(start),), show_all(own, show_quality)) for case, own in found.items()
     )
     yield from pivot(("case",), listed, names)
 
@@ -416,8 +380,9 @@ TABLES: Final[Mapping[str, Tables]] = {
     "calibration": {"table": _list_pilots},
     "cover": _COVER,
     "methods": _METHODS,
+    "looks": LOOKS,
     "paper": _PAPER,
-    "peers": {"table": _list_peers},
+    "peers": PEERS,
     "synthesis": _SYNTHESIS,
 }
 """By page."""

@@ -176,7 +176,7 @@ def choose_method(holding: Holding) -> MethodChoice:
     return MethodChoice(
         name=name,
         expected=ranked,
-        reason=_explain(row, ranked, name),
+        reason=_explain(row, ranked, name, is_slow=not holding.allows(SKETCH)),
     )
 
 
@@ -223,7 +223,7 @@ def find_row(
     return min((row for row in table if row.knows_scale == knows_scale), key=distance)
 
 
-def _explain(row: Row, ranked: Mapping[str, float], name: str) -> str:
+def _explain(row: Row, ranked: Mapping[str, float], name: str, *, is_slow: bool) -> str:
     """Explain the choice of one of some methods, the best of which comes first."""
     figures = ", ".join(f"{name} {sse:.2f}" for name, sse in ranked.items())
     scale = "a known scale" if row.knows_scale else "no scale"
@@ -234,6 +234,6 @@ def _explain(row: Row, ranked: Mapping[str, float], name: str) -> str:
     if name != next(iter(ranked)):
         why = "takes no shape for granted" if name == SPLIT else "adds up, and tells of any k"
         return f"{words}. {name} is as good as the best, and {why}"
-    if SKETCH not in ranked:
+    if is_slow:
         return f"{words}. A sketch of so many clusters and columns takes minutes to decode"
     return words

@@ -109,11 +109,44 @@ def list_pilots() -> list[Row]:
 
 
 def list_peers() -> list[Row]:
-    figures = {"median_relative_sse": 1.01, "p90_relative_sse": 1.2}
+    figures = {"median_relative_sse": 1.01, "p90_relative_sse": 1.2, "standard_error": 0.03}
+    means = {"auto": 1.02, "pe": 1.3, "diffprivlib": 2.0}
+    found = [
+        Row("peers", f"{name} epsilon=1 {method}", figure, value, "1", 10, "")
+        for name in ("g2", "letter")
+        for method in means
+        for figure, value in figures.items()
+    ]
+    for i, name in enumerate(("g2", "letter")):
+        for method, value in means.items():
+            mean = value + 0.5 * i * (method == "auto")
+            case = f"{name} epsilon=1 {method}"
+            found.append(Row("peers", case, "mean_relative_sse", mean, "1", 10, ""))
+    return found
+
+
+def list_looks() -> list[Row]:
+    figures = {
+        "relative_sse": 1.0021,
+        "relative_sse_p90": 1.02,
+        "looks": 0.5,
+        "share_above_1.3": 0.25,
+        "made_worse": 0.1,
+        "worse_unforetold": 0.05,
+    }
+    rules = {"answers": 4.0, "alone": 2.0, "ratio_median": 1.01, "ratio_worst": 1.2}
+    rules |= {"first_median": 1.02, "first_worst": 1.3, "ratio_p90": 1.1}
     return [
-        Row("peers", f"g2 epsilon=1 {method}", name, value, "1", 10, "")
-        for method in ("auto", "diffprivlib")
-        for name, value in figures.items()
+        Row("verdicts", "all", "sound_above_1.1", 1.0, "1", 300, ""),
+        *(Row("verdicts", "sound", f, v, "1", 4, "") for f, v in rules.items() if f != "alone"),
+        *(Row("verdicts", "rule wide clusters", f, v, "1", 4, "") for f, v in rules.items()),
+        *(
+            Row("looks", f"{case} {way}", figure, value, "1", 20, "")
+            for case in ("replace-one weather", "local n=5 L=300 eps=1 weather")
+            for way in ("one shot", "with a look")
+            for figure, value in figures.items()
+            if way == "with a look" or figure.startswith(("relative", "share"))
+        ),
     ]
 
 
@@ -122,6 +155,7 @@ PAGE_ROWS = {
     "cover": list_cover,
     "honesty": list_verdicts,
     "insight": list_insight,
+    "looks": list_looks,
     "methods": list_methods,
     "paper": list_paper,
     "peers": list_peers,
@@ -145,6 +179,13 @@ EXPECTED = {
         "| a, no noise | 5 | 0.25 | 0.25 | 0.25 |",
         "| grows, a | 9 | 0.50 | 0.50 | 0.50 | 0.50 | - | - | - |",
     ],
+    "looks": [
+        "| replace-one weather | 1.0021/1.020 | 1.0021/1.020 | 50% |",
+        "| local n=5 L=300 eps=1 weather | 1.0021/1.020 | 1.0021/1.020 | 25% | 25% | 10% | 5% |",
+        "| sound | 4 | 1.010 | 1.100 | 1.200 |",
+        "| 1 | 300 |",
+        "| wide clusters | 4 | 2 | 1.010 | 1.200 | 1.020 | 1.300 |",
+    ],
     "methods": [
         "| weather n_eps=1e+04 | grid | 1.10 | 1.21 | 1.10 |",
         "| grid | 0.25 | 1,000 | 2 | no |",
@@ -155,8 +196,11 @@ EXPECTED = {
     ],
     "paper": ["| knorm L=1 m=2kd | 20 | 1.15 | 1.15 |", "| knorm L=1 m=2kd | 2 | 0.00093 |"],
     "peers": [
-        "| set | epsilon | auto | diffprivlib |",
-        "| g2 | 1 | 1.01/1.20 | 1.01/1.20 |",
+        "| set | epsilon | auto | pe | diffprivlib |",
+        "| g2 | 1 | 1.01/1.20 | 1.01/1.20 | 1.01/1.20 |",
+        "| g2 | 1 | 1.020 | pe | 1.300 | 0.042 | better |",
+        "| letter | 1 | 1.520 | pe | 1.300 | 0.042 | worse |",
+        "| 2 | 1 | 0 | 1 | 2 | 1 |",
     ],
     "real-sets": ["| all | 7 | 90.0% | 0.250 |"],
     "synthesis": [

@@ -136,11 +136,14 @@ def test_max_cover_has_the_recipe_of_its_authors(monkeypatch: pytest.MonkeyPatch
 def test_peers_are_called_on_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_RECORDS", 2000)
     cases = [case for case in peers.list_cases() if case.name == "blobs k=16 d=4 epsilon=4"]
-    ours = replace(cases[0], methods={name: cases[0].methods[name] for name in ("auto", "split")})
+    ours = replace(
+        cases[0], methods={name: cases[0].methods[name] for name in ("auto", "split", "pe")}
+    )
     medians = list_medians(collect([ours]))
-    assert len(medians) == 2
+    assert len(medians) == 3
     assert 0.9 < min(medians.values()) < 1.5
     assert len(peers.load_g2(1).records) == 2048
+    assert peers.load_iris().records.shape == (150, 4)
 
 
 @pytest.mark.parametrize("way", ["MomentMixture", "NetworkMixture clipping=fixed"])

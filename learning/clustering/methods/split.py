@@ -2,9 +2,10 @@
 
 A *look* puts each record to the nearest of public centres, and releases the count, the sum of
 clipped residuals and the sum of capped squares of each cell. Levels of looks split the cells with
-the largest sums of squares, from one cell to three for each cluster; weighted k-means joins these
-to k; two more looks move the centroids. A cell's own squares tell where its residuals are clipped,
-so no scale is needed: rounds, weights and radii follow from earlier answers and public numbers.
+the largest sums of squares, from one cell to three for each cluster, or two where noise is strong;
+weighted k-means joins these to k; two more looks move the centroids. A cell's own squares tell
+where its residuals are clipped, so no scale is needed: rounds, weights and radii follow from
+earlier answers and public numbers.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.cluster_sums import CellMoments
 
-_CELLS: Final = 3
-"""Cells for each cluster, before they are merged."""
+_DEPTHS: Final = ((0.125, 3, 2), (0.2, 3, 1), (math.inf, 2, 0))
+"""Up to a noise of :func:`measure_noise`: cells for each cluster, before they are merged, and
+levels after the one that could have split all cells. The stronger noise is, the less can be found,
+and the more of rho each look needs."""
 _FINDING: Final = Fraction(3, 5)
 """Share of rho for the looks that find the clusters; the rest moves their centroids."""
 _POLISHING: Final = (Fraction(1, 3), Fraction(2, 3))
-_EXTRA: Final = 2
-"""Levels after the one that could have split all cells."""
 _SPLIT: Final = 2.0
 _DROP: Final = 1.0
 """Deviations of its count that a cell must hold to be split, and to be kept."""
@@ -74,9 +75,9 @@ class SplitMethod:
 
     def plan_rounds(self, task: Task) -> tuple[Round, ...]:
         """See ``Method``: rho doubles from level to level until there can be k cells."""
-        k = task.n_clusters
+        k, (cells, more) = task.n_clusters, choose_depth(task)
         first = _choose_first(task)
-        n_levels = (_CELLS * k - 1).bit_length() + _EXTRA
+        n_levels = (cells * k - 1).bit_length() + more
         powers = [2 ** min(level, k.bit_length() - 1) for level in range(n_levels)]
         shares = [_FINDING * first]
         shares += [_FINDING * (1 - first) * power / sum(powers) for power in powers]
@@ -86,7 +87,8 @@ class SplitMethod:
 
     def release(self, records: QuantisedRecords, task: Task, curator: Curator) -> None:
         """See ``Method``."""
-        rng, d = make_rng(task, self.name), task.n_dimensions
+        rng, d, k = make_rng(task, self.name), task.n_dimensions, task.n_clusters
+        most = choose_depth(task)[0] * k
         finding, *polishing = _WEIGHTS[task.relation]
         n_levels = len(self.plan_rounds(task)) - 1 - len(polishing)
         width = _NARROW if measure_noise(task) > _CLEAR else _WIDE
@@ -98,10 +100,10 @@ class SplitMethod:
         # The first cell is the whole box, and may have any mean square.
         cells = _look(records, task, curator, cells, np.sqrt(3.0 * cells.squares), finding)
         for _ in range(n_levels):
-            cells = _split(cells, _choose_split(cells, task), rng)
+            cells = _split(cells, _choose_split(cells, k, most), rng)
             cells = _look(records, task, curator, cells, width * np.sqrt(cells.squares), finding)
             cells = _drop(cells)
-        cells = _merge(cells, task.n_clusters, rng)
+        cells = _merge(cells, k, rng)
         for weights in polishing:
             pooled = np.average(cells.squares, weights=np.maximum(cells.counts, 1e-9))
             radii = width * np.sqrt((cells.squares + pooled) / 2.0)
@@ -133,6 +135,12 @@ def measure_noise(task: Task) -> float:
     mu_squared = 2.0 * float(find_rho(task))
     mu = math.sqrt(mu_squared / (2.0 if task.is_counted else 1.0))
     return math.sqrt(task.n_dimensions) * task.n_clusters / (mu * task.n_records)
+
+
+def choose_depth(task: Task) -> tuple[int, int]:
+    """Choose the cells for each cluster, and the levels after the one that could split them all."""
+    noise = measure_noise(task)
+    return next((cells, more) for most, cells, more in _DEPTHS if noise <= most)
 
 
 def _choose_first(task: Task) -> Fraction:
@@ -171,14 +179,14 @@ class _Cells:
         return np.maximum(self.counts, 0.0) * self.squares
 
 
-def _choose_split(cells: _Cells, task: Task) -> NDArray[np.intp]:
+def _choose_split(cells: _Cells, k: int, most: int) -> NDArray[np.intp]:
     """Choose the cells to split, those with the largest sums of squares first."""
-    k, n_cells, losses = task.n_clusters, len(cells.counts), cells.losses
+    n_cells, losses = len(cells.counts), cells.losses
     allowed = cells.counts > _SPLIT * cells.deviation
     if 2 * n_cells >= k:
         allowed &= losses >= losses.sum() / (8.0 * k)
     order = np.argsort(-losses, kind="stable")
-    return order[allowed[order]][: max(_CELLS * k - n_cells, 0)]
+    return order[allowed[order]][: max(most - n_cells, 0)]
 
 
 def _split(cells: _Cells, chosen: NDArray[np.intp], rng: np.random.Generator) -> _Cells:
@@ -331,7 +339,9 @@ class _Seen:
         """Join squares with earlier ones, whose deviation is half of them, by precision."""
         assert self.squares is not None
         if is_first:
-            return np.clip(self.squares, 1e-4 * before, 3.0 * before)
+            # What noise hides must not pass for small: a ball too narrow never finds its records.
+            least = np.maximum(1e-4 * before, np.sqrt(self.variances))
+            return np.clip(self.squares, np.minimum(least, before), 3.0 * before)
         prior = (before / 2.0) ** 2
         joined = (self.squares * prior + before * self.variances) / (prior + self.variances)
         joined = np.clip(joined, 0.3 * before, 3.0 * before)

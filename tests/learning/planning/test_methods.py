@@ -119,6 +119,13 @@ def test_methods_that_cannot_be_used_are_not_chosen() -> None:
         assert replace(HOLDING, delta=Fraction(1, 10**6)).allows(name)
 
 
+def test_a_sketch_without_a_figure_is_not_called_slow() -> None:
+    few = replace(HOLDING, n_records=150, n_dimensions=4, n_clusters=3, scale=None)
+    choice = choose_method(replace(few, delta=Fraction(4, 1000)))
+    assert SKETCH not in choice.expected
+    assert "takes minutes" not in choice.reason
+
+
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ConfigError, match="n_clusters"):
         choose_method(replace(HOLDING, n_clusters=200_000))

@@ -105,7 +105,7 @@ def test_records_of_the_widest_table_stay_within_64_bits() -> None:
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove-one"])
 def test_rounds_follow_from_public_numbers_and_are_paid_as_one(relation: str) -> None:
     method = SplitMethod()
-    task = make_task(relation, delta=DELTA, n_clusters=5)
+    task = make_task(relation, delta=DELTA, n_clusters=5, n_records=5000)
     rounds = method.plan_rounds(task)
     # One cell, ceil(log2 15) + 2 levels, and two looks at the clusters.
     assert [planned.name for planned in rounds] == ["cells"] * 7 + ["clusters"] * 2
@@ -126,6 +126,34 @@ def test_less_noise_is_measured_where_more_records_or_epsilon_are_there() -> Non
     assert measure_noise(make_task("add-remove-one", delta=DELTA)) == pytest.approx(
         noise() / np.sqrt(2)
     )
+
+
+def test_the_stronger_noise_is_the_fewer_cells_are_looked_for() -> None:
+    def name_levels(n: int) -> int:
+        task = make_task("add-remove-one", delta=DELTA, n_clusters=3, n_records=n)
+        return sum(planned.name == "cells" for planned in SplitMethod().plan_rounds(task)) - 1
+
+    # ceil(log2 9) + 2 of three cells a cluster, + 1, and ceil(log2 6) of two.
+    assert [name_levels(n) for n in (1000, 120, 60)] == [6, 5, 3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_spread_that_noise_hides_is_not_taken_for_none(seed: int) -> None:
+    steps, means = make_blobs(3, 4, n=150)
+    task = make_task(
+        "add-remove-one",
+        n_records=150,
+        n_dimensions=4,
+        n_clusters=3,
+        epsilon=Fraction(4),
+        delta=Fraction(4, 1000),
+        seed=bytes([seed]),
+    )
+    # A first ball that is far too narrow leaves all centres in the mean of the records.
+    one_mean = measure_at(steps.mean(axis=0, keepdims=True), steps)
+    found = [measure(task, steps, seed=10 * seed + each) for each in range(10)]
+    assert max(found) < one_mean / 2
+    assert np.median(found) < 1.2 * measure_at(means, steps)
 
 
 def make_blobs(k: int, d: int, n: int = 5000) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
