@@ -26,8 +26,8 @@ from benchmarks.fleets import Fleet
 from benchmarks.reference import compute_sse, find_reference
 from benchmarks.runner import Case, Figure
 from benchmarks.sketches import Sketcher, add_noises, split_sizes, sum_parts, total_releases
-from sfumato.analyst.planning.looks import LookOutline, LookPlan, plan_look
 from sfumato.analyst.results import DecodeResult
+from sfumato.analyst.results.looks import LookOutline, LookPlan, plan_look
 from sfumato.analyst.sketching.solving import solve_totals
 from sfumato.learning.looks.study import measure_study
 from sfumato.learning.planning.candidates import Candidate
@@ -65,7 +65,7 @@ class Campaign:
     n_noises
         The draws of noise of one phase.
     epsilon
-        Of all phases together, for a record.
+        Epsilon of all phases together, for a record.
     has_own
         Whether a look reads records of its own.
     is_alike

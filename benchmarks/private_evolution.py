@@ -53,7 +53,7 @@ class PrivateEvolution:
     n_records, n_dimensions, n_clusters
         n, which is public for this method, d and k.
     epsilon, delta
-        Of all rounds together.
+        Epsilon and delta of all rounds together.
     """
 
     n_records: int
