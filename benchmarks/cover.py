@@ -34,7 +34,7 @@ from sfumato.lab.clustering.published_cover import (
     plan_published,
     run_published,
 )
-from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.cover import run_cover
 from sfumato.learning.coverage.plan import plan_cover
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.shared.core.quantise import STEPS, Quantiser

@@ -26,7 +26,7 @@ from benchmarks.insight_groups import measure_groups
 from benchmarks.insight_studies import Population, Setting, Workshop, make_setting
 from benchmarks.runner import Bench, Row, make_rows, run
 from sfumato.learning.insight.changes import compute_levels, find_change_points, watch
-from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
+from sfumato.learning.insight.comparison import Comparison, compare_means, draw_null
 from sfumato.learning.insight.timeline import follow
 
 NAME = "insight"

@@ -28,7 +28,7 @@ from benchmarks.runner import Case, Figure
 from benchmarks.sketches import Sketcher, add_noises, split_sizes, sum_parts, total_releases
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.looks import LookOutline, LookPlan, plan_look
-from sfumato.analyst.sketching.solving import solve_totals
+from sfumato.analyst.sketching.solution import solve_totals
 from sfumato.learning.looks.study import measure_study
 from sfumato.learning.planning.candidates import Candidate
 from sfumato.learning.planning.outline import StudyOutline

@@ -22,7 +22,7 @@ from deploy.demo.fleet import Fleet, FleetReport, run_fleet_process
 from deploy.demo.secure_sum import Helper, wait_for_batches
 from sfumato.analyst import Client
 from sfumato.device_agent.agent.reading.release import make_message
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
 from sfumato.helper.keys import KeyFolder
@@ -41,7 +41,7 @@ from sfumato.shared.sharing.masks import read_masked
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import SketchHeader, decode_message, decode_payload, device_id_of
 from sfumato.shared.wire.message import encode_header
-from sfumato.shared.wire.summing import MOST_HEADERS, CommitRequest, ReportsRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import MOST_HEADERS, CommitRequest, ReportsRequest, SumAnswer
 from sfumato.simulator.batches import make_local_twin
 
 NAME = "secure_sum"

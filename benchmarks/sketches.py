@@ -23,12 +23,12 @@ from sfumato.aggregator.base.sums.selection import SketchTotals
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.limbs import split_limbs
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch, weigh
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core import RadiusLaw, SketchAccumulator, feature_table
 from sfumato.shared.plan import (
     Dimension,

@@ -21,7 +21,7 @@ from benchmarks.designs import advise_study
 from sfumato.analyst.estimators import CompressiveMixture, MomentMixture
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.sketching.release import draw_sums
-from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.analyst.sketching.solution import solve_totals, sum_parts
 from sfumato.lab.generative.bins import Bins, draw_boxes
 from sfumato.lab.generative.mwem import MwemDesign
 from sfumato.lab.generative.pair_tree import PairTreeDesign

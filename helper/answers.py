@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select
 
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.journal import Entry, Journal
 from sfumato.helper.tables import batches, reports, server, write
 from sfumato.shared.errors import HelperRestoredError

@@ -34,7 +34,7 @@ from sfumato.shared.errors import (
     TransportError,
 )
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document
-from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
+from sfumato.shared.wire.sum_messages import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 
 _LOG = logging.getLogger("sfumato.helper")
 _MOST_BYTES = 8 << 20

@@ -36,7 +36,7 @@ from sfumato.shared.sharing.batches import (
 from sfumato.shared.sharing.masks import MaskContext, expand_mask
 from sfumato.shared.sharing.seals import open_seal
 from sfumato.shared.wire import PayloadForm, SketchHeader, decode_header
-from sfumato.shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer, Verdict
+from sfumato.shared.wire.sum_messages import CommitRequest, ReportsRequest, SumAnswer, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.wire.objects.declaring import to_rfc3339
+from sfumato.shared.wire.objects.declaration import to_rfc3339
 
 # The work is imported late. Without its packages, the command counts as not installed.
 if find_spec("starlette") is None:
@@ -116,7 +116,7 @@ def accept(
 
     The statement is shown first. The accepted plan goes back to the operator of the other server.
     """
-    from sfumato.helper.accepting import Plans
+    from sfumato.helper.acceptance import Plans
     from sfumato.helper.keys import KeyFolder
     from sfumato.helper.tables import open_database
     from sfumato.shared.errors import ConfigError, DiskError
@@ -164,7 +164,7 @@ def accept(
 @app.command(epilog=list_examples("sfumato helper plans --json"))
 def plans(database: Database = _DATABASE, as_json: Json = False) -> None:
     """List the accepted plans."""
-    from sfumato.helper.accepting import Plans
+    from sfumato.helper.acceptance import Plans
     from sfumato.helper.keys import KeyFolder
     from sfumato.helper.tables import open_database
 
@@ -199,7 +199,7 @@ def serve(
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
 ) -> None:
     """Serve until stopped; it refuses to start if a backup of its database was restored."""
-    from sfumato.helper.serving import run_helper
+    from sfumato.helper.server import run_helper
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     run_helper(
@@ -221,7 +221,7 @@ def retire(
     keys: Keys = _KEYS,
 ) -> None:
     """Destroy the key and the seeds of a plan for good: what is not opened yet never can be."""
-    from sfumato.helper.accepting import Plans
+    from sfumato.helper.acceptance import Plans
     from sfumato.helper.keys import KeyFolder
     from sfumato.helper.tables import open_database
     from sfumato.shared.errors import ConfigError
@@ -242,7 +242,7 @@ def restored(
     database: Database = _DATABASE, keys: Keys = _KEYS, journal: JournalFile = _JOURNAL
 ) -> None:
     """Go on after a backup of the database was restored: give up all reports without an answer."""
-    from sfumato.helper.serving import open_helper
+    from sfumato.helper.server import open_helper
 
     _, batches = open_helper(database=database, keys=keys, journal=journal)
     with closing(batches.journal):

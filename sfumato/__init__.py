@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         SplitKMeans as SplitKMeans,
         TreeKMeans as TreeKMeans,
     )
-    from sfumato.analyst.estimators.signing import (
+    from sfumato.analyst.estimators.signature import (
         create_owner_key as create_owner_key,
         open_release as open_release,
         read_owner_key as read_owner_key,
@@ -74,7 +74,7 @@ _HOMES = {
         "AutoKMeans CandidateKMeans CompressiveKMeans CompressiveMixture CoverKMeans GridKMeans "
         "KernelKMeans LloydKMeans MomentMixture PrivatePCA SplitKMeans TreeKMeans"
     ),
-    "analyst.estimators.signing": "create_owner_key open_release read_owner_key sign_release",
+    "analyst.estimators.signature": "create_owner_key open_release read_owner_key sign_release",
     "analyst.planning.files": "read_plan",
     "analyst.plots": "plot_components",
     "analyst.results": "DecodeResult",

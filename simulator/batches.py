@@ -25,7 +25,7 @@ from sfumato.shared.plan import (
     compute_plan_digest,
     endorse,
 )
-from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.derivation import derive
 from sfumato.shared.privacy import RandomSource
 from sfumato.shared.sharing.batches import add_noise_to_masks, choose_part, open_total
 from sfumato.shared.sharing.masks import expand_mask, read_masked

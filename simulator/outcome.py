@@ -18,9 +18,9 @@ from sfumato.learning.decoding.registry import create_solver, default_solver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.solver import Monitor
 from sfumato.learning.estimate.counts import count_records, put_count, require_clear
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.utility import Utility, estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core import Columns
 from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.simulator.fleet import Tally

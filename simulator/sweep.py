@@ -14,7 +14,7 @@ from sfumato.learning.decoding.kmeans import measure_inertia
 from sfumato.learning.planning.plans import vary_plan
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan
-from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.derivation import derive
 from sfumato.simulator.fleet import require_sketches, run_fleet
 from sfumato.simulator.outcome import (
     Floats,

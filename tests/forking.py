@@ -50,7 +50,7 @@ _LOADED = (
     "sfumato.device_agent.server",
     "sfumato.helper.app",
     "sfumato.helper.cli",
-    "sfumato.helper.serving",
+    "sfumato.helper.server",
     "httpx",
     "httptools",
     "psycopg",

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from sfumato.aggregator.resources.snapshots.record import SnapshotRecord
 from sfumato.learning.answers.errors import describe_errors
-from sfumato.learning.clustering.posing import pose_grid
+from sfumato.learning.clustering.grid_problem import pose_grid
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.decoding.verdict import Verdict
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.search_box import Stated
 from sfumato.learning.planning.quality import QualityBand, predict_quality
 from sfumato.shared.errors import ConfigError
@@ -23,7 +23,7 @@ from sfumato.shared.wire.objects.answers import (
     VerdictBody,
     describe_promise,
 )
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.results import (
     BandBody,
     ChoiceBody,

@@ -8,7 +8,7 @@ from sfumato.aggregator.answers.kind import Inputs, Slots, intersect, name_selec
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.keys.record import KeyScope
 from sfumato.learning.answers.comparisons import describe_comparison
-from sfumato.learning.insight.comparing import Comparison
+from sfumato.learning.insight.comparison import Comparison
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import compare_selections
 from sfumato.shared.plan import SketchPlan

@@ -20,7 +20,7 @@ from sfumato.shared.wire.objects.analyses import (
     DevicesRequest,
     LampsBody,
 )
-from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339
+from sfumato.shared.wire.objects.declaration import make_body, maybe_rfc3339
 
 _MOST_DEVICES = 5000
 """The worker holds the sums of all of them."""

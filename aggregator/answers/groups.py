@@ -20,7 +20,7 @@ from sfumato.shared.wire.objects.analyses import (
     PairBody,
     PlaceBody,
 )
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 
 _LEAST_GROUPS = 2
 

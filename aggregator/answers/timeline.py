@@ -33,7 +33,7 @@ from sfumato.shared.wire.objects.analyses import (
     WindowClusterBody,
 )
 from sfumato.shared.wire.objects.answers import VerdictBody
-from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.declaration import make_body, to_rfc3339
 
 _YEAR_S = 365.25 * 86_400
 _DAY_S = 86_400

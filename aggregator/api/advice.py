@@ -11,7 +11,7 @@ from sfumato.aggregator.resources.studies.service.advice import StudyAdvice
 from sfumato.shared.plan import make_statement, plan_to_json
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.objects.advice import AdviceBody, AdviceRequest, RemediesBody
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 
 router = APIRouter(tags=["studies"])
 

@@ -17,7 +17,7 @@ from sfumato.shared.wire.objects.alarms import (
     DeliveryBody,
     NewAlarmBody,
 )
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(tags=["alarms"])

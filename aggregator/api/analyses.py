@@ -28,7 +28,7 @@ from sfumato.shared.wire.objects.analyses import (
     AnalysisRequest,
     AnswerBody,
 )
-from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.declaration import make_body, to_rfc3339
 from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(tags=["analyses"])

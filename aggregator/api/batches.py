@@ -19,7 +19,7 @@ from sfumato.shared.wire.objects.batches import (
     SuspectBody,
     SuspectsBody,
 )
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.problems import Problem
 

@@ -16,7 +16,7 @@ from sfumato.aggregator.resources.jobs.record import DecodeRecord
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.decodes import Decodes
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 from sfumato.shared.wire.objects.results import (
     DecodeBody,

@@ -22,7 +22,7 @@ from sfumato.aggregator.services import Services
 from sfumato.shared.core.text import PLAIN_TEXT
 from sfumato.shared.errors import ConfigError, MediaTypeError
 from sfumato.shared.wire.calls.call import JSON, Scope
-from sfumato.shared.wire.objects.declaring import HEX_64
+from sfumato.shared.wire.objects.declaration import HEX_64
 from sfumato.shared.wire.objects.studies import Paged
 from sfumato.shared.wire.references import is_identity
 

@@ -25,7 +25,7 @@ from sfumato.aggregator.resources.sketches.record import StreamRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.devices import Devices
-from sfumato.shared.wire.objects.declaring import make_body, to_rfc3339
+from sfumato.shared.wire.objects.declaration import make_body, to_rfc3339
 from sfumato.shared.wire.objects.devices import (
     DeviceStatusBody,
     EnrolmentBody,

@@ -33,7 +33,7 @@ from sfumato.shared.errors import (
 from sfumato.shared.structure import read_hints, suggest
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE, problem_document, problem_type_of
 from sfumato.shared.wire.objects.analyses import AnalysisKind
-from sfumato.shared.wire.objects.declaring import HEX_64, HEX_128
+from sfumato.shared.wire.objects.declaration import HEX_64, HEX_128
 
 RETRY_AFTER_S = 5
 PROBLEM_KEY = "sfumato.problem"

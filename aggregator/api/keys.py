@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from sfumato.aggregator.api.dependencies import KeyIdentity, Operator, Page, ServicesDep
 from sfumato.aggregator.api.serving import serves
 from sfumato.shared.wire.calls.keys import Keys
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.studies import (
     AuditBody,
     Items,

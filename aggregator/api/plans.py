@@ -11,7 +11,7 @@ from sfumato.aggregator.api.responses import answer
 from sfumato.aggregator.api.serving import serves
 from sfumato.shared.plan import encode_plan, plan_to_json
 from sfumato.shared.wire.calls.studies import Studies
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.devices import PlanBody
 from sfumato.shared.wire.objects.results import FrequenciesBody
 

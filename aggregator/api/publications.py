@@ -20,7 +20,7 @@ from sfumato.aggregator.api.studies import require_enrolled
 from sfumato.aggregator.resources.keys.record import ResultKeyRecord
 from sfumato.shared.wire import RESULT_MEDIA_TYPE, compute_key_id
 from sfumato.shared.wire.calls.publications import Publications
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.publications import (
     IdentityBody,
     PublicationBody,

@@ -14,7 +14,7 @@ from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.schedules import Schedules
 from sfumato.shared.wire.objects.alarms import ScheduleBody, ScheduleChange, ScheduleRequest
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.studies import Paged
 
 router = APIRouter(tags=["schedules"])

@@ -11,7 +11,7 @@ from sfumato.aggregator.api.serving import serves
 from sfumato.aggregator.resources.sketches.record import SketchRecord
 from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from sfumato.shared.wire.calls.sketches import Sketches
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.devices import StoredBody
 from sfumato.shared.wire.objects.studies import Paged, SketchBody
 

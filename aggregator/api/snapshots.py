@@ -15,7 +15,7 @@ from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.calls.snapshots import Snapshots
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.looks import MeasuredClustersBody
 from sfumato.shared.wire.objects.results import (
     MomentsBody,

@@ -19,7 +19,7 @@ from sfumato.shared.errors import ForbiddenError, UnreadVersionError
 from sfumato.shared.plan import find_cautions
 from sfumato.shared.wire.calls.studies import Studies
 from sfumato.shared.wire.objects.answers import PrivacyBody
-from sfumato.shared.wire.objects.declaring import make_body, maybe_rfc3339, maybe_timestamp
+from sfumato.shared.wire.objects.declaration import make_body, maybe_rfc3339, maybe_timestamp
 from sfumato.shared.wire.objects.devices import NoticeBody
 from sfumato.shared.wire.objects.results import UtilityBody
 from sfumato.shared.wire.objects.studies import (

@@ -21,7 +21,7 @@ from sfumato.aggregator.resources.devices.record import TokenRecord
 from sfumato.aggregator.services import Services
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, make_page_address
 from sfumato.shared.wire.calls.tokens import Tokens
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.studies import NewTokenBody, Paged, QrBody, TokenBody, TokenRequest
 
 router = APIRouter(tags=["studies"])

@@ -19,7 +19,7 @@ from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.sharing.batches import BatchKey
 from sfumato.shared.wire import PROBLEM_MEDIA_TYPE
 from sfumato.shared.wire.problems import error_from_problem
-from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, Verdict
+from sfumato.shared.wire.sum_messages import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, Verdict
 
 _CONNECT_S = 10.0
 _ANSWER_S = 900.0

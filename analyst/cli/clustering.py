@@ -41,7 +41,7 @@ from sfumato.analyst.estimators import (
 from sfumato.analyst.estimators.clustering import describe_release, is_published, state_guarantee
 from sfumato.analyst.estimators.contract import FORMAT
 from sfumato.analyst.estimators.held import decode_release
-from sfumato.analyst.estimators.signing import (
+from sfumato.analyst.estimators.signature import (
     create_owner_key,
     is_signed,
     open_release,

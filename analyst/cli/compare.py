@@ -24,7 +24,7 @@ from sfumato.analyst.cli.sources import MaybeKey, PlanOfFile, draw, open_sources
 from sfumato.analyst.client import Client
 from sfumato.analyst.results.analyses import AnalysisResult
 from sfumato.analyst.sketching.answers import LocalSketches
-from sfumato.analyst.sketching.comparing import (
+from sfumato.analyst.sketching.comparison import (
     LEVEL,
     SMALLEST_SHIFT,
     ComparisonChoices,

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sfumato.analyst.cli.calibrating import app as calibrating
 from sfumato.analyst.cli.looks import app as looks
 from sfumato.analyst.cli.options import PLAN_HELP, Anyway, Json, create_console, show, tabulate
+from sfumato.analyst.cli.pilots import app as calibrating
 from sfumato.analyst.cli.sources import draw
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.advice import (

@@ -10,7 +10,7 @@ import typer
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.structure import declared, member, read_toml, require_plain, structure
-from sfumato.shared.wire.objects.declaring import SearchBox
+from sfumato.shared.wire.objects.declaration import SearchBox
 
 PLANS_OWN = "plan"
 Within = Annotated[

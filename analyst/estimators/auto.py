@@ -21,22 +21,22 @@ from sfumato.analyst.estimators.clustering import (
 )
 from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
 from sfumato.analyst.estimators.cover import CoverKMeans
-from sfumato.analyst.estimators.evaluating import (
+from sfumato.analyst.estimators.evaluation import (
     EvaluatedEstimator,
     Evaluation,
     read_distance,
     rescale,
 )
 from sfumato.analyst.estimators.grid import GridKMeans
-from sfumato.analyst.estimators.kmeans import CompressiveKMeans
-from sfumato.analyst.estimators.lloyd import LloydKMeans
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
     list_names,
     open_table,
     refuse_words,
 )
+from sfumato.analyst.estimators.kmeans import CompressiveKMeans
+from sfumato.analyst.estimators.lloyd import LloydKMeans
 from sfumato.analyst.estimators.sizes import (
     count_public,
     read_clusters,

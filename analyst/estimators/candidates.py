@@ -7,7 +7,7 @@ from typing import Literal
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.analyst.estimators.inputs import Exact, read_whole
 from sfumato.learning.clustering.methods.candidates import CandidateMethod
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 

@@ -16,8 +16,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, Transfor
 
 from sfumato.analyst.estimators.columns import Bounds, read_box
 from sfumato.analyst.estimators.contract import absent, describe_level
-from sfumato.analyst.estimators.evaluating import EvaluatedEstimator, Placed
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Placed
+from sfumato.analyst.estimators.inputs import (
     find_names,
     list_names,
     read_rng,

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.held import Held, Sketches, name_event, read_sketches
-from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.inputs import list_names, read_rng
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.pilots import leave_rest, list_numbers, plan_pilot
 from sfumato.analyst.estimators.planning import Choices, make_plan, predict_quality, require_hope
-from sfumato.analyst.estimators.reading import list_names, read_rng
-from sfumato.analyst.estimators.releasing import PILOT, SKETCH, ReleasingEstimator, list_following
+from sfumato.analyst.estimators.release import PILOT, SKETCH, ReleasingEstimator, list_following
 from sfumato.analyst.estimators.summary import describe_estimator
 from sfumato.analyst.questions import Box, make_questions
 from sfumato.analyst.results.analyses import Comparison
-from sfumato.analyst.sketching.comparing import (
+from sfumato.analyst.sketching.comparison import (
     LEVEL,
     SMALLEST_SHIFT,
     ComparisonChoices,

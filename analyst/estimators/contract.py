@@ -28,14 +28,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from sfumato.analyst.estimators.holding import holding
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     Exact,
     describe_lost_names,
     describe_names,
     read_number,
     spell_cell,
 )
+from sfumato.analyst.estimators.lock import holding
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.container import decode_container, encode_container
 from sfumato.shared.errors import ConfigError, PrivacyError, TableError

@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact, read_number, read_whole
+from sfumato.analyst.estimators.inputs import Exact, read_number, read_whole
 from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError

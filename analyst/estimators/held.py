@@ -15,7 +15,7 @@ from sfumato.analyst.estimators.pilots import PilotFindings
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.answers import LocalSketches
 from sfumato.analyst.sketching.sketch_file import SketchFile, read_sketch_file
-from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.analyst.sketching.sources import Snapshot, read_totals
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.analyst.estimators.inputs import Exact, read_whole
 from sfumato.analyst.estimators.sizes import read_start
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod

@@ -15,9 +15,9 @@ from sklearn.cluster import KMeans
 
 from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
 from sfumato.analyst.estimators.compressive import ExactTransforms, exact_only
-from sfumato.analyst.estimators.evaluating import EvaluatedEstimator, Evaluation, Placed
+from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Evaluation, Placed
+from sfumato.analyst.estimators.inputs import Exact
 from sfumato.analyst.estimators.look import Look, LookedEstimator
-from sfumato.analyst.estimators.reading import Exact
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError

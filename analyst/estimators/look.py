@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.analyst.estimators.compressive import CompressiveEstimator
 from sfumato.analyst.estimators.contract import describe_level
 from sfumato.analyst.estimators.held import make_release
-from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.planning import Choices, predict_quality
-from sfumato.analyst.estimators.reading import Exact, list_names, read_number
-from sfumato.analyst.estimators.releasing import LOOK
+from sfumato.analyst.estimators.release import LOOK
 from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
-from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.learning.answers.looks import TakenLook, take_looks
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.cbor import encode_deterministic

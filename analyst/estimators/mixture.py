@@ -13,7 +13,7 @@ from sklearn.base import DensityMixin
 
 from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
 from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_only
-from sfumato.analyst.estimators.reading import Exact
+from sfumato.analyst.estimators.inputs import Exact
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE

@@ -15,15 +15,7 @@ from sfumato.analyst.estimators.clustering import compose_rounds
 from sfumato.analyst.estimators.columns import Bounds, read_box
 from sfumato.analyst.estimators.contract import Release
 from sfumato.analyst.estimators.fleets import read_fleet
-from sfumato.analyst.estimators.holding import holding
-from sfumato.analyst.estimators.labels import (
-    make_array,
-    place_labels,
-    place_wanted,
-    read_parts,
-    require_visible,
-)
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
     list_names,
@@ -33,6 +25,14 @@ from sfumato.analyst.estimators.reading import (
     refuse_words,
     require_delta,
 )
+from sfumato.analyst.estimators.labels import (
+    make_array,
+    place_labels,
+    place_wanted,
+    read_parts,
+    require_visible,
+)
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.sizes import require_records
 from sfumato.analyst.estimators.stored import StoredModel
 from sfumato.analyst.sketching.sources import Source

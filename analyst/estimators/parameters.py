@@ -20,15 +20,7 @@ from sfumato.analyst.estimators.columns import (
 )
 from sfumato.analyst.estimators.contract import PrivateEstimator
 from sfumato.analyst.estimators.held import Held
-from sfumato.analyst.estimators.planning import (
-    MOST_CLUSTERS,
-    MOST_RECORDS,
-    Choices,
-    count_axes,
-    find_bounds,
-    find_scales,
-)
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     find_names,
     list_names,
     open_table,
@@ -39,6 +31,14 @@ from sfumato.analyst.estimators.reading import (
     read_whole,
     refuse_cells,
     refuse_words,
+)
+from sfumato.analyst.estimators.planning import (
+    MOST_CLUSTERS,
+    MOST_RECORDS,
+    Choices,
+    count_axes,
+    find_bounds,
+    find_scales,
 )
 from sfumato.learning.planning.outline import LARGEST_FREQUENCIES
 from sfumato.shared.errors import ConfigError, TableError

@@ -22,7 +22,7 @@ from sfumato.analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
     list_names,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.columns import measure_width, settle_scales
 from sfumato.analyst.estimators.planning import Choices, list_common
-from sfumato.analyst.sketching.solving import sum_parts
+from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.learning.calibration.calibration import Calibration, calibrate
 from sfumato.learning.calibration.columns import Column, Finding
 from sfumato.learning.calibration.strength import choose_bins_log2, judge_strength

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.columns import read_scales
-from sfumato.analyst.estimators.reading import read_whole
+from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.learning.clustering.methods.contract import MOST_RECORDS, Task
 from sfumato.learning.clustering.methods.starts import Centroids
 from sfumato.shared.errors import ConfigError, TableError

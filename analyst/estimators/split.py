@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact
+from sfumato.analyst.estimators.inputs import Exact
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.split import SplitMethod
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sfumato.analyst.estimators.clustering import compose_rounds
 from sfumato.analyst.estimators.columns import read_box
 from sfumato.analyst.estimators.contract import PrivateEstimator, Release, read_release
-from sfumato.analyst.estimators.reading import list_names
-from sfumato.analyst.estimators.signing import open_release
+from sfumato.analyst.estimators.inputs import list_names
+from sfumato.analyst.estimators.signature import open_release
 from sfumato.shared.errors import MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent
 
@@ -40,8 +40,8 @@ class StoredModel(PrivateEstimator):
         ----------
         owner
             Public key of the owner who signed it
-            (:func:`sfumato.analyst.estimators.signing.sign_release`); None for a release without a
-            signature.
+            (:func:`sfumato.analyst.estimators.signature.sign_release`); None for a release
+            without a signature.
 
         Raises
         ------

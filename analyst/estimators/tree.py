@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact, read_whole
+from sfumato.analyst.estimators.inputs import Exact, read_whole
 from sfumato.learning.clustering.methods.tree import MOST_DEPTH, TreeMethod
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 

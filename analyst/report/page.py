@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.analyst.report.drawing import draw_curve, draw_positions, draw_shares, show_number
+from sfumato.analyst.report.charts import draw_curve, draw_positions, draw_shares, show_number
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.looks import describe_look, show_measured
 from sfumato.learning.decoding.judgement import LEAST_SNR_PER_PARAMETER

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.periods import describe_slots
-from sfumato.analyst.results.assigning import Assignment
+from sfumato.analyst.results.assignment import Assignment
 from sfumato.analyst.results.files import read_file, seal, write_file
-from sfumato.analyst.results.showing import describe_as_html
+from sfumato.analyst.results.notebook import describe_as_html
 from sfumato.analyst.results.synthetic import HistogramSource, SyntheticRecords, draw_parts
 from sfumato.analyst.results.tables import make_frame, read_records
 from sfumato.learning.answers.errors import describe_errors
@@ -35,7 +35,7 @@ from sfumato.shared.wire.objects.answers import (
     VerdictBody,
     describe_promise,
 )
-from sfumato.shared.wire.objects.declaring import SearchBox, make_body
+from sfumato.shared.wire.objects.declaration import SearchBox, make_body
 from sfumato.shared.wire.objects.looks import LooksBody
 from sfumato.shared.wire.objects.results import (
     BandBody,

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.analyst.results import DecodeResult
 from sfumato.analyst.results.promises import describe_exact
 from sfumato.analyst.sketching.sketch_file import SketchFile
-from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.analyst.sketching.solution import solve_totals, sum_parts
 from sfumato.learning.answers.clusters import describe_clusters
 from sfumato.learning.answers.histograms import describe_calibration, describe_histogram
 from sfumato.learning.answers.moments import describe_moments

@@ -21,8 +21,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from deploy.demo.baseline import Baseline, compute_baseline, read_records
-from deploy.demo.reading import read_weather
 from deploy.demo.tables import tabulate_weather
+from deploy.demo.weather_words import read_weather
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.simulator.fleet import run_fleet
 from sfumato.simulator.outcome import Outcome, decode_fleet

@@ -35,10 +35,10 @@ from deploy.demo.cluster import (
     run_agents,
     start_agent,
 )
-from deploy.demo.reading import read_weather
 from deploy.demo.synthetic import N_RECORDS, Comparison, compare
 from deploy.demo.tables import tabulate_weather
-from deploy.demo.trying import Trial
+from deploy.demo.trial import Trial
+from deploy.demo.weather_words import read_weather
 from deploy.demo.year import Year, read_plan, read_spec
 from sfumato.analyst import Client, DecodeResult
 from sfumato.learning.estimate.snr import compute_noise_energy, predict_snr

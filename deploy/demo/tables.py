@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from deploy.demo.reading import read_weather
+from deploy.demo.weather_words import read_weather
 from sfumato.analyst import DecodeResult
 
 

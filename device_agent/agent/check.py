@@ -17,8 +17,8 @@ from sfumato.device_agent.agent.dry_run import DryRun, Sampler, SearchBox, witho
 from sfumato.device_agent.agent.dry_run_limits import find_problems, find_questions
 from sfumato.device_agent.agent.enrol import verify_plan
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
-from sfumato.device_agent.agent.exchange.comparing import describe_copied, find_copied, load_offers
-from sfumato.device_agent.agent.joining import (
+from sfumato.device_agent.agent.exchange.comparison import describe_copied, find_copied, load_offers
+from sfumato.device_agent.agent.membership import (
     describe_unseen,
     examine_joining,
     find_unjoined,

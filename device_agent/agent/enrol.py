@@ -14,9 +14,9 @@ from pathlib import Path
 
 from sfumato.device_agent.agent.device import Clock, connect, require_suitable
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
-from sfumato.device_agent.agent.exchange.comparing import require_no_copy
-from sfumato.device_agent.agent.exchange.pulling import pin_at_enrolment
-from sfumato.device_agent.agent.joining import Show, examine_unjoined, note_joined, require_fit
+from sfumato.device_agent.agent.exchange.comparison import require_no_copy
+from sfumato.device_agent.agent.exchange.published_result import pin_at_enrolment
+from sfumato.device_agent.agent.membership import Show, examine_unjoined, note_joined, require_fit
 from sfumato.device_agent.agent.owners_ledger import SharedBudget, require_in_shared_budget
 from sfumato.device_agent.agent.policy import require_plan_allowed, require_server_allowed
 from sfumato.device_agent.server.messages import DeviceAnswer, PlanAnswer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.device_agent.agent.device import Clock
-from sfumato.device_agent.agent.exchange.comparing import COPIED
+from sfumato.device_agent.agent.exchange.comparison import COPIED
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import check_folder, open_database, sum_ledger, transaction
 from sfumato.device_agent.store.disk import lock_folder

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.device_agent.agent.device import SHARE_SPENT, Clock, Device, open_device
-from sfumato.device_agent.agent.exchange.comparing import known_streams
+from sfumato.device_agent.agent.exchange.comparison import known_streams
 from sfumato.device_agent.agent.exchange.network import Network
 from sfumato.device_agent.agent.exchange.sender import SendSummary
 from sfumato.device_agent.agent.exchange.study import Study

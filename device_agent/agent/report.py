@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sfumato.device_agent.agent.joining import find_unjoined
+from sfumato.device_agent.agent.membership import find_unjoined
 from sfumato.device_agent.agent.owners_ledger import locate_ledger, sum_up_streams
 from sfumato.device_agent.agent.policy import describe_spent
 from sfumato.device_agent.agent.trusted import TrustedResult, load_trusted

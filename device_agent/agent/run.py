@@ -17,7 +17,7 @@ from types import FrameType
 from sfumato.device_agent.agent.device import Clock, Device, open_device, require_suitable
 from sfumato.device_agent.agent.exchange.network import BackgroundNetwork, Call
 from sfumato.device_agent.agent.exchange.study import Study
-from sfumato.device_agent.agent.joining import (
+from sfumato.device_agent.agent.membership import (
     describe_unseen,
     examine_unjoined,
     note_joined,

@@ -105,7 +105,7 @@ def _init(options: SimpleNamespace) -> int:
 def _show_joining(run: DryRun, plan: SketchPlan) -> None:
     """Show the owner the records of a stream that would join."""
     from sfumato.device_agent.agent.dry_run_limits import find_questions
-    from sfumato.device_agent.agent.joining import describe_unseen
+    from sfumato.device_agent.agent.membership import describe_unseen
     from sfumato.device_agent.cli.dry_run import show_dry_run
 
     if run.unseen:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sfumato.device_agent.agent.clusters import Labels, LabelTask
-    from sfumato.device_agent.agent.exchange.pulling import PullReport
+    from sfumato.device_agent.agent.exchange.published_result import PullReport
     from sfumato.device_agent.agent.trusted import TrustedResult
     from sfumato.device_agent.settings.agent_settings import Settings
 
@@ -35,7 +35,7 @@ _PINNED = {
 
 def pull(settings: Settings, options: SimpleNamespace) -> int:
     """Pull the published result."""
-    from sfumato.device_agent.agent.exchange.pulling import pull_result
+    from sfumato.device_agent.agent.exchange.published_result import pull_result
 
     trust = None if options.trust is None else _read_key(options.trust)
     report = pull_result(settings, clock=time.time, trust=trust)

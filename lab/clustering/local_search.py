@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.learning.clustering.methods.candidates import CandidateMethod, project_columns
 from sfumato.learning.clustering.methods.contract import Curator, Floats, Integers, Round, Task
 from sfumato.learning.clustering.methods.starts import make_rng
-from sfumato.learning.coverage.averaging import find_nearest
+from sfumato.learning.coverage.averages import find_nearest
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.selection import PermuteAndFlip

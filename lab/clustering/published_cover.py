@@ -30,7 +30,7 @@ from sfumato.learning.clustering.methods.contract import (
 from sfumato.learning.clustering.methods.cover import derive_seed, take_fewer
 from sfumato.learning.clustering.methods.starts import make_rng
 from sfumato.learning.clustering.weighted_points import cluster_weighted
-from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.averages import find_nearest, sum_clusters
 from sfumato.learning.coverage.gains import choose_points
 from sfumato.learning.coverage.grid import CoverGrid
 from sfumato.learning.coverage.plan import LEAST_PROJECTED

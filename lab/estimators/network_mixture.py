@@ -16,15 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.analyst.estimators.clustering import compose_rounds
 from sfumato.analyst.estimators.columns import Bounds, read_box
 from sfumato.analyst.estimators.contract import Release
-from sfumato.analyst.estimators.holding import holding
-from sfumato.analyst.estimators.labels import (
-    make_array,
-    place_labels,
-    place_wanted,
-    read_parts,
-    require_visible,
-)
-from sfumato.analyst.estimators.reading import (
+from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
     list_names,
@@ -36,6 +28,14 @@ from sfumato.analyst.estimators.reading import (
     refuse_words,
     require_delta,
 )
+from sfumato.analyst.estimators.labels import (
+    make_array,
+    place_labels,
+    place_wanted,
+    read_parts,
+    require_visible,
+)
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.sizes import require_records
 from sfumato.analyst.estimators.stored import StoredModel
 from sfumato.lab.generative.accounting import MOST_STEPS

@@ -8,7 +8,7 @@ from typing import Literal
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
 from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.reading import Exact, read_number
+from sfumato.analyst.estimators.inputs import Exact, read_number
 from sfumato.lab.clustering.kvariates import KVariatesMethod
 from sfumato.lab.clustering.local_search import LocalSearchMethod
 from sfumato.lab.clustering.privgene import PrivGeneMethod

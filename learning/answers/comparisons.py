@@ -14,15 +14,15 @@ from scipy.stats import norm
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
-from sfumato.learning.insight.comparing import Change, Comparison
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
+from sfumato.learning.insight.comparison import Change, Comparison
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.tails import adjust_holm
 from sfumato.learning.looks.measurement import Measurement
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.analyses import ChangeBody, ClusterBody, ComparisonBody
 from sfumato.shared.wire.objects.answers import DimensionBody
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 
 Floats = NDArray[np.float64]
 

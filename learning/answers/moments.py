@@ -8,7 +8,7 @@ from sfumato.learning.estimate.studies import estimate_study_components
 from sfumato.learning.estimate.totals import Totals
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.answers import DimensionBody, describe_promise
-from sfumato.shared.wire.objects.declaring import make_body
+from sfumato.shared.wire.objects.declaration import make_body
 from sfumato.shared.wire.objects.statistics import ComponentBody, MomentsAnswerBody
 
 _FINDINGS = {

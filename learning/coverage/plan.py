@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
-from sfumato.learning.coverage.averaging import GaussianAverages
+from sfumato.learning.coverage.averages import GaussianAverages
 from sfumato.learning.coverage.grid import CoverGrid
 from sfumato.learning.coverage.projection import SignProjection
 from sfumato.shared.core.quantise import STEPS

@@ -14,7 +14,7 @@ from sfumato.learning.estimate.limbs import join_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.snr import estimate_signal_energy, predict_snr
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS, Weights, choose_weights
 from sfumato.shared.plan import SketchPlan
 
 

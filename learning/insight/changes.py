@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from sfumato.learning.insight.comparing import N_DRAWS, SMALLEST_SHIFT
+from sfumato.learning.insight.comparison import N_DRAWS, SMALLEST_SHIFT
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.tails import NullDraws, SmallestDraws, find_discoveries
 from sfumato.learning.insight.timeline import Timeline

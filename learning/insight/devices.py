@@ -1,7 +1,7 @@
 """Examination of devices: each against all others, with lamps for content, silence and peers.
 
 A device's mean features are compared with those of the rest of the sketches by the tests of
-:mod:`sfumato.learning.insight.comparing`. The null law depends on numbers of records and sketches
+:mod:`sfumato.learning.insight.comparison`. The null law depends on numbers of records and sketches
 alone, so that thousands of devices share the draws of few laws. A lamp is a reason to look, never a
 verdict: honest devices hold different records.
 """
@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.insight.comparing import measure_size
+from sfumato.learning.insight.comparison import measure_size
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.pairs import fit_model

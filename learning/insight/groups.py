@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.insight.comparing import (
+from sfumato.learning.insight.comparison import (
     N_DRAWS,
     Change,
     Comparison,

@@ -9,11 +9,11 @@ import numpy as np
 
 from sfumato.learning.decoding.problem import DecodingProblem
 from sfumato.learning.estimate.counts import count_records, put_count
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
-from sfumato.learning.insight.comparing import (
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
+from sfumato.learning.insight.comparison import (
     LEVEL,
     SMALLEST_SHIFT,
     Comparison,

@@ -12,7 +12,7 @@ from sfumato.learning.estimate.counts import RecordCount, count_records, put_cou
 from sfumato.learning.estimate.devices import find_difference
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS, Weights
 from sfumato.learning.insight.covariance import Floats, stack
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan

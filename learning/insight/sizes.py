@@ -29,7 +29,7 @@ def find_largest(size: float, error: float) -> float:
     """Return about the largest size that fits an estimate: two standard errors of its square.
 
     The square ``s^2`` of a size has the standard error ``(s + e)^2 - s^2``, as
-    :func:`sfumato.learning.insight.comparing.measure_size` defines e.
+    :func:`sfumato.learning.insight.comparison.measure_size` defines e.
     """
     return math.sqrt(size**2 + _CERTAIN * ((size + error) ** 2 - size**2))
 

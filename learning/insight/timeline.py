@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from sfumato.learning.insight.comparing import N_DRAWS, require_disjoint, require_filled
+from sfumato.learning.insight.comparison import N_DRAWS, require_disjoint, require_filled
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_unit_noise
@@ -369,7 +369,7 @@ def follow(model: StudyModel, selections: Sequence[Selection]) -> Timeline:
     Raises
     ------
     WrongStatisticError, DecodingError
-        As in :func:`sfumato.learning.insight.comparing.compare`; or there are fewer than two
+        As in :func:`sfumato.learning.insight.comparison.compare`; or there are fewer than two
         windows.
     """
     for i, selection in enumerate(selections):

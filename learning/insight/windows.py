@@ -19,7 +19,7 @@ from sfumato.learning.decoding.verdict import Verdict
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.learning.insight.changes import (
     ChangePoint,
     Reading,
@@ -30,7 +30,7 @@ from sfumato.learning.insight.changes import (
     measure_usual_change,
     watch,
 )
-from sfumato.learning.insight.comparing import SMALLEST_SHIFT, Comparison, compare
+from sfumato.learning.insight.comparison import SMALLEST_SHIFT, Comparison, compare
 from sfumato.learning.insight.covariance import Floats
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.null_law import draw_unit_noise

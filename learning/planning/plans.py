@@ -15,7 +15,7 @@ from sfumato.learning.planning.remedies import Doubt, find_doubt
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.core.logarithm import expand
 from sfumato.shared.plan import Dimension, SketchPlan
-from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.derivation import derive
 from sfumato.shared.plan.rules import require_valid
 from sfumato.shared.plan.spec import MOST_SKETCHES
 

@@ -7,7 +7,7 @@ mechanism, so a device computes what the digest in each of its sketches promises
 from sfumato.shared.plan.dimensions import Axis, Dimension, LogTransform, RecordSpace
 from sfumato.shared.plan.documents import compute_plan_digest, encode_plan, plan_to_json
 from sfumato.shared.plan.encoding import decode_plan, draft_from_json, plan_from_json
-from sfumato.shared.plan.endorsing import compute_endorsed, endorse
+from sfumato.shared.plan.endorsement import compute_endorsed, endorse
 from sfumato.shared.plan.events import make_event
 from sfumato.shared.plan.model import SketchPlan
 from sfumato.shared.plan.parts import (

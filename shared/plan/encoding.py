@@ -7,9 +7,9 @@ from typing import Any
 
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.errors import PlanError, UnsupportedVersionError
-from sfumato.shared.plan.deriving import verify
+from sfumato.shared.plan.derivation import verify
 from sfumato.shared.plan.documents import UNKNOWN, encode_plan
-from sfumato.shared.plan.endorsing import require_endorsed
+from sfumato.shared.plan.endorsement import require_endorsed
 from sfumato.shared.plan.model import SketchPlan
 from sfumato.shared.plan.rules import FORMAT_VERSION
 from sfumato.shared.structure import structure

@@ -41,7 +41,7 @@ class SketchPlan:
     """A study's computation and promise; immutable, identified by the digest of its encoding.
 
     Create one with :func:`create_plan`, which derives the dependent fields;
-    :func:`sfumato.shared.plan.deriving.verify` checks those of a plan from elsewhere.
+    :func:`sfumato.shared.plan.derivation.verify` checks those of a plan from elsewhere.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from sfumato.shared.core import RadiusLaw
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.core.statistics.moments import MOMENT_STEPS
 from sfumato.shared.errors import PlanError
-from sfumato.shared.plan.deriving import derive
+from sfumato.shared.plan.derivation import derive
 from sfumato.shared.plan.dimensions import Dimension
 from sfumato.shared.plan.documents import UNKNOWN
 from sfumato.shared.plan.model import SketchPlan

@@ -18,7 +18,7 @@ Traceback (most recent call last):
 sfumato.shared.errors.ConfigError: source.polls: is not a known key. Did you mean poll_s?
 """
 
-from sfumato.shared.structure.declaring import (
+from sfumato.shared.structure.declaration import (
     Rule,
     Seconds,
     Short,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from sfumato.shared.errors import ConfigError, SketchError
-from sfumato.shared.structure.declaring import Rule, Short, Tagged, Text, read_hints
+from sfumato.shared.structure.declaration import Rule, Short, Tagged, Text, read_hints
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.shared import errors
 from sfumato.shared.structure import member
-from sfumato.shared.wire.objects.declaring import body
+from sfumato.shared.wire.objects.declaration import body
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 PROBLEM_PATH = "/problems/"

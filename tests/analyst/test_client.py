@@ -25,7 +25,7 @@ from sfumato.shared.plan import plan_to_json
 from sfumato.shared.structure import structure
 from sfumato.shared.wire import problem_document
 from sfumato.shared.wire.objects.advice import PlannedDimension
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.devices import PlanBody
 from sfumato.shared.wire.objects.results import DecodeBody, ResultBody, SnapshotBody
 from tests.aggregator.fleet import make_plan

@@ -6,7 +6,7 @@ import pytest
 
 from sfumato.analyst.statistic_plots import plot_calibration, plot_histogram
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.statistics import (
     BarBody,
     ColumnBody,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.device_agent.agent.joining import digest_reading
+from sfumato.device_agent.agent.membership import digest_reading
 from sfumato.device_agent.cli import main
 from sfumato.device_agent.settings.agent_settings import load_settings
 from sfumato.device_agent.store.joined import Joined, save_joined

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.device_agent.agent.exchange import clocks
-from sfumato.device_agent.agent.exchange.comparing import COPIED
+from sfumato.device_agent.agent.exchange.comparison import COPIED
 from sfumato.shared.errors import AccessError, NotFoundError, StudyClosedError
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.daemons import daemon, query, stop, wait_until

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sfumato.device_agent.agent.enrol import enrol_device
-from sfumato.device_agent.agent.exchange import comparing, sender
+from sfumato.device_agent.agent.exchange import comparison, sender
 from sfumato.device_agent.agent.exchange.polling import Poller
 from sfumato.device_agent.agent.maintenance import lift_suspension
 from sfumato.device_agent.agent.once import OnceReport, run_once
@@ -216,7 +216,7 @@ def test_a_device_that_was_never_copied_is_never_taken_for_a_copy(
 
 
 def _forget_what_was_offered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(comparing, "list_unoffered", lambda *_: {})
+    patch.setattr(comparison, "list_unoffered", lambda *_: {})
 
 
 def _offer_unasked(patch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def _offer_unasked(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_what_waits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(comparing, "shelve_waiting", lambda *_, **__: 0)
+    patch.setattr(comparison, "shelve_waiting", lambda *_, **__: 0)
 
 
 def _offer_without_noting(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sfumato.device_agent.agent.dry_run import Sampler
 from sfumato.device_agent.agent.dry_run_limits import find_problems, find_questions
-from sfumato.device_agent.agent.joining import digest_reading
+from sfumato.device_agent.agent.membership import digest_reading
 from sfumato.device_agent.cli.dry_run import show_dry_run
 from sfumato.device_agent.settings.owner_tables import CheckTable
 from sfumato.device_agent.sources import Position, RecordBatch, open_source

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
 from sfumato.helper.keys import KeyFolder
@@ -29,7 +29,7 @@ from sfumato.shared.sharing.seals import seal_seed
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import PayloadForm, SketchHeader
 from sfumato.shared.wire.message import encode_header
-from sfumato.shared.wire.summing import CommitRequest, ReportsRequest
+from sfumato.shared.wire.sum_messages import CommitRequest, ReportsRequest
 from tests.shared.sharing.samples import make_draft
 
 POSTGRES = os.environ.get("SFUMATO_TEST_POSTGRES", "postgresql://127.0.0.1:5432/test")

@@ -20,7 +20,7 @@ from sfumato.shared.errors import (
 )
 from sfumato.shared.sharing.batches import open_total
 from sfumato.shared.wire.message import encode_header
-from sfumato.shared.wire.summing import ReportsRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import ReportsRequest, SumAnswer
 from tests.helper.conftest import HOUR, ORIGIN, Report, World
 from tests.shared.sharing.samples import make_draft
 

@@ -18,7 +18,7 @@ from sfumato.shared.privacy import RandomSource
 from sfumato.shared.sharing.batches import compute_members, compute_report
 from sfumato.shared.sharing.masks import expand_mask
 from sfumato.shared.system import SystemSource
-from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
+from sfumato.shared.wire.sum_messages import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import make_draft
 

@@ -21,7 +21,7 @@ from sfumato.shared.plan import (
     WindowRule,
     create_plan,
 )
-from sfumato.shared.plan.deriving import verify
+from sfumato.shared.plan.derivation import verify
 from sfumato.simulator.devices import DeviceMaker
 from sfumato.simulator.records import FileRecords, MixtureRecords
 from sfumato.simulator.report import describe_sweep, sweep_to_json

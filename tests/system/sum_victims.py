@@ -29,9 +29,9 @@ from sfumato.helper import tables
 from sfumato.helper.app import _Routes, create_app
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
-from sfumato.helper.serving import open_helper
+from sfumato.helper.server import open_helper
 from sfumato.shared.errors import HelperError, HelperRestoredError, SketchError
-from sfumato.shared.wire.summing import SumAnswer
+from sfumato.shared.wire.sum_messages import SumAnswer
 
 
 class Places:

@@ -95,7 +95,7 @@ class PosteriorRecord:
     n_records
         Number of the records that they are about.
     content
-        Bytes of :func:`sfumato.learning.answers.packing.pack_posterior`.
+        Bytes of :func:`sfumato.learning.answers.posterior_bytes.pack_posterior`.
     """
 
     decode_id: Annotated[DecodeId, KEY]

@@ -11,7 +11,7 @@ import numpy as np
 from sfumato.aggregator.base.columns import KEY, StudyId, Word
 from sfumato.learning.estimate.sizes import N_MOMENTS, SizeMoments
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.estimate.weights import Weights
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from datetime import datetime
 
 from sfumato.device_agent.agent.device import Device
 from sfumato.device_agent.agent.exchange.clocks import ServerClock
-from sfumato.device_agent.agent.exchange.comparing import note_answer
+from sfumato.device_agent.agent.exchange.comparison import note_answer
+from sfumato.device_agent.agent.exchange.earlier_keys import make_device_question
 from sfumato.device_agent.agent.exchange.network import Link, catch
-from sfumato.device_agent.agent.exchange.presenting import make_device_question
 from sfumato.device_agent.server.messages import DeviceAnswer
 from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.store.outbox import count_sketches, list_acknowledged

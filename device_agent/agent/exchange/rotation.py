@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.device_agent.agent.device import Clock, Device, connect, open_device
-from sfumato.device_agent.agent.exchange.comparing import note_answer
-from sfumato.device_agent.agent.exchange.network import Link, catch
-from sfumato.device_agent.agent.exchange.polling import draw_pause
-from sfumato.device_agent.agent.exchange.presenting import (
+from sfumato.device_agent.agent.exchange.comparison import note_answer
+from sfumato.device_agent.agent.exchange.earlier_keys import (
     make_device_question,
     make_key_offer,
     make_presenting,
 )
+from sfumato.device_agent.agent.exchange.network import Link, catch
+from sfumato.device_agent.agent.exchange.polling import draw_pause
 from sfumato.device_agent.server.transport import ServerClient
 from sfumato.device_agent.settings.agent_settings import Settings
 from sfumato.device_agent.store.database import check_folder

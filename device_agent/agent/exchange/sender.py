@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sfumato.device_agent.agent.exchange.comparing import COPIED, note_copied
+from sfumato.device_agent.agent.exchange.comparison import COPIED, note_copied
 from sfumato.device_agent.agent.exchange.network import Link
 from sfumato.device_agent.agent.exchange.polling import Poller, draw_pause
 from sfumato.device_agent.server.messages import UploadOutcome

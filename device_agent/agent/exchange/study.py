@@ -9,7 +9,7 @@ from contextlib import suppress
 from sfumato.device_agent.agent.device import Clock, Device
 from sfumato.device_agent.agent.exchange.network import Link, Network
 from sfumato.device_agent.agent.exchange.polling import Poller
-from sfumato.device_agent.agent.exchange.pulling import ResultPuller
+from sfumato.device_agent.agent.exchange.published_result import ResultPuller
 from sfumato.device_agent.agent.exchange.rotation import KeyChanger
 from sfumato.device_agent.agent.exchange.sender import Sender
 from sfumato.device_agent.server.transport import ServerClient

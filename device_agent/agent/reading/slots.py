@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.device import Device
-from sfumato.device_agent.agent.joining import require_joined
+from sfumato.device_agent.agent.membership import require_joined
 from sfumato.device_agent.agent.reading.release import release_window
 from sfumato.device_agent.agent.reading.windows import (
     ENVELOPE_BYTES,

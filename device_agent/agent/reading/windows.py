@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.agent.device import Clock, Device
-from sfumato.device_agent.agent.joining import FirstTimes, require_joined
+from sfumato.device_agent.agent.membership import FirstTimes, require_joined
 from sfumato.device_agent.agent.reading.release import release_window
 from sfumato.device_agent.sources import (
     Position,
@@ -131,7 +131,7 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
     ------
     RecordError, LedgerError, ConfigError
         As ``open_source``, :func:`require_accepted_stream`, :func:`require_sole_reader` and
-        :func:`~sfumato.device_agent.agent.joining.require_joined`.
+        :func:`~sfumato.device_agent.agent.membership.require_joined`.
     """
     require_accepted_stream(device, stream)
     require_sole_reader(device, stream)

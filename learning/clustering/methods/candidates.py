@@ -41,7 +41,7 @@ from sfumato.learning.clustering.methods.sums import (
     sum_bodies,
 )
 from sfumato.learning.clustering.weighted_points import assign_weighted, cluster_weighted
-from sfumato.learning.coverage.averaging import find_nearest
+from sfumato.learning.coverage.averages import find_nearest
 from sfumato.learning.coverage.projection import SignProjection
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.cover import run_cover
 from sfumato.learning.clustering.methods.contract import (
     Answer,
     Clusters,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from sfumato.shared.plan import LogTransform
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.objects.declaring import SmallText, body, request
+from sfumato.shared.wire.objects.declaration import SmallText, body, request
 from sfumato.shared.wire.objects.results import BandBody
 
 Count = Annotated[int, Rule(ge=1, le=1 << 40)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
 from sfumato.shared.wire.objects.answers import DimensionBody, VerdictBody
-from sfumato.shared.wire.objects.declaring import (
+from sfumato.shared.wire.objects.declaration import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from sfumato.shared.plan import SketchPlan, make_statement
 from sfumato.shared.structure import member
-from sfumato.shared.wire.objects.declaring import body
+from sfumato.shared.wire.objects.declaration import body
 
 
 @body

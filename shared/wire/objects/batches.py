@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.shared.structure import member
-from sfumato.shared.wire.objects.declaring import (
+from sfumato.shared.wire.objects.declaration import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,

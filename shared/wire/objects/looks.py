@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.shared.structure import member
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody, VerdictBody
-from sfumato.shared.wire.objects.declaring import Hex, body
+from sfumato.shared.wire.objects.declaration import Hex, body
 
 
 @body

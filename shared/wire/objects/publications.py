@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from sfumato.shared.structure import member
-from sfumato.shared.wire.objects.declaring import (
+from sfumato.shared.wire.objects.declaration import (
     SAMPLE_ID,
     SAMPLE_TIME,
     Hex,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.objects.declaring import SmallText, Switch, body, request
+from sfumato.shared.wire.objects.declaration import SmallText, Switch, body, request
 
 MOST_QUESTIONS = 32
 """Most questions of each kind in one request."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sfumato.shared.structure import member
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody
-from sfumato.shared.wire.objects.declaring import Hex, body, make_body
+from sfumato.shared.wire.objects.declaration import Hex, body, make_body
 
 
 @body

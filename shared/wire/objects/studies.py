@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from sfumato.shared.structure import Rule, member
-from sfumato.shared.wire.objects.declaring import (
+from sfumato.shared.wire.objects.declaration import (
     SAMPLE_BOX,
     SAMPLE_ID,
     SAMPLE_TIME,

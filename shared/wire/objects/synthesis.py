@@ -6,7 +6,7 @@ from typing import Annotated
 
 from sfumato.shared.structure import Rule, member
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody
-from sfumato.shared.wire.objects.declaring import SAMPLE_ID, Hex, SmallText, Switch, body, request
+from sfumato.shared.wire.objects.declaration import SAMPLE_ID, Hex, SmallText, Switch, body, request
 
 MOST_SYNTHETIC = 20_000
 """Most records of one part."""

@@ -13,7 +13,7 @@ from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import encode_payload
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan

@@ -4,7 +4,7 @@ import pytest
 
 from sfumato.shared.plan import compute_plan_digest, decode_plan, encode_plan, plan_to_json
 from sfumato.shared.wire import compute_study_id
-from sfumato.shared.wire.objects.declaring import to_rfc3339
+from sfumato.shared.wire.objects.declaration import to_rfc3339
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan
 from tests.aggregator.serving import Server
 

@@ -12,7 +12,7 @@ from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.worker import Worker
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.utility import form_sketch
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS, WEIGHTINGS
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import Desk, Device, assert_problem, make_plan

@@ -26,7 +26,7 @@ from sfumato.aggregator.resources.batches.store.check import check_sums
 from sfumato.aggregator.resources.batches.store.reports import count_reports
 from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
 from sfumato.device_agent.agent.reading.release import make_message
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.app import create_app, hash_key
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal

@@ -23,7 +23,7 @@ from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.sharing.batches import BatchKey, compute_members, compute_report
 from sfumato.shared.sharing.masks import read_masked
 from sfumato.shared.wire import decode_message
-from sfumato.shared.wire.summing import CommitRequest, ReportsRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import CommitRequest, ReportsRequest, SumAnswer
 from tests.aggregator.batches.conftest import Pair, open_pair
 from tests.statistical.test_knorm import score
 

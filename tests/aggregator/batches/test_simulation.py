@@ -20,7 +20,7 @@ from sfumato.aggregator.resources.batches.service.lease import Leased
 from sfumato.aggregator.resources.batches.service.opener import BatchOpener
 from sfumato.helper.tables import write
 from sfumato.shared.privacy.testing import SeededSource
-from sfumato.shared.wire.summing import CommitRequest
+from sfumato.shared.wire.sum_messages import CommitRequest
 from tests.aggregator.batches.simulation.rules import SumMachine
 from tests.aggregator.batches.simulation.servers import Ground, MortalBatches, make_ground
 from tests.aggregator.batches.simulation.world import World

@@ -13,7 +13,7 @@ from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.batches.store.exclusion import apply_removal, prepare_removal
 from sfumato.aggregator.resources.sketches.record import SketchRecord
-from sfumato.shared.wire.objects.declaring import maybe_rfc3339
+from sfumato.shared.wire.objects.declaration import maybe_rfc3339
 from tests.aggregator.machine.harness import (
     LABELS,
     N_REPLICAS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from deploy.demo.trying import make_plan
+from deploy.demo.trial import make_plan
 from sfumato.analyst import Client
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.wire import EnrolmentCode, make_page_address

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from sfumato.analyst.estimators import CompressiveKMeans, CompressiveMixture
-from sfumato.analyst.estimators.reading import read_rows
+from sfumato.analyst.estimators.inputs import read_rows
 from sfumato.shared.errors import (
     BudgetExceededError,
     ConfigError,

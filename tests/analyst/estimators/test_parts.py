@@ -28,7 +28,7 @@ from sfumato.shared.errors import (
 )
 from sfumato.shared.plan import make_statement, plan_to_json
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.results import SnapshotSumsBody
 from tests.analyst.estimators.records import (
     ROOT,

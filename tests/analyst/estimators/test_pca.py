@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from sfumato.analyst.estimators import PrivatePCA
-from sfumato.analyst.estimators.reading import read_number, read_rows
+from sfumato.analyst.estimators.inputs import read_number, read_rows
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.core.statistics import MomentsStatistic

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from sfumato.analyst.planning.columns import MainColumn, choose_columns, round_outward
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.statistics import (
     CalibrationBody,
     ColumnBody,

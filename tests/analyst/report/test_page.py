@@ -18,7 +18,7 @@ from sfumato.analyst.report import render_report
 from sfumato.shared import command
 from sfumato.shared.plan import compute_plan_digest, make_statement, plan_to_json
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.results import EvidenceBody, SnapshotBody
 from tests.aggregator.fleet import draw_records, make_plan
 from tests.analyst.results.made import make_result

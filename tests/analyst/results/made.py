@@ -8,7 +8,7 @@ from sfumato.analyst import DecodeResult
 from sfumato.shared.plan import Dimension, SketchPlan
 from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.answers import describe_promise
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.results import ResultBody
 from tests.aggregator.fleet import make_plan
 

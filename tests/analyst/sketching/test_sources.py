@@ -12,7 +12,7 @@ from sfumato.analyst.sketching.sources import find_snapshot
 from sfumato.shared.errors import NotFoundError, TransportError
 from sfumato.shared.plan import SketchPlan, plan_to_json
 from sfumato.shared.wire import problem_document
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.devices import PlanBody
 from sfumato.shared.wire.objects.results import SnapshotSumsBody
 from tests.aggregator.fleet import make_plan

@@ -2,7 +2,7 @@ import pytest
 
 from sfumato.learning.answers.histograms import find_histogram_doubts
 from sfumato.shared.structure import structure
-from sfumato.shared.wire.objects.declaring import make_sample
+from sfumato.shared.wire.objects.declaration import make_sample
 from sfumato.shared.wire.objects.statistics import HistogramBody, LevelBody, MarginalBody
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.coverage.averaging import GaussianAverages
+from sfumato.learning.coverage.averages import GaussianAverages
 from sfumato.shared.errors import ConfigError, PrivacyError
 from sfumato.shared.privacy.cover import (
     CoverEvent,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
-from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.averages import find_nearest, sum_clusters
 from sfumato.learning.coverage.projection import SignProjection, clip_to_ball
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError

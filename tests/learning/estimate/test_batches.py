@@ -16,7 +16,7 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.studies import read_study_numbers
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, weigh
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.learning.insight.null_law import draw_unit_noise
 from sfumato.shared.plan import SketchPlan, create_plan
 from tests.shared.sharing.samples import SPEC, make_plan

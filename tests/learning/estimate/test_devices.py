@@ -13,7 +13,7 @@ from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan
 from sfumato.shared.privacy.testing import SeededSource
 

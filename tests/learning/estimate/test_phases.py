@@ -14,7 +14,7 @@ from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.snr import predict_mechanism_snr
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility, form_sketch
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core.features import PHASES, feature_table
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy.testing import SeededSource

@@ -21,7 +21,7 @@ from sfumato.learning.estimate.studies import (
 )
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import Dimension, PlanSpec, SketchPlan, WindowRule, create_plan

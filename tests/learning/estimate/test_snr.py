@@ -13,7 +13,7 @@ from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.snr import compute_dilution, predict_mechanism_snr
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import estimate_utility, form_sketch
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core import FrequencyBlocks, SketchAccumulator
 from sfumato.shared.errors import PrivacyError
 from sfumato.shared.plan import SketchPlan, plan_from_spec

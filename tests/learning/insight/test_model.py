@@ -8,9 +8,9 @@ import pytest
 
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.estimate.counts import count_records
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.utility import estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.learning.insight.covariance import Density, compute_atoms, stack
 from sfumato.learning.insight.model import StudyModel, explain
 from sfumato.shared.errors import DecodingError

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.estimate.weights import Weights
 from sfumato.learning.insight.null_law import draw_errors, draw_noise, draw_unit_noise
 from sfumato.learning.insight.selection import Selection, average
 from sfumato.learning.insight.statistics import compute_sigma

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.estimate.weights import Weights
 from sfumato.learning.insight.selection import average, require_supported
 from sfumato.shared.errors import DecodingError, WrongStatisticError
 from sfumato.shared.plan import Dimension, WindowRule

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.learning.insight.comparing import Comparison, compare_means, draw_null
+from sfumato.learning.insight.comparison import Comparison, compare_means, draw_null
 from sfumato.learning.insight.covariance import Density
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import SelectionMean, average

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.learning.insight.comparing import Comparison
+from sfumato.learning.insight.comparison import Comparison
 from sfumato.learning.insight.devices import DeviceExamination, DeviceReport
 from sfumato.learning.insight.groups import GroupComparison, GroupPair, compare_pairs
 from sfumato.learning.insight.sizes import describe_size, find_largest, is_hidden, show_size

@@ -18,7 +18,7 @@ from sfumato.shared.plan import (
     plan_from_spec,
     plan_to_json,
 )
-from sfumato.shared.plan.deriving import verify
+from sfumato.shared.plan.derivation import verify
 from sfumato.shared.privacy.testing import SeededSource
 from sfumato.shared.wire import PayloadForm
 

@@ -19,7 +19,7 @@ from sfumato.shared.plan import (
     plan_from_json,
     plan_to_json,
 )
-from sfumato.shared.plan.endorsing import require_endorsed
+from sfumato.shared.plan.endorsement import require_endorsed
 from tests.shared.refusals import list_wrong_refusals
 from tests.shared.sharing.samples import HELPER, IDENTITY, make_draft, make_plan
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.resources.alarms.record import AlarmRecord, DeliveryRecord
 from sfumato.aggregator.resources.alarms.service.events import Event
-from sfumato.shared.wire.objects.declaring import to_rfc3339
+from sfumato.shared.wire.objects.declaration import to_rfc3339
 
 _ID_BYTES = 32
 

@@ -68,7 +68,7 @@ from sfumato.shared.sharing.masks import read_masked
 from sfumato.shared.sharing.ring import Words
 from sfumato.shared.system import SystemSource
 from sfumato.shared.wire import encode_payload
-from sfumato.shared.wire.summing import MOST_HEADERS, CommitRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import MOST_HEADERS, CommitRequest, SumAnswer
 
 TOO_FEW = "it never had enough reports"
 _PATIENCE_S = 86_400.0

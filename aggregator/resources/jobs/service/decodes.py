@@ -26,7 +26,7 @@ from sfumato.aggregator.resources.snapshots.service.snapshots import (
 )
 from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.learning.answers.looks import TakenLook, require_looks, take_looks
-from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
+from sfumato.learning.answers.posterior_bytes import pack_posterior, unpack_posterior
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.clustering.registry import choose_solver, create_any_solver
 from sfumato.learning.decoding.solution import Solution

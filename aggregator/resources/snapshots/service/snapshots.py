@@ -23,7 +23,7 @@ from sfumato.aggregator.resources.studies.record import StudyRecord
 from sfumato.learning.estimate.counts import count_records, put_count, require_clear
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility, weigh
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, WEIGHTINGS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS, WEIGHTINGS
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan

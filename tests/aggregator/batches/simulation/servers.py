@@ -22,7 +22,7 @@ from sfumato.aggregator.base.helper_client import HelperClient
 from sfumato.aggregator.base.store import Store
 from sfumato.aggregator.base.transaction import Transaction
 from sfumato.aggregator.settings import Settings, normalise_database_url
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.app import create_app, hash_key
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
@@ -30,7 +30,7 @@ from sfumato.helper.keys import KeyFolder
 from sfumato.helper.tables import leader_keys, open_database, write
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.system import SystemSource
-from sfumato.shared.wire.summing import CommitRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import CommitRequest, SumAnswer
 from tests.aggregator.batches.conftest import HOUR, KEY, make_sum_draft
 from tests.aggregator.databases import copy_sqlite
 from tests.aggregator.fleet import Device

@@ -31,7 +31,7 @@ from sfumato.shared.sharing.batches import compute_members, compute_report
 from sfumato.shared.sharing.masks import read_masked
 from sfumato.shared.sharing.ring import Words
 from sfumato.shared.wire import decode_message
-from sfumato.shared.wire.summing import SumAnswer
+from sfumato.shared.wire.sum_messages import SumAnswer
 from tests.aggregator.batches.conftest import Pair
 from tests.aggregator.batches.simulation.servers import (
     ORIGIN,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.clustering.weighted_points import cluster_weighted
-from sfumato.learning.coverage.averaging import find_nearest, sum_clusters
+from sfumato.learning.coverage.averages import find_nearest, sum_clusters
 from sfumato.learning.coverage.gains import choose_points
 from sfumato.learning.coverage.plan import CoverPlan
 from sfumato.learning.coverage.projection import Floats, Integers, clip_to_ball

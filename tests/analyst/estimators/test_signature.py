@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from sfumato.analyst.estimators import CompressiveKMeans, MomentMixture, TreeKMeans
 from sfumato.analyst.estimators.held import decode_release
-from sfumato.analyst.estimators.signing import (
+from sfumato.analyst.estimators.signature import (
     create_owner_key,
     open_release,
     read_owner_key,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
-from sfumato.analyst.estimators.holding import holding
-from sfumato.analyst.estimators.reading import Exact, list_names, read_number
+from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
+from sfumato.analyst.estimators.lock import holding
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sfumato.learning.coverage.averaging import COUNT_UNIT, GaussianAverages
+from sfumato.learning.coverage.averages import COUNT_UNIT, GaussianAverages
 from sfumato.learning.coverage.projection import Integers
 from sfumato.shared.privacy.testing import SeededSource
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 
-from sfumato.helper.accepting import Plans
+from sfumato.helper.acceptance import Plans
 from sfumato.helper.app import create_app
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sfumato.analyst.estimators import holding
+from sfumato.analyst.estimators import lock
 from sfumato.shared.errors import PrivacyError
 from tests.analyst.estimators.kinds import make, make_records
 
@@ -35,7 +35,7 @@ class WatchedLock:
 def fit_twice_at_once(found: Any) -> list[PrivacyError]:
     """Fit in two threads: the second begins after the first has looked at what was spent."""
     is_wanted, errors = threading.Event(), []
-    holding._LOCKS[found] = WatchedLock(is_wanted)
+    lock._LOCKS[found] = WatchedLock(is_wanted)
     read_level = found._read_level
 
     def fit() -> None:
@@ -88,9 +88,9 @@ def test_several_are_held_in_one_order_whoever_names_them() -> None:
             super().__enter__()
 
     for each in pair:
-        holding._LOCKS[each] = Noting(threading.Event())
+        lock._LOCKS[each] = Noting(threading.Event())
     for named in (pair, pair[::-1]):
-        with holding.holding(*named):
+        with lock.holding(*named):
             pass
     assert taken[:2] == taken[2:]
     assert len(set(taken)) == 2
@@ -101,7 +101,7 @@ def test_what_moves_to_another_estimator_is_not_released_where_it_was() -> None:
     public = {"max_records": 400, "public_seed": 1}
     mine, others = (make("compressive", **public).partial_fit(RECORDS) for _ in range(2))
     is_wanted = threading.Event()
-    holding._LOCKS[others] = WatchedLock(is_wanted)
+    lock._LOCKS[others] = WatchedLock(is_wanted)
     seen: list[object] = []
     other = threading.Thread(target=lambda: seen.append(hasattr(others, "release_")))
     merge = mine._held.merge

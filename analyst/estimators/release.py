@@ -21,7 +21,8 @@ from sfumato.analyst.estimators.contract import (
     select_costly,
 )
 from sfumato.analyst.estimators.held import Held, make_release, name_event
-from sfumato.analyst.estimators.holding import holding
+from sfumato.analyst.estimators.inputs import read_rng, read_threads
+from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.parameters import SketchingEstimator
 from sfumato.analyst.estimators.pilots import (
     PilotFindings,
@@ -31,11 +32,10 @@ from sfumato.analyst.estimators.pilots import (
     read_pilot,
 )
 from sfumato.analyst.estimators.planning import Choices, make_plan
-from sfumato.analyst.estimators.reading import read_rng, read_threads
 from sfumato.analyst.results import UNUSABLE, DecodeResult
 from sfumato.analyst.results.promises import describe_exact, describe_spending
 from sfumato.analyst.sketching.release import draw_sums
-from sfumato.analyst.sketching.solving import solve_totals, sum_parts
+from sfumato.analyst.sketching.solution import solve_totals, sum_parts
 from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution

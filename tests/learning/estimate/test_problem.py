@@ -1,10 +1,10 @@
 import numpy as np
 
 from sfumato.learning.estimate.limbs import split_limbs
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.core import SketchAccumulator
 from tests.shared.plan.test_plan import SPEC, make
 

@@ -26,7 +26,12 @@ from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.command import main
 from sfumato.shared.plan import compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.sharing.batches import compute_members, compute_report
-from sfumato.shared.wire.summing import SUM_MEDIA_TYPE, CommitRequest, ReportsRequest, SumAnswer
+from sfumato.shared.wire.sum_messages import (
+    SUM_MEDIA_TYPE,
+    CommitRequest,
+    ReportsRequest,
+    SumAnswer,
+)
 from tests.device_agent.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
 from tests.forking import Forked
 from tests.helper.conftest import World

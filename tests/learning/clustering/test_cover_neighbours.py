@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sfumato.learning.clustering import covering
-from sfumato.learning.clustering.covering import run_cover
-from sfumato.learning.coverage.averaging import (
+from sfumato.learning.clustering import cover
+from sfumato.learning.clustering.cover import run_cover
+from sfumato.learning.coverage.averages import (
     COUNT_UNIT,
     GaussianAverages,
     find_nearest,
@@ -110,8 +110,8 @@ def recording(trace: Trace, again: Trace | None) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CoverGains, "draw", pick)
-        patch.setattr(covering, "draw_laplace", vote)
-        patch.setattr(covering, "find_nearest", assign)
+        patch.setattr(cover, "draw_laplace", vote)
+        patch.setattr(cover, "find_nearest", assign)
         patch.setattr(GaussianAverages, "add_noise", average)
         yield
 

@@ -11,7 +11,7 @@ from sfumato.learning.estimate.devices import find_difference
 from sfumato.learning.estimate.search_box import Stated, make_search_box
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import form_sketch, measure_noise
-from sfumato.learning.estimate.weighting import Weights
+from sfumato.learning.estimate.weights import Weights
 from sfumato.shared.plan import SketchPlan
 
 

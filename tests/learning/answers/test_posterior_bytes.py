@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.learning.answers.packing import pack_posterior, unpack_posterior
+from sfumato.learning.answers.posterior_bytes import pack_posterior, unpack_posterior
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import MalformedMessageError
 

@@ -11,7 +11,7 @@ from sfumato.lab.clustering.published_cover import (
     plan_published,
     run_published,
 )
-from sfumato.learning.clustering.covering import run_cover
+from sfumato.learning.clustering.cover import run_cover
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy.samplers import UNIT
 from sfumato.shared.privacy.testing import SeededSource

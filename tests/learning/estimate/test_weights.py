@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.estimate.sizes import SizeMoments
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS, Weights, choose_weights
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS, Weights, choose_weights
 from sfumato.shared.errors import PrivacyError
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=30)

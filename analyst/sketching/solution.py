@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.learning.clustering.posing import pose_grid
+from sfumato.learning.clustering.grid_problem import pose_grid
 from sfumato.learning.clustering.registry import choose_solver, create_any_solver
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.estimate.counts import count_records, put_count
 from sfumato.learning.estimate.limbs import split_limbs
-from sfumato.learning.estimate.posing import pose_problem
+from sfumato.learning.estimate.problem import pose_problem
 from sfumato.learning.estimate.search_box import check_search_box
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.estimate.utility import Utility, estimate_utility
-from sfumato.learning.estimate.weighting import SIZE_WEIGHTS
+from sfumato.learning.estimate.weights import SIZE_WEIGHTS
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan
 

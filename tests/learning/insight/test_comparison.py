@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.learning.decoding.density import GaussianMixture
-from sfumato.learning.insight.comparing import (
+from sfumato.learning.insight.comparison import (
     Change,
     Comparison,
     compare,

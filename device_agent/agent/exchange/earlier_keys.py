@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sfumato.device_agent.agent.device import Device
-from sfumato.device_agent.agent.exchange.comparing import (
+from sfumato.device_agent.agent.exchange.comparison import (
     Offers,
     describe_copied,
     find_copied,
