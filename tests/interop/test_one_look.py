@@ -26,6 +26,8 @@ from tests.interop.test_every_plan import CLUSTERS
 from tests.system.agents import make_agent
 
 pytestmark = pytest.mark.skipif(NODE is None, reason=MISSING)
+EPSILON = "22800"
+"""100 times what one record changes: a sum gets noise with a probability of at most exp(-100)."""
 NAMES = ("python", "node", "c")
 
 
@@ -51,7 +53,7 @@ def test_three_devices_measure_the_same_clusters_and_their_sum_is_exact(
     tmp_path: Path, library: Compile, server: Aggregator, client: Client
 ) -> None:
     labels = [{"name": "site", "values": list(NAMES)}]
-    plan = make_exact_plan("one look", **CLUSTERS, labels=labels)
+    plan = make_exact_plan("one look", **CLUSTERS, labels=labels, epsilon=EPSILON)
     study = client.create_study("one look", plan).study_id
     records = np.random.default_rng(12).normal(scale=4.0, size=(60, 2))
     # A summed value that is missing counts in no presence; an assigned one, in no cluster.
