@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import string
 import sys
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import PlanError, SketchError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json
+from sfumato.shared.plan.statistics import ClustersPart
 from sfumato.shared.privacy.mechanisms.knorm import DiscreteKNorm
 from sfumato.shared.privacy.mechanisms.laplace import DiscreteLaplace
 from sfumato.shared.wire import compute_study_id
@@ -42,7 +44,7 @@ def require_supported(plan: SketchPlan) -> None:
         It does not; the field and the rule are named.
     """
     rules: list[tuple[bool, str, str]] = [
-        (plan.kind == "fourier", "statistic.kind", "must be fourier"),
+        (plan.kind in ("fourier", "clusters"), "statistic.kind", "must be fourier or clusters"),
         (plan.release.kind == "local.v1", "release.kind", "must be local.v1"),
         (plan.release.unit == "record", "release.unit", "must be record"),
         (plan.release.neighbouring == "replace-one", "release.neighbouring", "must be replace-one"),
@@ -65,10 +67,12 @@ def require_supported(plan: SketchPlan) -> None:
     for holds, field, rule in rules:
         if not holds:
             raise PlanError(f"{rule} on a microcontroller", field=field, fix=_FIX)
-    if plan.is_split or plan.n_frequencies > MOST_FREQUENCIES:
-        rule = f"must carry all of at most {MOST_FREQUENCIES} features"
+    is_look = plan.kind == "clusters"
+    if plan.is_split or (not is_look and plan.n_frequencies > MOST_FREQUENCIES):
+        field = "clusters_per_sketch" if is_look else "frequencies_per_sketch"
+        rule = "clusters" if is_look else f"of at most {MOST_FREQUENCIES} features"
         raise PlanError(
-            f"{rule} on a microcontroller", field="statistic.frequencies_per_sketch", fix=_FIX
+            f"must carry all {rule} on a microcontroller", field=f"statistic.{field}", fix=_FIX
         )
 
 
@@ -89,24 +93,43 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
         The device in C does not do what the plan says.
     """
     require_supported(plan)
-    mechanism = plan.mechanism
-    assert isinstance(mechanism, DiscreteKNorm | DiscreteLaplace)
-    m, law, window = plan.n_frequencies, plan.radius_law, plan.window
-    size = 2 * m * plan.payload_width
-    frequencies = plan.frequencies
-    is_knorm = isinstance(mechanism, DiscreteKNorm)
-    turns = "" if from_seed else _render_turns(frequencies.turns)
+    size = plan.payload_bytes
+    if isinstance(plan.statistic, ClustersPart):
+        head, tables, own = _render_clusters(plan, plan.statistic)
+    else:
+        head, (tables, own) = "", _render_features(plan, from_seed=from_seed)
     fields = {
         "study": render_bytes(study),
         "digest": render_bytes(compute_plan_digest(plan)),
-        "seed": render_bytes(plan.seed),
-        "frequencies_digest": render_bytes(frequencies.digest),
         "n_dimensions": plan.n_dimensions,
-        "n_frequencies": m,
-        "measurements_per_record": plan.measurements_per_record,
-        "turn_bits": frequencies.bits,
         "payload_width": plan.payload_width,
         "dimensions": "PLAN_DIMENSIONS",
+        **own,
+        **_list_noise(plan),
+        **_list_windows(plan),
+    }
+    return (
+        "/* Made by `python -m clients.c.make_plan`, which verified the plan. */\n"
+        f"#ifndef SFUMATO_PLAN_H\n#define SFUMATO_PLAN_H\n\n{head}"
+        '#include "sfumato.h"\n\n'
+        f"enum {{\n    PLAN_COORDINATES = {plan.n_coordinates},\n"
+        f"    PLAN_MESSAGE_MOST = {size} + SFUMATO_ENVELOPE_MOST,\n"
+        f"    PLAN_MASKED_FEATURES = {plan.n_frequencies if plan.has_masks else 0},\n}};\n\n"
+        f"#define PLAN_NAMES {_join(render_text(each.name) for each in plan.dimensions)}\n\n"
+        f"{_render_dimensions(plan)}{tables}"
+        f"static const struct sfumato_plan PLAN = {{\n{_list_members(fields)}}};\n\n#endif\n"
+    )
+
+
+def _render_features(plan: SketchPlan, *, from_seed: bool) -> tuple[str, dict[str, object]]:
+    """Return the table of frequencies, and the members of the plan that need it."""
+    law, frequencies = plan.radius_law, plan.frequencies
+    members = {
+        "seed": render_bytes(plan.seed),
+        "frequencies_digest": render_bytes(frequencies.digest),
+        "n_frequencies": plan.n_frequencies,
+        "measurements_per_record": plan.measurements_per_record,
+        "turn_bits": frequencies.bits,
         "radius_law": _join(
             [
                 f"SFUMATO_{law.kind.replace('-', '_').upper()}",
@@ -115,11 +138,74 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
             ]
         ),
         "turns": "NULL" if from_seed else "PLAN_TURNS",
+    }
+    return "" if from_seed else _render_turns(frequencies.turns), members
+
+
+_LOOK = """\
+#ifndef SFUMATO_CLUSTERS
+#error "this plan has the statistic clusters: compile all sources with -DSFUMATO_CLUSTERS"
+#endif
+
+"""
+
+
+def _render_clusters(plan: SketchPlan, part: ClustersPart) -> tuple[str, str, dict[str, object]]:
+    """Return the condition of the build, the tables of centres, and the members that need them."""
+    whole = part.build_whole(plan.space)
+    arrays = {
+        "assigned": ("uint8_t", np.array(whole.assigned)),
+        "summed": ("uint8_t", np.array(whole.summed)),
+        "optional": ("uint8_t", np.array(whole.optional)),
+        "centres": ("int16_t", np.concatenate([whole.centres[None], whole.candidates])),
+        "weights": ("uint32_t", whole.weights),
+        "origins": ("int16_t", whole.origins),
+        "radii": ("uint16_t", whole.radii),
+    }
+    tables = "".join(
+        f"static const {kind} PLAN_{name.upper()}[] = {_join(table.ravel().tolist())};\n"
+        for name, (kind, table) in arrays.items()
+        if table.size
+    )
+    members = {
+        "n_coordinates": whole.n_coordinates,
+        "n_clusters": whole.n_clusters,
+        "block_size": whole.block_size,
+        "n_candidates": len(whole.candidates),
+        "n_assigned": len(whole.assigned),
+        "n_summed": len(whole.summed),
+        "n_optional": len(whole.optional),
+        **{
+            name: f"PLAN_{name.upper()}" if table.size else "NULL"
+            for name, (_, table) in arrays.items()
+        },
+        "cap": f"INT64_C({whole.cap})",
+        **vars(whole.units),
+        "largest": whole.highest,
+        "is_l1": str(whole.norm == "l1").lower(),
+    }
+    tables += (
+        f"static const struct sfumato_clusters PLAN_CLUSTERS = {{\n{_list_members(members)}}};\n\n"
+    )
+    return _LOOK, tables, {"clusters": "&PLAN_CLUSTERS"}
+
+
+def _list_noise(plan: SketchPlan) -> dict[str, object]:
+    mechanism = plan.mechanism
+    assert isinstance(mechanism, DiscreteKNorm | DiscreteLaplace)
+    is_knorm = isinstance(mechanism, DiscreteKNorm)
+    return {
         "mechanism": "SFUMATO_KNORM" if is_knorm else "SFUMATO_LAPLACE",
         "rate": f"UINT64_C({mechanism.rate})",
         "least_radius": mechanism.shift if isinstance(mechanism, DiscreteKNorm) else 0,
         "coordinate_bound": f"INT64_C({plan.coordinate_bound})",
         "noise_bound": f"INT64_C({mechanism.noise_bound})",
+    }
+
+
+def _list_windows(plan: SketchPlan) -> dict[str, object]:
+    window = plan.window
+    return {
         "least_records": plan.least_records,
         "most_records": plan.most_records,
         "most_sketches": min(plan.most_sketches_per_device, _MOST_32),
@@ -130,18 +216,10 @@ def compile_plan(plan: SketchPlan, study: bytes, *, from_seed: bool = False) -> 
         "end": f"INT64_C({window.end or 0})",
         "length": window.length_s or window.length,
     }
-    members = "".join(f"    .{name} = {value},\n" for name, value in fields.items())
-    return (
-        "/* Made by `python -m clients.c.make_plan`, which verified the plan. */\n"
-        "#ifndef SFUMATO_PLAN_H\n#define SFUMATO_PLAN_H\n\n"
-        '#include "sfumato.h"\n\n'
-        f"enum {{\n    PLAN_COORDINATES = {2 * m},\n"
-        f"    PLAN_MESSAGE_MOST = {size} + SFUMATO_ENVELOPE_MOST,\n"
-        f"    PLAN_MASKED_FEATURES = {m if plan.has_masks else 0},\n}};\n\n"
-        f"#define PLAN_NAMES {_join(render_text(each.name) for each in plan.dimensions)}\n\n"
-        f"{_render_dimensions(plan)}{turns}"
-        f"static const struct sfumato_plan PLAN = {{\n{members}}};\n\n#endif\n"
-    )
+
+
+def _list_members(members: Mapping[str, object]) -> str:
+    return "".join(f"    .{name} = {value},\n" for name, value in members.items())
 
 
 def _join(items: Iterable[object]) -> str:
@@ -166,10 +244,12 @@ def _render_double(x: float) -> str:
 
 def _render_dimensions(plan: SketchPlan) -> str:
     quantiser = plan.space.quantiser
+    # Only frequencies have a scale.
+    scale = plan.space.scale if plan.kind == "fourier" else math.inf
     rows = zip(
         quantiser.centre,
         STEPS / quantiser.half_width,
-        quantiser.half_width / plan.space.scale / (STEPS * _TWO_PI),
+        quantiser.half_width / scale / (STEPS * _TWO_PI),
         strict=True,
     )
     lines = [f"    {_join(map(_render_double, row))},\n" for row in rows]

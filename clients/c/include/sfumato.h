@@ -65,6 +65,32 @@ struct sfumato_radius_law {
     double sigma_low, sigma_high, tail_share, tail_high;
 };
 
+/* Sums around given centres, where a plan's statistic is `clusters`; all lengths are in steps. */
+struct sfumato_clusters {
+    uint32_t n_coordinates;
+    uint32_t n_clusters; /* k */
+    uint32_t block_size; /* integers of a cluster */
+    uint16_t n_candidates;
+    uint8_t n_assigned, n_summed, n_optional;
+    /* Numbers of dimensions: those that assign a record, those that are summed, and of these the
+     * ones that can be missing. */
+    const uint8_t *assigned, *summed, *optional;
+    const int16_t *centres; /* (1 + n_candidates, k, n_assigned) */
+    const uint32_t *weights; /* n_assigned */
+    int64_t cap;             /* of a squared distance */
+    const int16_t *origins;  /* (k, n_summed) */
+    const uint16_t *radii;   /* (k, n_summed) */
+    /* What a record adds at most; 0 leaves a sum out. */
+    uint16_t residual, count, square, beyond, presence, total;
+    uint16_t largest; /* of these */
+    bool is_l1;       /* otherwise residuals are clipped in L2 */
+};
+
+/* A program does not link with sources that were compiled for other plans: theirs are larger. */
+#ifdef SFUMATO_CLUSTERS
+#define sfumato_start sfumato_start_with_clusters
+#endif
+
 /* A plan, as `python -m clients.c.make_plan` compiles it from bytes that it has verified. */
 struct sfumato_plan {
     uint8_t study[SFUMATO_DIGEST];
@@ -90,6 +116,9 @@ struct sfumato_plan {
     bool has_end, leaves_out_outside;
     int64_t origin, end; /* seconds since 1970-01-01 UTC */
     uint32_t length;     /* seconds, or records */
+#ifdef SFUMATO_CLUSTERS
+    const struct sfumato_clusters *clusters; /* NULL: the statistic is `fourier` */
+#endif
 };
 
 /* What the device must bring. Each callback returns 0 on success. */
@@ -118,7 +147,7 @@ struct sfumato_header {
 
 /* Sums of the records of one window. */
 struct sfumato_window {
-    int64_t *sums; /* 2 m: real parts, then imaginary parts */
+    int64_t *sums; /* 2 m: real parts, then imaginary parts; or those of clusters */
     uint32_t n_records;
     uint64_t next_record; /* the stream's counter, which decides masks */
     uint64_t mask_keys[2];
@@ -133,7 +162,8 @@ enum sfumato_error sfumato_check_frequencies(const struct sfumato_plan *plan);
 void sfumato_open_window(const struct sfumato_plan *plan, const uint8_t *stream_id, size_t size,
                          struct sfumato_window *window);
 
-/* Add a record of d values in data units; one that is not finite counts and adds zero.
+/* Add a record of d values in data units; one that is not finite counts and adds zero. In clusters
+ * a summed value that is not finite adds zero to its own sum alone.
  *
  * At most `most_records`; return false, and add nothing, beyond. */
 bool sfumato_add(const struct sfumato_plan *plan, struct sfumato_window *window,

@@ -4,6 +4,7 @@
 #include "hash.h"
 #include "noise.h"
 #include "storage.h"
+#include "sums.h"
 
 /* Begin an empty window; what the sums held is erased. */
 static void open_next_window(struct sfumato_device *device) {
@@ -92,7 +93,7 @@ static enum sfumato_error make_message(struct sfumato_device *device) {
         error = sfumato_add_noise(plan, device->platform, device->sums, device->window.n_records);
     }
     if (!error) {
-        error = sfumato_encode_message(&header, device->sums, 2u * plan->n_frequencies,
+        error = sfumato_encode_message(&header, device->sums, count_coordinates(plan),
                                        plan->payload_width, device->platform, device->message,
                                        device->message_most, &size);
     }

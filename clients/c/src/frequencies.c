@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "sums.h"
+
 _Static_assert(DBL_MANT_DIG == 53 && FLT_RADIX == 2, "doubles must be those of IEEE 754");
 _Static_assert(FLT_EVAL_METHOD == 0, "doubles must be computed without excess precision");
 
@@ -155,6 +157,7 @@ enum sfumato_error sfumato_check_frequencies(const struct sfumato_plan *plan) {
     char shape[24];
     uint8_t digest[SFUMATO_DIGEST];
     int16_t turns[SFUMATO_DIMENSIONS_MOST];
+    if (find_clusters(plan)) return SFUMATO_OK;
     sha256_begin(&hash);
     sha256_add(&hash, shape, write_shape(shape, plan));
     for (size_t i = 0; i < plan->n_dimensions; i++) {

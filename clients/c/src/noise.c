@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "sums.h"
+
 /* A sum and its bound are far smaller, so larger noise would be clamped to the same coordinate. */
 #define NOISE_MOST (INT64_C(1) << 62)
 
@@ -112,17 +114,22 @@ static void add_knorm(const struct sfumato_plan *plan, struct source *source, in
 }
 
 static void add_laplace(const struct sfumato_plan *plan, struct source *source, int64_t *sums) {
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++)
+    for (size_t i = 0; i < count_coordinates(plan); i++)
         sums[i] += draw_laplace(source, plan->rate);
 }
 
 /* Clip each coordinate to limits that depend on nothing secret. */
 static void clamp(const struct sfumato_plan *plan, int64_t *sums, uint32_t n_records) {
-    int64_t limit = (int64_t)n_records * SFUMATO_AMPLITUDE + plan->noise_bound;
+    const struct sfumato_clusters *clusters = find_clusters(plan);
+    int64_t largest = clusters ? clusters->largest : SFUMATO_AMPLITUDE;
+    int64_t limit = (int64_t)n_records * largest + plan->noise_bound;
     if (limit > plan->coordinate_bound) limit = plan->coordinate_bound;
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++) {
+    for (size_t i = 0; i < count_coordinates(plan); i++) {
         if (sums[i] > limit) sums[i] = limit;
         if (sums[i] < -limit) sums[i] = -limit;
+        /* Without residuals no sum is negative before the noise. */
+        if (clusters && !clusters->residual && sums[i] < -plan->noise_bound)
+            sums[i] = -plan->noise_bound;
     }
 }
 
@@ -144,6 +151,6 @@ enum sfumato_error sfumato_add_noise(const struct sfumato_plan *plan,
     close_source(&source);
     clamp(plan, sums, n_records);
     /* A sum without its noise must not be found. */
-    if (source.has_failed) memset(sums, 0, 2u * plan->n_frequencies * sizeof *sums);
+    if (source.has_failed) memset(sums, 0, count_coordinates(plan) * sizeof *sums);
     return source.has_failed ? SFUMATO_ENTROPY : SFUMATO_OK;
 }

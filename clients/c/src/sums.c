@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "frequencies.h"
 #include "hash.h"
 
 /* Records that share one permutation. */
@@ -28,13 +27,6 @@ struct feature compute_feature(uint16_t phase) {
     int32_t s = quarter < 2 ? 1 : -1;
     struct feature feature = {(int16_t)(c * even - s * odd), (int16_t)(s * even + c * odd)};
     return feature;
-}
-
-static int16_t quantise_value(const struct sfumato_dimension *dimension, double x) {
-    double t = (x - dimension->centre) * dimension->steps_per_unit;
-    if (!(t > -SFUMATO_STEPS)) t = -SFUMATO_STEPS;
-    if (!(t < SFUMATO_STEPS)) t = SFUMATO_STEPS;
-    return (int16_t)round_half_even(t);
 }
 
 bool quantise(const struct sfumato_plan *plan, const double *record, int16_t *steps) {
@@ -108,7 +100,7 @@ static void derive_mask_keys(const struct sfumato_plan *plan, const uint8_t *str
 
 void sfumato_open_window(const struct sfumato_plan *plan, const uint8_t *stream_id, size_t size,
                          struct sfumato_window *window) {
-    memset(window->sums, 0, 2 * plan->n_frequencies * sizeof *window->sums);
+    memset(window->sums, 0, count_coordinates(plan) * sizeof *window->sums);
     window->n_records = 0;
     window->ordered_block = UINT64_MAX;
     if (is_masked(plan)) derive_mask_keys(plan, stream_id, size, window->mask_keys);
@@ -153,13 +145,24 @@ static void add_all(const struct sfumato_plan *plan, struct sfumato_window *wind
     }
 }
 
+static void add_record(const struct sfumato_plan *plan, struct sfumato_window *window,
+                       const double *record) {
+    int16_t steps[SFUMATO_DIMENSIONS_MOST];
+#ifdef SFUMATO_CLUSTERS
+    if (plan->clusters) {
+        add_to_clusters(plan, record, window->sums);
+        return;
+    }
+#endif
+    if (quantise(plan, record, steps)) add_all(plan, window, steps);
+}
+
 bool sfumato_add(const struct sfumato_plan *plan, struct sfumato_window *window,
                  const double *record) {
-    int16_t steps[SFUMATO_DIMENSIONS_MOST];
     if (window->n_records == plan->most_records) return false;
     if (is_masked(plan) && window->next_record / BLOCK_RECORDS != window->ordered_block)
         order_features(plan, window, window->next_record / BLOCK_RECORDS);
-    if (quantise(plan, record, steps)) add_all(plan, window, steps);
+    add_record(plan, window, record);
     window->n_records++;
     window->next_record++;
     return true;

@@ -15,6 +15,7 @@ from typing import Any
 from clients.c.make_plan import compile_plan
 from sfumato.shared.core import RadiusLaw
 from sfumato.shared.plan import SketchPlan, plan_from_spec
+from tests.clients.c.looks import list_looks
 from tests.vectors.wire_plans import BOUNDED, BY_COUNT, MASKED
 
 ROOT = Path(__file__).parents[3]
@@ -25,11 +26,13 @@ VECTORS = ROOT / "tests/vectors"
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 INCLUDES = [f"-I{DEVICE / name}" for name in ("include", "src", "examples")]
 ARM = "arm-linux-gnueabihf-gcc"
-ON_MACHINE = ("gcc", "-O1")
+LOOKS = "-DSFUMATO_CLUSTERS"
+"""Tests compile features and clusters together; the size and the pages show features alone."""
+ON_MACHINE = ("gcc", "-O1", LOOKS)
 SANITISED = (*ON_MACHINE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 CORTEX_M4 = (ARM, "-Os", "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")
 """Doubles are computed by routines of the compiler's library, as on most small processors."""
-ON_ARM = (ARM, "-Os", "-mthumb", "-static", "-Wl,--no-warn-mismatch")
+ON_ARM = (ARM, "-Os", LOOKS, "-mthumb", "-static", "-Wl,--no-warn-mismatch")
 """A program for Linux, which code for a Cortex-M4 is linked into: an emulator runs both."""
 EMULATOR = "qemu-arm"
 HAS_ARM = all(map(shutil.which, (ARM, EMULATOR)))
@@ -91,6 +94,7 @@ def list_plans() -> dict[str, SketchPlan]:
         "knorm": make_fourier_plan(first, mechanism="discrete-knorm"),
         "laplace": make_fourier_plan(first, mechanism="discrete-laplace", epsilon="50000"),
         "m 200": make_fourier_plan(first | {"n_frequencies": 200}),
+        **list_looks(),
     }
 
 

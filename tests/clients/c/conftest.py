@@ -14,6 +14,7 @@ from tests.clients.c.building import (
     HAS_ARM,
     HAS_COMPILER,
     IN_CI,
+    LOOKS,
     NO_ARM,
     NO_COMPILER,
     ON_ARM,
@@ -54,7 +55,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     def compile_all(compiler: tuple[str, ...]) -> list[Path]:
         require(HAS_COMPILER, NO_COMPILER)
         require(compiler != ON_ARM or HAS_ARM, NO_ARM)
-        options = CORTEX_M4 if compiler == ON_ARM else compiler
+        options = (*CORTEX_M4, LOOKS) if compiler == ON_ARM else compiler
         return compile_objects(tmp_path_factory.mktemp("library"), options, SOURCES)
 
     return compile_all

@@ -194,7 +194,7 @@ static void run_sum(void) {
         if (!sfumato_add(plan, &window, record)) printf("refused ");
     }
     printf("| %u |", window.n_records);
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++) printf(" %" PRId64, sums[i]);
+    for (size_t i = 0; i < count_coordinates(plan); i++) printf(" %" PRId64, sums[i]);
 }
 
 /* Variates of given bytes, the source behind them too. */
@@ -285,10 +285,10 @@ static void run_noise(void) {
     } else {
         next_seed();
     }
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++)
+    for (size_t i = 0; i < count_coordinates(plan); i++)
         sums[i] = strtoll(next_word(), NULL, 10);
     printf("%d", (int)sfumato_add_noise(plan, &platform, sums, n_records));
-    for (size_t i = 0; i < 2u * plan->n_frequencies; i++) printf(" %" PRId64, sums[i]);
+    for (size_t i = 0; i < count_coordinates(plan); i++) printf(" %" PRId64, sums[i]);
 }
 
 static void next_header(struct sfumato_header *header) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.c import test_noise, test_power, test_vectors
+from tests.clients.c import test_clusters, test_noise, test_power, test_vectors
 from tests.clients.c.building import (
     DEVICE,
     ON_MACHINE,
@@ -24,13 +24,15 @@ MASKED = partial(
 )
 REQUESTS = test_vectors.test_signed_requests_are_those_of_the_vectors
 EXPONENTS = test_vectors.test_exponential_variates_are_those_of_the_vectors_from_the_same_bytes
+EDGES = test_clusters.test_records_at_the_cap_the_clip_and_a_tie_are_those_of_the_definition
+LIMITS = test_clusters.test_released_sums_lie_within_the_limits_of_the_plan
 VARIANCE = test_noise.test_knorm_noise_has_the_variance_of_its_law_in_both_parts
 
 
 def check_power(driver: Driver) -> None:
     for kind in test_power.KINDS:
         test_power.test_after_any_two_cuts_the_same_bytes_are_sent_or_none_and_what_was_spent_stays(
-            Path(driver.command[0]), kind
+            Path(driver.command[0]), kind, test_power.PLANS[0]
         )
 
 
@@ -39,6 +41,10 @@ FAULTS: list[tuple[str, str, str, Callable[[Driver], None]]] = [
     ("exponential.c", "word < limit", "word <= limit + 1", EXPONENTS),
     ("noise.c", "i <= 2 * m", "i < m", VARIANCE),
     ("request.c", "i + k > size", "i + k >= size", REQUESTS),
+    ("clusters.c", "own >= *distance", "own > *distance", EDGES),
+    ("clusters.c", "|| distance >= clusters->cap", "|| distance > clusters->cap", EDGES),
+    ("clusters.c", "* (below + bit) < square", "* (below + bit) <= square", EDGES),
+    ("noise.c", "clusters && !clusters->residual", "false", LIMITS),
     # The second sector is not written.
     ("storage.c", " || !write_sector(device, second, head)", "", check_power),
 ]

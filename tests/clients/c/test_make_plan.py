@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from clients.c.make_plan import MOST_DIMENSIONS, compile_plan, main, read_study
 from sfumato.shared.errors import PlanError
-from sfumato.shared.plan import SketchPlan, plan_to_json
+from sfumato.shared.plan import ClustersPart, SketchPlan, plan_to_json
 from sfumato.shared.wire import compute_study_id
 from tests.clients.c.building import DEVICE, list_plans
 from tests.vectors import wire_plans
@@ -51,7 +52,8 @@ def test_a_plan_of_another_study_or_with_less_noise_is_refused(
     ("plan", "field"),
     [
         ("HISTOGRAM", "statistic.kind"),
-        ("LOOK", "statistic.kind"),
+        ("LOOK", "release.mechanism"),
+        ("SECRET_LOOK", "release.neighbouring"),
         ("PHASES", "release.kind"),
         ("OF_DEVICES", "release.unit"),
         ("SECRET_COUNT", "release.neighbouring"),
@@ -64,6 +66,15 @@ def test_a_plan_that_the_device_does_not_compute_is_refused_by_name(plan: str, f
         compile_plan(getattr(wire_plans, plan), bytes(32))
     assert caught.value.field == field
     assert "Python agent" in str(caught.value)
+
+
+def test_a_sketch_of_some_clusters_is_refused_by_name() -> None:
+    whole = list_plans()["measured"].statistic
+    assert isinstance(whole, ClustersPart)
+    plan = replace(list_plans()["measured"], statistic=replace(whole, clusters_per_sketch=1))
+    with pytest.raises(PlanError, match="all clusters") as caught:
+        compile_plan(plan, bytes(32))
+    assert caught.value.field == "statistic.clusters_per_sketch"
 
 
 def test_the_header_has_room_for_the_dimensions_that_are_compiled() -> None:

@@ -17,6 +17,7 @@ from tests.clients.c.building import (
 from tests.clients.c.conftest import HERE, Compile
 
 KINDS = {"nothing done": 0, "half done": 1, "done": 2, "scrambled": 3}
+PLANS = ("wire by count", "look by count")
 OPERATIONS = 25
 """A run has 24: a new device, two releases and two settlements; the last cut comes never."""
 Run = tuple[dict[int, set[str]], int]
@@ -30,9 +31,11 @@ def power(tmp_path_factory: pytest.TempPathFactory, library: Compile) -> Path:
     return compile_c(folder, SANITISED, [HERE / "power.c", *objects], "power")
 
 
-def run_all(program: Path, kind: int, first: int, second: int) -> Iterator[tuple[str, Run]]:
+def run_all(
+    program: Path, kind: int, first: int, second: int, *, plan: str = PLANS[0]
+) -> Iterator[tuple[str, Run]]:
     """Yield what was sent by sequence number, and the ledger, of each pair of cuts."""
-    words = [str(word) for word in (number_of("wire by count"), kind, first, second)]
+    words = [str(word) for word in (number_of(plan), kind, first, second)]
     done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for text in done.stdout.split("cut ")[1:]:
@@ -47,12 +50,13 @@ def run_all(program: Path, kind: int, first: int, second: int) -> Iterator[tuple
         yield cuts, (sent, int(ledger))
 
 
+@pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_any_two_cuts_the_same_bytes_are_sent_or_none_and_what_was_spent_stays(
-    power: Path, kind: str
+    power: Path, kind: str, plan: str
 ) -> None:
     counts = set()
-    for cuts, (sent, ledger) in run_all(power, KINDS[kind], OPERATIONS, 8):
+    for cuts, (sent, ledger) in run_all(power, KINDS[kind], OPERATIONS, 8, plan=plan):
         assert [len(messages) for messages in sent.values()] == [1] * len(sent), cuts
         assert sorted(sent) == list(range(ledger)), cuts
         counts.add(ledger)
