@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.pages.templates import Tables, group_rows, list_table, pivot
+from benchmarks.pages.templates import Tables, describe_ends, group_rows, list_table, pivot
 from benchmarks.runner import Row
 
 ByMethod = Mapping[str, Mapping[str, Mapping[str, Row]]]
@@ -149,11 +149,12 @@ def _list_looks(rows: Sequence[Row], more: Mapping[str, str], *, fleets: bool) -
     ).items():
         if case.startswith(("secure sum", "local")) == fleets:
             cells = show_all(own, _show_look)
+            cells["runs"] = describe_ends(f["relative_sse"] for f in own.values())
             for head, name in more.items():
                 found = own.get(head.partition(": ")[0], {}).get(name)
                 cells[head] = "-" if found is None else f"{found.value:.0%}"
             listed.append(((case,), cells))
-    yield from pivot(("records",), listed, (*_SHOTS, *more))
+    yield from pivot(("records",), listed, ("runs", *_SHOTS, *more))
 
 
 LOOKS: Final[Tables] = {

@@ -142,7 +142,7 @@ def list_looks() -> list[Row]:
         *(Row("verdicts", "rule wide clusters", f, v, "1", 4, "") for f, v in rules.items()),
         *(
             Row("looks", f"{case} {way}", figure, value, "1", 20, "")
-            for case in ("replace-one weather", "local n=5 L=300 eps=1 weather")
+            for case in ("replace-one weather", "local n=5 L=300 weather")
             for way in ("one shot", "with a look")
             for figure, value in figures.items()
             if way == "with a look" or figure.startswith(("relative", "share"))
@@ -180,8 +180,8 @@ EXPECTED = {
         "| grows, a | 9 | 0.50 | 0.50 | 0.50 | 0.50 | - | - | - |",
     ],
     "looks": [
-        "| replace-one weather | 1.0021/1.020 | 1.0021/1.020 | 50% |",
-        "| local n=5 L=300 eps=1 weather | 1.0021/1.020 | 1.0021/1.020 | 25% | 25% | 10% | 5% |",
+        "| replace-one weather | 20 | 1.0021/1.020 | 1.0021/1.020 | 50% |",
+        "| local n=5 L=300 weather | 20 | 1.0021/1.020 | 1.0021/1.020 | 25% | 25% | 10% | 5% |",
         "| sound | 4 | 1.010 | 1.100 | 1.200 |",
         "| 1 | 300 |",
         "| wide clusters | 4 | 2 | 1.010 | 1.200 | 1.020 | 1.300 |",
