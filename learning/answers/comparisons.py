@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
@@ -82,7 +82,7 @@ def _measure_changes(
     estimates, errors = np.log(shares[1] / shares[0]), np.sqrt(sum(variances))
     z = np.abs(estimates) / errors
     # The tail of the sum lies between those of normal and of Laplace variables.
-    p = adjust_holm(np.maximum(2.0 * norm.sf(z), np.exp(-math.sqrt(2.0) * z)))
+    p = adjust_holm(np.maximum(2.0 * ndtr(-z), np.exp(-math.sqrt(2.0) * z)))
     for each in changes:
         j = each.cluster
         if each.quantity == "weight" and is_clear[j]:

@@ -41,7 +41,7 @@ BOUNDS = {
     "agent/clusters._CHUNK_BYTES": DIVIDES,
     "agent/dry_run_limits._MOST_SPREAD": SHOWN,
     "agent/dry_run_limits._MOST_UNUSUAL": SHOWN,
-    "agent/exchange/comparing._MOST_NAMED": SHOWN,
+    "agent/exchange/comparison._MOST_NAMED": SHOWN,
     "agent/exchange/sender._MOST_HELD": SKETCH,
     "agent/reading/release._REPORT_ID_BYTES": FORM,
     "agent/reading/slots._MOST_OPENED": DIVIDES,

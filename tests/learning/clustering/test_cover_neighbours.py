@@ -248,19 +248,18 @@ MEASURE = GaussianAverages.measure
 @pytest.mark.parametrize(
     ("relation", "name", "planted", "rules"),
     [
-        ("add-remove-one", "gains.CoverGains.remove", remove_nothing, {REMOVAL}),
-        ("replace-one", "gains.CoverGains", WeighsTwice, {GAIN}),
-        ("replace-one", "covering.clip_to_ball", lambda steps, radius: steps, {AVERAGES}),
-        ("add-remove-one", "covering.choose_points", pick_while_records_are_left, {PICKS}),
-        ("replace-one", "averaging.GaussianAverages.measure", measure_one, {AVERAGES}),
-        ("replace-one", "plan.count_records_moved", lambda relation: 1, {VOTES}),
+        ("add-remove-one", "coverage.gains.CoverGains.remove", remove_nothing, {REMOVAL}),
+        ("replace-one", "coverage.gains.CoverGains", WeighsTwice, {GAIN}),
+        ("replace-one", "clustering.cover.clip_to_ball", lambda steps, radius: steps, {AVERAGES}),
+        ("add-remove-one", "clustering.cover.choose_points", pick_while_records_are_left, {PICKS}),
+        ("replace-one", "coverage.averages.GaussianAverages.measure", measure_one, {AVERAGES}),
+        ("replace-one", "coverage.plan.count_records_moved", lambda relation: 1, {VOTES}),
     ],
 )
 def test_a_planted_fault_of_a_cover_is_found(
     relation: str, name: str, planted: Any, rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = "clustering" if name.startswith("covering") else "coverage"
-    monkeypatch.setattr(f"sfumato.learning.{room}.{name}", planted)
+    monkeypatch.setattr(f"sfumato.learning.{name}", planted)
     assert find_leak(relation, radius=9000) in rules
 
 
