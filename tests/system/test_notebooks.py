@@ -125,7 +125,8 @@ def test_the_data_scientists_notebook_gives_the_clusters_of_the_records(checkout
         found = execute(
             checkout / "docs" / "notebooks" / "data-scientist.ipynb",
             '{"exact": exact.cluster_centers_.tolist(), "verdict": again.verdict,'
-            ' "epsilon": float(private.guarantee_.epsilon), "warm": [warm.low, warm.share, warm.high],'
+            ' "epsilon": float(private.guarantee_.epsilon),'
+            ' "warm": [warm.low, warm.share, warm.high],'
             ' "median": [median.low, median.value, median.high], "two": two.tolist(),'
             ' "private": again.centroids.tolist(), "labels": labels.tolist(),'
             ' "differ": comparison.is_alarm, "size": comparison.size}',
