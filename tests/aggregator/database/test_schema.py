@@ -1,3 +1,4 @@
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -8,11 +9,12 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
+from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, event, inspect, text
 
 from sfumato.aggregator.base.generation import get_generation
 from sfumato.aggregator.base.store import Store, open_store
+from sfumato.aggregator.database import migrations
 from sfumato.aggregator.database.migration import create_config
 from sfumato.aggregator.database.schema import (
     LATEST_REVISION,
@@ -64,6 +66,18 @@ assert known == set(METADATA.tables), set(METADATA.tables) - known
 def test_the_latest_version_is_that_of_the_last_migration() -> None:
     scripts = ScriptDirectory.from_config(create_config())
     assert scripts.get_current_head() == LATEST_REVISION
+
+
+def test_a_new_migration_is_written_after_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "migrations"
+    shutil.copytree(Path(migrations.__path__[0]), folder)
+    monkeypatch.setattr("sfumato.aggregator.database.migration._MIGRATIONS", folder)
+    scripts = ScriptDirectory.from_config(create_config())
+    made = scripts.generate_revision("0002", "add a column", head="head")
+    assert isinstance(made, Script)
+    assert made.down_revision == LATEST_REVISION
 
 
 async def test_migrations_go_down_to_nothing_and_up_again(store: Store) -> None:
