@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
 from sfumato.analyst.estimators.candidates import CandidateKMeans
 from sfumato.analyst.estimators.clustering import (
-    ABSENT,
+    CentralEstimator,
     ClusteringEstimator,
-    NotOfRecords,
     measure_by,
 )
-from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
+from sfumato.analyst.estimators.columns import read_box
 from sfumato.analyst.estimators.cover import CoverKMeans
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.evaluation import (
-    EvaluatedEstimator,
     Evaluation,
     read_distance,
     rescale,
@@ -48,7 +45,6 @@ from sfumato.analyst.estimators.tree import TreeKMeans
 from sfumato.learning.planning.methods import SKETCH, Holding, MethodChoice, choose_method
 from sfumato.shared.errors import SketchError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -79,13 +75,8 @@ _TAKEN: Final = (
 """What is shown of the chosen estimator."""
 
 
-class AutoKMeans(
-    NotOfRecords,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
-    TransformerMixin,  # type: ignore[misc]
-    ClusterMixin,  # type: ignore[misc]
-    EvaluatedEstimator,
-):
+@estimator
+class AutoKMeans(CentralEstimator):
     """k-means by the private method that was best on sets with as many columns and as much noise.
 
     The choice follows from public numbers alone: of records, columns and clusters, epsilon, delta,
@@ -95,35 +86,14 @@ class AutoKMeans(
 
     Parameters
     ----------
-    n_clusters
-        k.
     epsilon, delta
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
         stand for their decimal text. With a delta Gaussian sketches, max cover and split cells are
         choices too.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     scale
         Standard deviation inside one cluster, a number or one a column, from public knowledge;
         their root mean square as a share of the bounds serves all columns. If None and the sketch
         is chosen, a part of epsilon finds one.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
-    max_records
-        Required under ``add-remove-one``: a public number of records that the choice follows from.
-    public_seed
-        Seed of choices that depend on no record; it is published. None: fresh.
-    random_state
-        Steers what is computed from the release, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the rounds, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -131,12 +101,8 @@ class AutoKMeans(
         The choice with its reason, and the fitted estimator that was chosen.
     cluster_centers_, weights_
         As of that estimator.
-    metric_
-        Lengths that count as one along each axis, the same for every choice.
     release_, events_, guarantee_
         What it released; what was spent; and what all guarantee together.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
@@ -151,46 +117,9 @@ class AutoKMeans(
     [-6, 6]
     """
 
-    choice_: MethodChoice
-    estimator_: ClusteringEstimator | CompressiveKMeans
-    cluster_centers_: Floats
-    weights_: Floats
-    _metric: Floats
-
-    _ABSENT: ClassVar[Mapping[str, str]] = ABSENT
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "0",
-        scale: Scale | None = None,
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.scale = scale
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    choice_: MethodChoice = result()
+    estimator_: ClusteringEstimator | CompressiveKMeans = result()
+    _metric: Floats = result()
 
     def choose(
         self, n_records: int, n_features: int, *, names: Sequence[str] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.columns import Bounds, Scale, read_box
 from sfumato.analyst.estimators.contract import absent, describe_level
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Placed
 from sfumato.analyst.estimators.inputs import (
+    Exact,
     find_names,
     list_names,
     read_rng,
@@ -73,37 +75,72 @@ ABSENT: Final[Mapping[str, str]] = MappingProxyType(
 """What a private clustering has not, and why."""
 
 
-class NotOfRecords:
+class _NotOfRecords:
     """Methods of scikit-learn's base classes that would show the records."""
 
     fit_predict = absent()
     fit_transform = absent()
 
 
-class ClusteringEstimator(
-    NotOfRecords,
+@estimator
+class CentralEstimator(
+    _NotOfRecords,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
     EvaluatedEstimator,
 ):
-    """An estimator that plans its rounds, asks them of the records, and keeps the answers alone.
+    """An estimator of the clusters of records in one place.
 
-    A subclass stores its parameters and makes a method of them in ``_make_method``.
+    Parameters
+    ----------
+    n_clusters
+        k.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    scale
+        Standard deviation inside one cluster, a number or one a column, from public knowledge.
+    max_records
+        Required under ``add-remove-one``: a public number of records that sizes and rounds follow
+        from.
+    public_seed
+        Seed of choices that depend on no record; it is published. None: fresh.
+
+    Attributes
+    ----------
+    cluster_centers_
+        Shape ``(k, d)``, data units, by falling weight.
+    weights_
+        Shape ``(k,)``: shares of the records, with noise.
+    metric_
+        Lengths that count as one along each axis.
+    release_, events_, guarantee_
+        What was released: a :class:`sfumato.ClusterRelease` that can be stored and read again; what
+        each round spent; and what all guarantee together.
     """
 
-    n_clusters: int
+    n_clusters: int = field(default=8, kw_only=False)
+    epsilon: Exact
     bounds: Bounds
-    scale: Any
-    max_records: int | None
-    public_seed: Any
-    random_state: object
+    scale: Scale | None = None
+    max_records: int | None = None
+    public_seed: int | str | bytes | None = None
 
-    release_: ClusterRelease  # type: ignore[assignment]  # of several rounds
-    cluster_centers_: Floats
-    weights_: Floats
+    cluster_centers_: Floats = result()
+    weights_: Floats = result()
 
     _ABSENT: ClassVar[Mapping[str, str]] = ABSENT
+
+
+@estimator
+class ClusteringEstimator(CentralEstimator):
+    """An estimator that plans its rounds, asks them of the records, and keeps the answers alone.
+
+    A subclass declares its parameters and makes a method of them in ``_make_method``.
+    """
+
+    release_: ClusterRelease = result()  # type: ignore[assignment]  # of several rounds
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
         raise NotImplementedError

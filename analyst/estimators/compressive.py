@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.held import Held, Sketches, name_event, read_sketches
 from sfumato.analyst.estimators.inputs import list_names, read_rng
 from sfumato.analyst.estimators.lock import holding
@@ -80,6 +81,7 @@ class ExactTransforms:
         return cast(Floats, found.fit(X, y).transform(X))
 
 
+@estimator
 class CompressiveEstimator(ReleasingEstimator):
     """Methods of the compressive estimators; a subclass says what is computed from a solution."""
 

@@ -21,13 +21,14 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.inputs import (
     Exact,
     describe_lost_names,
@@ -42,7 +43,7 @@ from sfumato.shared.errors import ConfigError, PrivacyError, TableError
 from sfumato.shared.privacy import NEIGHBOURINGS, Budget, Mechanism, PrivacyEvent, PrivacyGuarantee
 from sfumato.shared.privacy.accounting import explain_relations, join_events, select_per_record
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from sfumato.shared.reading.unreadable import UnreadableError, find_unreadable
+from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Turn, find_ledger, take_turn
 
 STREAM = "main"
@@ -120,27 +121,51 @@ class absent:  # noqa: N801 - used as a marker
         raise AttributeError(self._name)
 
 
+@estimator
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Parameters, spending and refusals that all estimators have in common.
 
-    A subclass has keyword parameters ``epsilon``, ``delta``, ``relation``, ``ledger``, ``source``,
-    ``budget``, ``refit`` and ``max_unreadable``, stored by its ``__init__`` as they are given and
-    read by ``fit``.
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text.
+    relation
+        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
+        secret too.
+    random_state
+        Steers what is computed from the release, never noise.
+    ledger, source, budget
+        An owner's ledger that counts what is released, the file that the records come from, and the
+        limit of epsilon for each of them; as ``sfumato sketch --ledger``. A fit that was killed is
+        finished by the next one with the same parameters: the same release, counted once.
+    refit
+        Allow a second fit, which spends again.
+    max_unreadable
+        The largest share of a column whose values cannot be read; more spends nothing.
+
+    Attributes
+    ----------
+    release_, events_, guarantee_
+        What was released, what each release spent, and what all guarantee together.
+    n_features_in_, feature_names_in_
+        Number and, of a table, names of the columns.
     """
 
-    epsilon: Exact
-    delta: Exact
-    relation: str
-    ledger: str | Path | None
-    source: str | Path | None
-    budget: Exact | None
-    refit: bool
-    max_unreadable: float
+    epsilon: Any
+    delta: Exact = "0"
+    relation: Literal["replace-one", "add-remove-one"] = "replace-one"
+    random_state: object = None
+    ledger: str | Path | None = None
+    source: str | Path | None = None
+    budget: Exact | None = None
+    refit: bool = False
+    max_unreadable: float = MOST_UNREADABLE
 
-    n_features_in_: int
-    release_: Release
-    events_: tuple[PrivacyEvent, ...]
-    guarantee_: PrivacyGuarantee
+    n_features_in_: int = result()
+    release_: Release = result()
+    events_: tuple[PrivacyEvent, ...] = result()
+    guarantee_: PrivacyGuarantee = result()
 
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Attributes of similar estimators that depend on the records, and why there are none."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator, Floats
-from sfumato.analyst.estimators.columns import Bounds, Scale
+from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, read_number, read_whole
 from sfumato.learning.clustering.methods.cover import CoverMethod
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 
+@estimator
 class CoverKMeans(ClusteringEstimator):
     """k-means from points that cover many records, for many clusters in many columns.
 
@@ -28,14 +27,9 @@ class CoverKMeans(ClusteringEstimator):
 
     Parameters
     ----------
-    n_clusters
-        k.
     epsilon, delta
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
         stand for their decimal text. Delta must be above 0.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     scale
         Not used: the averages are of whole records.
     radius
@@ -49,33 +43,6 @@ class CoverKMeans(ClusteringEstimator):
     relation
         ``add-remove-one``, where the number of records is secret too, or ``replace-one``, where it
         is public.
-    max_records
-        Required under ``add-remove-one``: a public number of records that sizes follow from.
-    public_seed
-        Seed of choices that depend on no record; it is published. None: fresh.
-    random_state
-        Steers k-means on released points, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the rounds, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
-
-    Attributes
-    ----------
-    cluster_centers_
-        Shape ``(k, d)``, data units, by falling weight.
-    weights_
-        Shape ``(k,)``: shares of the records, with noise.
-    metric_
-        Lengths that count as one along each axis.
-    release_, events_, guarantee_
-        What was released: a :class:`sfumato.ClusterRelease` that
-        can be stored and read again; what each round spent; and what all guarantee together.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
@@ -89,46 +56,12 @@ class CoverKMeans(ClusteringEstimator):
     [-6, 6]
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "1e-9",
-        scale: Scale | None = None,
-        radius: Exact | None = None,
-        n_projected: int | None = None,
-        cover_share: Exact = "0.4",
-        votes_share: Exact = "0.1",
-        relation: Literal["replace-one", "add-remove-one"] = "add-remove-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.scale = scale
-        self.radius = radius
-        self.n_projected = n_projected
-        self.cover_share = cover_share
-        self.votes_share = votes_share
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    delta: Exact = "1e-9"
+    radius: Exact | None = None
+    n_projected: int | None = None
+    cover_share: Exact = "0.4"
+    votes_share: Exact = "0.1"
+    relation: Literal["replace-one", "add-remove-one"] = "add-remove-one"
 
     def _make_method(self, lower: Floats, upper: Floats) -> CoverMethod:
         radius = 0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.contract import PrivateEstimator, describe_level
+from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
 from sfumato.learning.clustering.evaluation import Cost, NoisyCost, bound_distance
@@ -69,6 +70,7 @@ class Placed:
     upper: Floats
 
 
+@estimator
 class EvaluatedEstimator(PrivateEstimator):
     """A private estimator whose centroids can be evaluated on records, at a cost of its own.
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
-from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.inputs import Exact, read_whole
+from sfumato.analyst.estimators.declaration import estimator
+from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.analyst.estimators.sizes import read_start
 from sfumato.learning.clustering.methods.contract import Method
 from sfumato.learning.clustering.methods.kernel import MOST_FEATURES, MOST_ROUNDS, KernelMethod
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +23,7 @@ _ROUNDS = 5
 _BANDWIDTH = 2.0
 
 
+@estimator
 class KernelKMeans(ClusteringEstimator):
     """Kernel k-means by rounds of noisy sums of random Fourier features (Acs et al. 2019).
 
@@ -36,14 +35,9 @@ class KernelKMeans(ClusteringEstimator):
 
     Parameters
     ----------
-    n_clusters
-        k.
     epsilon, delta
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
         stand for their decimal text. Gaussian noise needs a delta.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     scale
         Standard deviation inside one cluster, a number or one a column, from public knowledge.
         None: a guess by k and the number of columns.
@@ -58,37 +52,17 @@ class KernelKMeans(ClusteringEstimator):
         counted here.
     n_rounds
         T, rounds of equal cost.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
-    max_records
-        Required under ``add-remove-one``: a public number of records that sizes follow from.
     public_seed
         Seed of the features and the start, which depend on no record; it is published. None: fresh.
     random_state
         Steers the search for centroids from released means, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the rounds, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
-    cluster_centers_
-        Shape ``(k, d)``, data units, by falling weight.
-    weights_
-        Shape ``(k,)``: shares of the records, with noise.
-    metric_
-        Lengths that count as one along each axis.
     release_, events_, guarantee_
         What was released: a :class:`sfumato.ClusterRelease` that
         can be stored and read again; what was spent, all rounds as one event, because their noise
         is bounded together; and what that guarantees.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
@@ -102,46 +76,10 @@ class KernelKMeans(ClusteringEstimator):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "0",
-        scale: Scale | None = None,
-        n_features: int = _FEATURES,
-        bandwidth: float = _BANDWIDTH,
-        start: ArrayLike | Literal["packing", "uniform"] = "packing",
-        n_rounds: int = _ROUNDS,
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.scale = scale
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.start = start
-        self.n_rounds = n_rounds
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_features: int = _FEATURES
+    bandwidth: float = _BANDWIDTH
+    start: ArrayLike | Literal["packing", "uniform"] = "packing"
+    n_rounds: int = _ROUNDS
 
     def _make_method(self, lower: Floats, upper: Floats) -> Method:
         is_number = isinstance(self.bandwidth, int | float | np.number)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.cluster import KMeans
 
-from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
 from sfumato.analyst.estimators.compressive import ExactTransforms, exact_only
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.evaluation import EvaluatedEstimator, Evaluation, Placed
 from sfumato.analyst.estimators.inputs import Exact
 from sfumato.analyst.estimators.look import Look, LookedEstimator
 from sfumato.learning.decoding.kmeans import assign
 from sfumato.learning.decoding.solution import Solution
 from sfumato.shared.errors import ConfigError
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -32,6 +30,7 @@ _MISSING = -1
 """Label of a record with a missing value."""
 
 
+@estimator
 class CompressiveKMeans(
     ExactTransforms,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
@@ -51,42 +50,6 @@ class CompressiveKMeans(
     ----------
     n_clusters
         k.
-    epsilon, delta
-        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
-        stand for their decimal text. None: no noise, and nothing is private.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, data units; or a mapping of
-        columns to such pairs. Values beyond them are clipped. With epsilon they are public, and
-        required, unless a pilot finds them. None without epsilon: as the records are.
-    scale
-        The spread inside one cluster: a number, one a column, or a mapping of columns to numbers,
-        data units, from public knowledge. ``auto`` finds one for each column: without epsilon from
-        k-means of at most 10,000 records, with it from a pilot. Distances are in units of it;
-        where all are alike, within a factor of 2, one serves all columns, and distances are in data
-        units. ``pooled`` is one for all, however much they differ; ``bounds``, with epsilon, is one
-        share of the bounds of each, by which the other methods measure. ``pilot`` is ``auto`` with
-        epsilon: ``fit`` spends a tenth of epsilon, up to a quarter where noise is strong, on a
-        histogram of each column, and takes scales from it, and bounds where there are none.
-    log
-        Columns on a logarithmic scale: a list of them, or a mapping of columns to resolutions, the
-        size below which values are alike. Their scale is in octaves: 1 is a factor of 2. A pilot
-        chooses between both scales, for these columns and for those without bounds.
-    levels
-        Columns of text, each with all its values: ``{"colour": ["red", "green"]}``. A value becomes
-        a coordinate that is 0 or 1; another value counts as missing.
-    n_frequencies
-        m, or ``auto``: ``max(64, 5 k d)`` without epsilon, and with it what the planner chooses.
-    mechanism
-        Name of the noise, or ``auto`` for the one that the planner chooses.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
-    max_records
-        The most records of one sketch, public. Required with epsilon by ``partial_fit``, and under
-        ``add-remove-one``.
-    public_seed
-        Seed of the frequencies: a number or text, published. None: fresh with epsilon, fixed
-        without.
     look_share
         With epsilon: the share of it that ``fit`` leaves for a second look, which refines what the
         sketch found and measures it, in ``look_``. ``auto``: 0.3 where the sketch is expected to
@@ -94,48 +57,19 @@ class CompressiveKMeans(
     compute_labels
         Without epsilon: whether ``fit`` reads the records again, to move the centroids to the
         optimum of k-means near them, and for ``labels_`` and ``inertia_``.
-    n_jobs
-        Threads that sum; -1 for all. Changes no result.
-    random_state
-        Steers the decoder's random starts and the subset for ``scale``, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the release, the file that the records come from, and the
-        limit of epsilon for each of them. A fit that was killed is finished by the next one with
-        the same parameters: the same release, counted once.
-    refit
-        Allow a second private fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
     cluster_centers_
         Shape ``(k, d')``, data units, by falling weight. A column with levels has one number for
         each: the share of its records. ``axes_`` names them.
-    weights_
-        Shape ``(k,)``: shares of the records.
     spreads_
         Shape ``(k, d')``: standard deviations inside the clusters; on a logarithmic scale octaves.
-    mixture_
-        The density that explains the sketch.
-    centers_std_, weights_std_
-        Standard errors of centroids and shares; an error that says why, where none may be shown.
-    solution_, result_, verdict_, warnings_, snr_
-        All that the decoder found, also as a result that can be saved, drawn and put in a table;
-        how far to trust it, doubts, and the signal-to-noise ratio.
     labels_, inertia_
         Without epsilon, after ``fit``: the nearest centroid of each record, -1 where a value is
         missing, and the sum of squared distances to it.
-    plan_, n_records_seen_, n_features_in_, feature_names_in_, privacy_
-        Plan of the sketch; number of records; columns; and the promise in words.
-    release_, releases_, events_, guarantee_
-        With epsilon: what was released last and in all, what was spent, and what each guarantees.
     look_
         The second look that refined centroids and shares, if one did.
-    axes_, metric_, search_box_
-        Names of the axes; lengths that count as one along them; and where clusters were searched.
-    pilot_, pilot_doubts_
-        What a pilot released, at a cost that ``guarantee_`` includes, and what it could not see.
 
     Examples
     --------
@@ -155,11 +89,9 @@ class CompressiveKMeans(
     True
     """
 
-    cluster_centers_: Floats
-    weights_: Floats
-    spreads_: Floats
-    labels_: NDArray[np.intp]
-    inertia_: float
+    spreads_: Floats = result()
+    labels_: NDArray[np.intp] = result()
+    inertia_: float = result()
 
     _COUNT = "n_clusters"
     _DECODED = LookedEstimator._DECODED | {"cluster_centers_", "spreads_"}
@@ -181,52 +113,8 @@ class CompressiveKMeans(
         }
     )
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Exact | None = None,
-        delta: Exact = "0",
-        bounds: Bounds | None = None,
-        scale: Scale = "auto",
-        log: Logs = None,
-        levels: Mapping[Any, Sequence[object]] | None = None,
-        n_frequencies: int | Literal["auto"] = "auto",
-        mechanism: str = "auto",
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        look_share: Exact | Literal["auto"] = 0,
-        compute_labels: bool = True,
-        n_jobs: int | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.scale = scale
-        self.log = log
-        self.levels = levels
-        self.n_frequencies = n_frequencies
-        self.mechanism = mechanism
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.look_share = look_share
-        self.compute_labels = compute_labels
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_clusters: int = field(default=8, kw_only=False)
+    compute_labels: bool = True
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:  # noqa: N803 - scikit-learn's name
         """Return the nearest centroid of records: shape ``(n,)``; -1 where a value is missing.

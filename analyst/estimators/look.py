@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.compressive import CompressiveEstimator
 from sfumato.analyst.estimators.contract import describe_level
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.held import make_release
 from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
@@ -76,14 +77,15 @@ class Look:
         return "\n".join([*doubts, f"{self.verdict}: {self.body.statement}; {level}"])
 
 
+@estimator
 class LookedEstimator(CompressiveEstimator):
     """A compressive estimator whose centroids can be shown to records again."""
 
-    cluster_centers_: Floats
-    weights_: Floats
-    look_share: Exact | Literal["auto"]
-    look_: Look
-    _looked: tuple[tuple[ResultBody, Solution], tuple[TakenLook, ...]]
+    look_share: Exact | Literal["auto"] = 0
+    cluster_centers_: Floats = result()
+    weights_: Floats = result()
+    look_: Look = result()
+    _looked: tuple[tuple[ResultBody, Solution], tuple[TakenLook, ...]] = result()
     """The sketch's own result, and the looks that have refined it since."""
 
     def _add(self, X: ArrayLike) -> None:  # noqa: N803

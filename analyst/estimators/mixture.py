@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import DensityMixin
 
-from sfumato.analyst.estimators.columns import Bounds, Logs, Scale
 from sfumato.analyst.estimators.compressive import CompressiveEstimator, exact_only
-from sfumato.analyst.estimators.inputs import Exact
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.learning.decoding.density import GaussianMixture
 from sfumato.learning.decoding.solution import Solution
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -24,12 +22,17 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+@estimator
 class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[misc]  # untyped
     """A mixture of Gaussians with diagonal covariances, from one sketch of the records.
 
-    The sketch, the guarantee and the parameters are those of :class:`CompressiveKMeans`, except
-    ``n_components``, the number of Gaussians. There is no ``aic`` or ``bic``: they need the
-    likelihood of the records, which the sketch does not have.
+    The sketch and the guarantee are those of :class:`CompressiveKMeans`. There is no ``aic`` or
+    ``bic``: they need the likelihood of the records, which the sketch does not have.
+
+    Parameters
+    ----------
+    n_components
+        k, the number of Gaussians.
 
     Attributes
     ----------
@@ -38,8 +41,6 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         weight, on the scales of the columns: octaves from zero on a logarithmic one.
     mixture_
         The density that explains the sketch best; it may have more Gaussians than asked for.
-
-    The others are those of :class:`CompressiveKMeans`, without its labels and centroids.
 
     Examples
     --------
@@ -52,9 +53,9 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
     [1.0, 1.0]
     """
 
-    weights_: Floats
-    means_: Floats
-    covariances_: Floats
+    weights_: Floats = result()
+    means_: Floats = result()
+    covariances_: Floats = result()
 
     _COUNT = "n_components"
     _DECODED = CompressiveEstimator._DECODED | {"means_", "covariances_"}
@@ -73,48 +74,7 @@ class CompressiveMixture(DensityMixin, CompressiveEstimator):  # type: ignore[mi
         }
     )
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        epsilon: Exact | None = None,
-        delta: Exact = "0",
-        bounds: Bounds | None = None,
-        scale: Scale = "auto",
-        log: Logs = None,
-        levels: Mapping[Any, Sequence[object]] | None = None,
-        n_frequencies: int | Literal["auto"] = "auto",
-        mechanism: str = "auto",
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        n_jobs: int | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.scale = scale
-        self.log = log
-        self.levels = levels
-        self.n_frequencies = n_frequencies
-        self.mechanism = mechanism
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_components: int = field(default=1, kw_only=False)
 
     def predict_proba(self, X: ArrayLike) -> Floats:  # noqa: N803 - scikit-learn's name
         """Return the share of each Gaussian in the density at records: shape ``(n, k)``.

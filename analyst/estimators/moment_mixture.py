@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -12,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.clustering import compose_rounds
-from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.columns import read_box
 from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.fleets import read_fleet
 from sfumato.analyst.estimators.inputs import (
-    Exact,
     find_names,
     list_names,
     read_rng,
@@ -41,7 +40,6 @@ from sfumato.learning.generative.moment_mixture import MomentDesign, MomentMixtu
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -52,6 +50,7 @@ Floats = NDArray[np.float64]
 _DIRECTIONS = 24
 
 
+@estimator
 class MomentMixture(StoredModel):
     """Synthetic records from a Gaussian for each part of the records, from two private releases.
 
@@ -72,9 +71,6 @@ class MomentMixture(StoredModel):
     epsilon, delta
         The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
         stand for their decimal text. Gaussian noise needs a delta.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     n_directions
         r, the length of the basis.
     norm
@@ -85,18 +81,8 @@ class MomentMixture(StoredModel):
         are at the lower bound, as in images.
     binary
         Whether columns hold 0 or 1: drawn values are then chances, and one of both is drawn.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
     random_state
         Steers what is drawn from the Gaussians, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the releases, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -116,8 +102,6 @@ class MomentMixture(StoredModel):
         Of ``from_snapshots``: what should be known about the moments of each part.
     release_, events_, guarantee_
         What was released, what each release spent, and what both guarantee together.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
@@ -132,8 +116,8 @@ class MomentMixture(StoredModel):
     [4.0, 4.0, 4.0]
     """
 
-    model_: MomentMixtureModel
-    warnings_: tuple[str, ...]
+    model_: MomentMixtureModel = result()
+    warnings_: tuple[str, ...] = result()
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "score": "a score of the records would be another release",
@@ -142,40 +126,9 @@ class MomentMixture(StoredModel):
         }
     )
 
-    def __init__(
-        self,
-        parts: Sequence[Any] | None = None,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "0",
-        n_directions: int = _DIRECTIONS,
-        norm: float = 1.0,
-        origin: Literal["centre", "lower"] = "centre",
-        binary: bool = False,
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.parts = parts
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.n_directions = n_directions
-        self.norm = norm
-        self.origin = origin
-        self.binary = binary
-        self.relation = relation
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_directions: int = _DIRECTIONS
+    norm: float = 1.0
+    origin: Literal["centre", "lower"] = "centre"
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Release the moments of some records and of their parts, once.

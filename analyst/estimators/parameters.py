@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.columns import (
+    Bounds,
+    Logs,
+    Scale,
     make_dimension,
     measure_width,
     read_bounds,
@@ -19,8 +22,10 @@ from sfumato.analyst.estimators.columns import (
     read_scales,
 )
 from sfumato.analyst.estimators.contract import PrivateEstimator
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.held import Held
 from sfumato.analyst.estimators.inputs import (
+    Exact,
     find_names,
     list_names,
     open_table,
@@ -50,22 +55,63 @@ _SCALES = ("auto", "pooled", "bounds", "pilot")
 _PRIVATE_SCALES = ("bounds", "pilot")
 
 
+@estimator
 class SketchingEstimator(PrivateEstimator):
-    """An estimator whose plan follows from its parameters, and without epsilon from the records."""
+    """An estimator whose plan follows from its parameters, and without epsilon from the records.
 
-    epsilon: Any
-    bounds: Any
-    scale: Any
-    log: Any
-    levels: Any
-    n_frequencies: Any
-    mechanism: str
-    max_records: Any
-    public_seed: Any
-    n_jobs: Any
-    random_state: Any
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
+        stand for their decimal text. None: no noise, and nothing is private.
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, data units; or a mapping of
+        columns to such pairs. Values beyond them are clipped. With epsilon they are public, and
+        required, unless a pilot finds them. None without epsilon: as the records are.
+    scale
+        The spread inside one cluster: a number, one a column, or a mapping of columns to numbers,
+        data units, from public knowledge. ``auto`` finds one for each column: without epsilon from
+        k-means of at most 10,000 records, with it from a pilot. Distances are in units of it;
+        where all are alike, within a factor of 2, one serves all columns, and distances are in data
+        units. ``pooled`` is one for all, however much they differ; ``bounds``, with epsilon, is one
+        share of the bounds of each, by which the other methods measure. ``pilot`` is ``auto`` with
+        epsilon: ``fit`` spends a tenth of epsilon, up to a quarter where noise is strong, on a
+        histogram of each column, and takes scales from it, and bounds where there are none.
+    log
+        Columns on a logarithmic scale: a list of them, or a mapping of columns to resolutions, the
+        size below which values are alike. Their scale is in octaves: 1 is a factor of 2. A pilot
+        chooses between both scales, for these columns and for those without bounds.
+    levels
+        Columns of text, each with all its values: ``{"colour": ["red", "green"]}``. A value becomes
+        a coordinate that is 0 or 1; another value counts as missing.
+    n_frequencies
+        m, or ``auto``: ``max(64, 5 k d)`` without epsilon, and with it what the planner chooses.
+    mechanism
+        Name of the noise, or ``auto`` for the one that the planner chooses.
+    max_records
+        The most records of one sketch, public. Required with epsilon by ``partial_fit``, and under
+        ``add-remove-one``.
+    public_seed
+        Seed of the frequencies: a number or text, published. None: fresh with epsilon, fixed
+        without.
+    n_jobs
+        Threads that sum; -1 for all. Changes no result.
+    random_state
+        Steers the decoder's random starts and the subset for ``scale``, never noise.
+    """
 
-    _held: Held
+    epsilon: Exact | None = None
+    bounds: Bounds | None = None
+    scale: Scale = "auto"
+    log: Logs = None
+    levels: Mapping[Any, Sequence[object]] | None = None
+    n_frequencies: int | Literal["auto"] = "auto"
+    mechanism: str = "auto"
+    max_records: int | None = None
+    public_seed: int | str | bytes | None = None
+    n_jobs: int | None = None
+
+    _held: Held = result()
 
     _COUNT: ClassVar[str]
     """Name of the parameter with the number of clusters."""

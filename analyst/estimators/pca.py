@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +21,7 @@ from sfumato.analyst.estimators.contract import (
     compose_guarantee,
     make_event,
 )
+from sfumato.analyst.estimators.declaration import estimator
 from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
@@ -36,7 +36,6 @@ from sfumato.shared.core.statistics import MomentsStatistic
 from sfumato.shared.core.statistics.moments import MOMENT_STEPS
 from sfumato.shared.errors import ConfigError, TableError
 from sfumato.shared.privacy import DiscreteGaussian, DiscreteLaplace, PrivacyEvent
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ class _NoFitTransform:
     fit_transform = absent()
 
 
+@estimator
 class PrivatePCA(
     _NoFitTransform,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn has no types
@@ -97,9 +97,6 @@ class PrivatePCA(
     ----------
     n_components
         How many components to keep; all if None.
-    epsilon, delta
-        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
-        stand for their decimal text.
     bounds
         ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, data units. Required and public:
         they must not be read off the records.
@@ -113,16 +110,6 @@ class PrivatePCA(
         Shape ``(d,)``, data units: what counts as one unit in each dimension. If None, data units
         where all bounds are equally wide, and half widths otherwise, so that no dimension leads
         because of its unit.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
-    ledger, source, budget
-        An owner's ledger that counts the release, the file that the records come from, and the
-        limit of epsilon for each of them; as ``sfumato sketch --ledger``.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
     random_state
         Accepted for the sake of tools that set it. Nothing here is drawn but noise, and that never
         depends on it.
@@ -158,36 +145,11 @@ class PrivatePCA(
         }
     )
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        epsilon: Exact,
-        bounds: tuple[ArrayLike, ArrayLike],
-        delta: Exact = "0",
-        norm: float | None = None,
-        metric: ArrayLike | None = None,
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-        random_state: object = None,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.norm = norm
-        self.metric = metric
-        self.relation = relation
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
-        self.random_state = random_state
+    n_components: int | None = field(default=None, kw_only=False)
+    epsilon: Exact
+    bounds: tuple[ArrayLike, ArrayLike]
+    norm: float | None = None
+    metric: ArrayLike | None = None
 
     def _fit(self, X: ArrayLike) -> None:  # noqa: N803
         """Release the moments of some records, and compute their components."""

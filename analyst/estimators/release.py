@@ -20,6 +20,7 @@ from sfumato.analyst.estimators.contract import (
     describe_level,
     select_costly,
 )
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.held import Held, make_release, name_event
 from sfumato.analyst.estimators.inputs import read_rng, read_threads
 from sfumato.analyst.estimators.lock import holding
@@ -78,13 +79,35 @@ def list_following(choices: Choices, stream: str) -> tuple[PrivacyEvent, ...]:
     return (event,)
 
 
+@estimator
 class ReleasingEstimator(SketchingEstimator):
-    """An estimator that holds a sum, releases it if it is private, and decodes it."""
+    """An estimator that holds a sum, releases it if it is private, and decodes it.
 
-    solution_: Solution
-    result_: DecodeResult
-    mixture_: GaussianMixture
-    plan_: SketchPlan
+    Attributes
+    ----------
+    weights_
+        Shape ``(k,)``: shares of the records.
+    mixture_
+        The density that explains the sketch.
+    centers_std_, weights_std_
+        Standard errors of centroids and shares; an error that says why, where none may be shown.
+    solution_, result_, verdict_, warnings_, snr_
+        All that the decoder found, also as a result that can be saved, drawn and put in a table;
+        how far to trust it, doubts, and the signal-to-noise ratio.
+    plan_, n_records_seen_, n_features_in_, feature_names_in_, privacy_
+        Plan of the sketch; number of records; columns; and the promise in words.
+    release_, releases_, events_, guarantee_
+        With epsilon: what was released last and in all, what was spent, and what each guarantees.
+    axes_, metric_, search_box_
+        Names of the axes; lengths that count as one along them; and where clusters were searched.
+    pilot_, pilot_doubts_
+        What a pilot released, at a cost that ``guarantee_`` includes, and what it could not see.
+    """
+
+    solution_: Solution = result()
+    result_: DecodeResult = result()
+    mixture_: GaussianMixture = result()
+    plan_: SketchPlan = result()
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "feature_names_in_": "the records had no names of columns",

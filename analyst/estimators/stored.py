@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Final, Self
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.clustering import compose_rounds
-from sfumato.analyst.estimators.columns import read_box
+from sfumato.analyst.estimators.columns import Bounds, read_box
 from sfumato.analyst.estimators.contract import PrivateEstimator, Release, read_release
-from sfumato.analyst.estimators.inputs import list_names
+from sfumato.analyst.estimators.declaration import estimator
+from sfumato.analyst.estimators.inputs import Exact, list_names
 from sfumato.analyst.estimators.signature import open_release
 from sfumato.shared.errors import MalformedMessageError, SketchError
 from sfumato.shared.privacy import PrivacyEvent
@@ -25,10 +27,21 @@ _PLAIN: Final = (bool, int, float, str, bytes, Fraction, type(None))
 _BESIDE: Final = {"estimator", "parameters"}
 
 
+@estimator
 class StoredModel(PrivateEstimator):
-    """A model that its release, with the parameters in it, determines."""
+    """A model that its release, with the parameters in it, determines.
 
-    bounds: Any
+    Parameters
+    ----------
+    bounds
+        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
+        data units. Required and public: they must not be read off the records.
+    """
+
+    parts: Sequence[Any] | None = field(default=None, kw_only=False)
+    epsilon: Exact
+    bounds: Bounds
+    binary: bool = False
 
     @classmethod
     def decode(cls, data: bytes, *, owner: str | bytes | None = None) -> Self:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.analyst.estimators.clustering import ClusteringEstimator
-from sfumato.analyst.estimators.columns import Bounds, Scale
-from sfumato.analyst.estimators.inputs import Exact, read_whole
+from sfumato.analyst.estimators.declaration import estimator
+from sfumato.analyst.estimators.inputs import read_whole
 from sfumato.learning.clustering.methods.tree import MOST_DEPTH, TreeMethod
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 Floats = NDArray[np.float64]
 
 
+@estimator
 class TreeKMeans(ClusteringEstimator):
     """k-means from the noisy leaves of a tree of public hyperplanes, and rounds of noisy sums.
 
@@ -26,14 +23,6 @@ class TreeKMeans(ClusteringEstimator):
 
     Parameters
     ----------
-    n_clusters
-        k.
-    epsilon, delta
-        The guarantee: texts such as ``"0.1"`` or ``"1/10"``, integers, fractions, or floats, which
-        stand for their decimal text.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     scale
         Standard deviation inside one cluster, a number or one a column, from public knowledge: in
         the rounds after the tree residuals are clipped to four of them. None: nothing is clipped.
@@ -41,37 +30,6 @@ class TreeKMeans(ClusteringEstimator):
         Rounds of sums after the tree, which share half of epsilon; 0 gives all to the tree.
     depth
         Levels below the root; None for a choice by n epsilon, the columns and k.
-    relation
-        ``replace-one``, where the number of records is public, or ``add-remove-one``, where it is
-        secret too.
-    max_records
-        Required under ``add-remove-one``: a public number of records that sizes and rounds
-        follow from.
-    public_seed
-        Seed of choices that depend on no record; it is published. None: fresh.
-    random_state
-        Steers k-means on the released counts, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the rounds, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
-
-    Attributes
-    ----------
-    cluster_centers_
-        Shape ``(k, d)``, data units, by falling weight.
-    weights_
-        Shape ``(k,)``: shares of the records, with noise.
-    metric_
-        Lengths that count as one along each axis.
-    release_, events_, guarantee_
-        What was released: a :class:`sfumato.ClusterRelease` that
-        can be stored and read again; what each round spent; and what all guarantee together.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
@@ -84,42 +42,8 @@ class TreeKMeans(ClusteringEstimator):
     [-6, 6]
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "0",
-        scale: Scale | None = None,
-        n_rounds: int = 2,
-        depth: int | None = None,
-        relation: Literal["replace-one", "add-remove-one"] = "replace-one",
-        max_records: int | None = None,
-        public_seed: int | str | bytes | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.scale = scale
-        self.n_rounds = n_rounds
-        self.depth = depth
-        self.relation = relation
-        self.max_records = max_records
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_rounds: int = 2
+    depth: int | None = None
 
     def _make_method(self, lower: Floats, upper: Floats) -> TreeMethod:
         depth = -1

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.analyst.estimators.clustering import compose_rounds
-from sfumato.analyst.estimators.columns import Bounds, read_box
+from sfumato.analyst.estimators.columns import read_box
 from sfumato.analyst.estimators.contract import Release
+from sfumato.analyst.estimators.declaration import estimator, result
 from sfumato.analyst.estimators.inputs import (
     Exact,
     find_names,
@@ -52,7 +52,6 @@ from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import Quantiser
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import PrivacyEvent, PrivacyGuarantee
-from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.system import SystemSource
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ _MOST_KERNEL_FEATURES: Final = 4000
 _RATES: Final = {"vae": 0.02, "rbm": 0.2}
 
 
+@estimator
 class NetworkMixture(StoredModel):
     """Synthetic records from a generative network for each part of the records.
 
@@ -86,9 +86,6 @@ class NetworkMixture(StoredModel):
     epsilon, delta
         The guarantee: texts such as ``"2"`` or ``"1/2"``, integers, fractions, or floats, which
         stand for their decimal text. Gaussian noise needs a delta.
-    bounds
-        ``(lower, upper)``: numbers, or arrays of shape ``(d,)``, or a mapping of columns to pairs;
-        data units. Required and public: they must not be read off the records.
     n_parts
         k, where parts are found; 1 for one network of all records.
     start
@@ -123,13 +120,6 @@ class NetworkMixture(StoredModel):
         Steers what depends on no record: first weights, frequencies and directions. Published.
     random_state
         Steers what is drawn from the networks, never noise.
-    ledger, source, budget
-        An owner's ledger that counts the releases, the file that the records come from, and the
-        limit of epsilon for each of them.
-    refit
-        Allow a second fit, which spends again.
-    max_unreadable
-        The largest share of a column whose values cannot be read; more spends nothing.
 
     Attributes
     ----------
@@ -143,13 +133,11 @@ class NetworkMixture(StoredModel):
         :class:`sfumato.lab.generative.network_mixture.NetworkMixtureModel`.
     release_, events_, guarantee_
         What was released, what it spent, and what it guarantees.
-    n_features_in_, feature_names_in_
-        Number and, of a table, names of the columns.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from sfumato import NetworkMixture
+    >>> from sfumato.lab import NetworkMixture
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, size=4000)
     >>> records = (rng.random((4000, 6)) < np.where(y, 0.9, 0.1)[:, None]).astype(float)
@@ -162,7 +150,7 @@ class NetworkMixture(StoredModel):
     (True, True)
     """
 
-    model_: NetworkMixtureModel
+    model_: NetworkMixtureModel = result()
     _ABSENT: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "labels_": "parts of the records would not be private; call predict for others",
@@ -174,64 +162,22 @@ class NetworkMixture(StoredModel):
         }
     )
 
-    def __init__(
-        self,
-        parts: Sequence[Any] | None = None,
-        *,
-        epsilon: Exact,
-        bounds: Bounds,
-        delta: Exact = "0",
-        n_parts: int = 1,
-        start: ArrayLike | None = None,
-        share_for_parts: Exact = "1/4",
-        n_rounds: int = 5,
-        n_kernel_features: int = 200,
-        bandwidth: float | None = None,
-        network: Literal["vae", "rbm"] = "vae",
-        n_hidden: int = 100,
-        n_latent: int = 8,
-        batch_rate: float = 0.15,
-        n_steps: int = 100,
-        learning_rate: float | None = None,
-        clipping: Literal["auto", "fixed", "dpnorm"] = "auto",
-        clipping_norm: float = 10.0,
-        binary: bool = False,
-        relation: Literal["replace-one", "add-remove-one"] = "add-remove-one",
-        public_seed: int | str | bytes | None = None,
-        random_state: object = None,
-        ledger: str | Path | None = None,
-        source: str | Path | None = None,
-        budget: Exact | None = None,
-        refit: bool = False,
-        max_unreadable: float = MOST_UNREADABLE,
-    ) -> None:
-        self.parts = parts
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.n_parts = n_parts
-        self.start = start
-        self.share_for_parts = share_for_parts
-        self.n_rounds = n_rounds
-        self.n_kernel_features = n_kernel_features
-        self.bandwidth = bandwidth
-        self.network = network
-        self.n_hidden = n_hidden
-        self.n_latent = n_latent
-        self.batch_rate = batch_rate
-        self.n_steps = n_steps
-        self.learning_rate = learning_rate
-        self.clipping = clipping
-        self.clipping_norm = clipping_norm
-        self.binary = binary
-        self.relation = relation
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.ledger = ledger
-        self.source = source
-        self.budget = budget
-        self.refit = refit
-        self.max_unreadable = max_unreadable
+    n_parts: int = 1
+    start: ArrayLike | None = None
+    share_for_parts: Exact = "1/4"
+    n_rounds: int = 5
+    n_kernel_features: int = 200
+    bandwidth: float | None = None
+    network: Literal["vae", "rbm"] = "vae"
+    n_hidden: int = 100
+    n_latent: int = 8
+    batch_rate: float = 0.15
+    n_steps: int = 100
+    learning_rate: float | None = None
+    clipping: Literal["auto", "fixed", "dpnorm"] = "auto"
+    clipping_norm: float = 10.0
+    relation: Literal["replace-one", "add-remove-one"] = "add-remove-one"
+    public_seed: int | str | bytes | None = None
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Find parts if they are not given, and train a network on each, once.
