@@ -21,11 +21,11 @@ from sfumato.analyst.cli.clustering import (
     read_dimensions,
     show_clusters,
 )
-from sfumato.analyst.cli.options import Decimal, Json, Ledger, MaxUnreadable, Strip
+from sfumato.analyst.cli.options import Json, Ledger, MaxUnreadable, Read
 from sfumato.analyst.levels import parse_delta, parse_epsilon
+from sfumato.analyst.sketching.reader import read_settings
 from sfumato.lab import ReferenceKMeans
 from sfumato.shared.command import SETTINGS, list_examples
-from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 
 app = typer.Typer(
@@ -62,8 +62,7 @@ def _cluster(
     ledger: Ledger = None,
     budget: Budget = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
-    decimal: Decimal = ".",
-    strip: Strip = None,
+    read: Read = None,
     as_json: Json = False,
 ) -> None:
     """Find centroids as a paper does, under the same exact noise and accounting."""
@@ -81,5 +80,5 @@ def _cluster(
         max_unreadable=max_unreadable,
     )
     dimensions = read_dimensions(bounds or (), plan_path)
-    spelling = Spelling(decimal=decimal, strip=tuple(strip or ()))
-    fit_file(make, path, dimensions, spelling, output=output, as_json=as_json)
+    settings = read_settings(read or ())
+    fit_file(make, path, dimensions, settings, output=output, as_json=as_json)

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from sfumato.analyst.cli.centroids import tabulate_centroids
 from sfumato.analyst.cli.options import (
     PLAN_HELP,
-    Decimal,
     DefaultGroup,
     Json,
     Ledger,
     MaxUnreadable,
-    Strip,
+    Read,
     show,
 )
 from sfumato.analyst.estimators import (
@@ -51,7 +50,13 @@ from sfumato.analyst.estimators.signature import (
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.sketching.output import require_writable, write_once
-from sfumato.analyst.sketching.reader import RecordReader, choose_fields, spell_unreadable
+from sfumato.analyst.sketching.reader import (
+    ReadSettings,
+    RecordReader,
+    choose_fields,
+    read_settings,
+    spell_unreadable,
+)
 from sfumato.learning.clustering.methods.release import ClusterRelease
 from sfumato.shared.cbor import decode_deterministic
 from sfumato.shared.command import SETTINGS, list_examples
@@ -60,8 +65,7 @@ from sfumato.shared.errors import ConfigError, MalformedMessageError, PlanError,
 from sfumato.shared.plan import Dimension, decode_plan
 from sfumato.shared.privacy import PrivacyGuarantee
 from sfumato.shared.privacy.limits import DEFAULT_EPSILON
-from sfumato.shared.reading import Fields, WatchedFile
-from sfumato.shared.reading.spelling import Spelling
+from sfumato.shared.reading import Fields, Layout, WatchedFile
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError
 from sfumato.shared.structure import require_plain
 
@@ -81,8 +85,8 @@ METHODS: dict[str, Any] = {
 _SEED = 0
 _WRITE = "write what the values can be, such as --bounds temperature=-40:60"
 _ADVICE = (
-    "name a column as the header does, or correct the header; in CSV it is one line of UTF-8, and "
-    "columns are separated by commas"
+    "name a column as the header does, or correct the header; state how the file is written with "
+    "--read, such as --read 'delimiter=;' or --read skip_lines=2"
 )
 _OPTIONS = {
     "bounds": "--bounds",
@@ -175,8 +179,7 @@ def _cluster(
     ledger: Ledger = None,
     budget: Budget = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
-    decimal: Decimal = ".",
-    strip: Strip = None,
+    read: Read = None,
     as_json: Json = False,
 ) -> None:
     """Find centroids in a file of records under differential privacy.
@@ -209,7 +212,7 @@ def _cluster(
         partial(kind.published if published else kind, n_clusters, **given),
         path,
         dimensions,
-        Spelling(decimal=decimal, strip=tuple(strip or ())),
+        read_settings(read or ()),
         output=output,
         sign=sign,
         as_json=as_json,
@@ -220,7 +223,7 @@ def fit_file(
     make: Callable[..., Any],
     path: Path,
     dimensions: Sequence[Dimension],
-    spelling: Spelling,
+    settings: ReadSettings,
     *,
     output: Path | None,
     sign: Path | None = None,
@@ -233,8 +236,8 @@ def fit_file(
     make
         Makes the estimator of bounds, source and ``random_state``, and of a scale where the
         columns have one.
-    spelling
-        Decimal mark and units of the numbers in the file.
+    settings
+        How the file is written.
     """
     if sign is not None and output is None:
         raise ConfigError("needs -o", field="--sign", fix="name a file for the release")
@@ -242,8 +245,8 @@ def fit_file(
     key = None if sign is None else read_owner_key(sign)
     if output is not None:
         require_writable(output)
-    fields = replace(choose_fields(dimensions, spelling=spelling), advice=_ADVICE)
-    records = _read_records(path, fields)
+    fields = replace(choose_fields(dimensions, settings=settings), advice=_ADVICE)
+    records = _read_records(path, fields, settings)
     names = [dimension.name for dimension in dimensions]
     scales = {each.name: each.scale for each in dimensions}
     model = make(
@@ -257,7 +260,8 @@ def fit_file(
         model.fit(_Table(records, names))
     except UnreadableError as error:
         # The estimator has numbers alone, and the file spells what could not be read.
-        raise error.of_file(path, spell_unreadable(path, fields, error.found.column)) from None
+        text = spell_unreadable(path, fields, error.found.column, settings)
+        raise error.of_file(path, text) from None
     except SketchError as error:
         error.field = _OPTIONS.get(error.field or "", error.field)
         raise
@@ -510,10 +514,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_records(path: Path, fields: Fields) -> Floats:
+def _read_records(path: Path, fields: Fields, layout: Layout) -> Floats:
     """Read all records of a file: shape ``(n, d)``."""
     with WatchedFile(path) as file:
-        reader = RecordReader(file, fields)
+        reader = RecordReader(file, fields, layout)
         with closing(reader.batches(1)) as batches:
             parts = [
                 np.stack(batch.columns, axis=1) if isinstance(batch, Columns) else batch

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.cells import cell_len
@@ -53,12 +53,14 @@ MaxUnreadable = Annotated[
     ),
 ]
 
-Decimal = Annotated[
-    Literal[".", ","], typer.Option(help="The decimal mark of numbers that are texts.")
-]
-Strip = Annotated[
+Read = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help="May stand behind a number, such as a unit. Repeatable."),
+    typer.Option(
+        "--read",
+        metavar="KEY=VALUE",
+        help="How the file is written, by the keys of an agent's source: delimiter=;, decimal=,, "
+        "skip_lines=2, missing_values=-999, where.sensor=kitchen. Repeatable.",
+    ),
 ]
 
 

@@ -22,12 +22,11 @@ from rich.progress import (
 
 from sfumato.analyst.cli.options import (
     PLAN_HELP,
-    Decimal,
     DefaultGroup,
     Json,
     Ledger,
     MaxUnreadable,
-    Strip,
+    Read,
     create_console,
     show,
     tabulate,
@@ -36,7 +35,7 @@ from sfumato.analyst.levels import parse_epsilon
 from sfumato.analyst.planning.files import read_plan
 from sfumato.analyst.results.promises import NOT_PRIVATE
 from sfumato.analyst.sketching.output import require_writable
-from sfumato.analyst.sketching.reader import RecordReader, choose_fields
+from sfumato.analyst.sketching.reader import RecordReader, choose_fields, read_settings
 from sfumato.analyst.sketching.release import release_sketch, require_suitable, sum_file
 from sfumato.analyst.sketching.report import Report, describe_sketch, sketch_to_json
 from sfumato.analyst.sketching.sketch_file import read_sketch_file
@@ -45,7 +44,6 @@ from sfumato.shared.core.engines import ENGINE_VARIABLE, choose_engine
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from sfumato.shared.reading.spelling import Spelling
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE
 from sfumato.shared.spending import Account, find_ledger
 from sfumato.shared.system import count_cores
@@ -103,8 +101,7 @@ def _sketch(
         ),
     ] = None,
     max_unreadable: MaxUnreadable = MOST_UNREADABLE,
-    decimal: Decimal = ".",
-    strip: Strip = None,
+    read: Read = None,
     as_json: Json = False,
 ) -> None:
     """Sketch a file of records into one small private file.
@@ -117,8 +114,8 @@ def _sketch(
     limits = _read_budget(ledger, budget, exact=exact)
     plan = read_plan(plan_path)
     require_suitable(plan, stream)
-    spelling = Spelling(decimal=decimal, strip=tuple(strip or ()))
-    fields = choose_fields(plan.dimensions, column or (), spelling)
+    settings = read_settings(read or ())
+    fields = choose_fields(plan.dimensions, column or (), settings)
     n_threads = threads or count_cores()
     chosen = choose_engine(engine)
     output = output or path.with_name(f"{path.name}{'.exact' if exact else ''}.sketch")
@@ -130,6 +127,7 @@ def _sketch(
             path,
             plan,
             fields,
+            layout=settings,
             stream=stream,
             engine=chosen,
             n_threads=n_threads,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +20,61 @@ from sfumato.shared.reading import (
     Block,
     Fields,
     LineCutter,
+    RowFile,
     WatchedFile,
     make_parser,
     open_rows,
 )
-from sfumato.shared.reading.spelling import PLAIN, Spelling
+from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
+from sfumato.shared.reading.spelling import ValueSettings
+from sfumato.shared.structure import declared, structure
 
 BLOCK_BYTES = 1 << 22
 
 
 LINE_FORMATS = (".csv", ".jsonl")
 ROW_FORMATS = (".npy", ".parquet")
+_LISTS = ("header", "strip", "missing_values")
+
+
+@declared
+class ReadSettings(ValueSettings, Layout):
+    """How a file is read: keys of an agent's sources."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no file could be read by."""
+        ValueSettings.__post_init__(self)
+        Layout.__post_init__(self)
+
+
+PLAIN_FILE = ReadSettings()
+
+
+def read_settings(options: Sequence[str]) -> ReadSettings:
+    """Return what ``KEY=VALUE`` options state: a list by its key again, a table as ``KEY.NAME``.
+
+    Raises
+    ------
+    ConfigError
+        An option has another form, its key is unknown or stated twice, or breaks its rule.
+    """
+    document: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        name, _, inner = key.partition(".")
+        if not equals or (not inner and name in document and name not in _LISTS):
+            raise ConfigError(
+                f"must be KEY=VALUE, and a key once, and is {option!r}",
+                field="--read",
+                fix=f"the keys are {', '.join(each.name for each in fields(ReadSettings))}",
+            )
+        if name in _LISTS:
+            document.setdefault(name, []).append(value)
+        elif inner:
+            document.setdefault(name, {})[inner] = value
+        else:
+            document[name] = int(value) if value.isascii() and value.isdigit() else value
+    return structure(ReadSettings, document, "--read")
 
 
 class RecordReader:
@@ -47,20 +93,22 @@ class RecordReader:
         The format is unknown, or the file is not of it; or a column is missing.
     """
 
-    def __init__(self, file: WatchedFile, fields: Fields) -> None:
+    def __init__(self, file: WatchedFile, fields: Fields, layout: Layout = PLAIN_TEXT) -> None:
         self._file = file
-        self.bytes_read = 0
+        self.bytes_read = self._n_lines = 0
+        self._rows: RowFile | None = None
         self.n_records: int | None = None
         suffix = file.path.suffix.lower()
         if suffix in LINE_FORMATS:
-            self.parser = make_parser(suffix[1:], fields, use_arrow=True)
-            if self.parser.needs_header:
-                name, end, _ = file.read(MAX_LINE_BYTES + 1).partition(b"\n")
+            self.parser = make_parser(suffix[1:], fields, layout, use_arrow=True)
+            while self.parser.needs_header:
+                name, end, _ = file.read(MAX_LINE_BYTES + 1, self.bytes_read).partition(b"\n")
                 self.parser.read_header((name + end).removeprefix(BOM), str(file.path))
-                self.bytes_read = len(name + end)
+                self.bytes_read += len(name + end)
+                self._n_lines += 1
         elif suffix in ROW_FORMATS:
             self._rows = open_rows(suffix[1:], file, fields)
-            self.n_records = self._rows.n_records
+            self.n_records = None if fields.chosen else self._rows.n_records
         else:
             raise ConfigError(
                 f"ends with none of {', '.join(LINE_FORMATS + ROW_FORMATS)}",
@@ -76,7 +124,7 @@ class RecordReader:
         RecordError
             The file is damaged, or shrinks meanwhile.
         """
-        if self.n_records is None:
+        if self._rows is None:
             parsed = map_in_order(self.parser.parse_values, self.cut(), n_threads=n_threads)
             with closing(parsed) as found:
                 yield from found
@@ -84,12 +132,12 @@ class RecordReader:
         n_read = 0
         for table in self._rows.tables(n_threads=n_threads):
             n_read += len(table.values)
-            self.bytes_read = self._file.size * n_read // self.n_records
-            yield table.values
+            self.bytes_read = self._file.size * n_read // self._rows.n_records
+            yield table.wanted
 
     def cut(self) -> Iterator[Block]:
         """Yield whole lines, each once."""
-        cutter = LineCutter(offset=self.bytes_read, n_lines=int(self.bytes_read > 0))
+        cutter = LineCutter(offset=self.bytes_read, n_lines=self._n_lines)
         for chunk in self._file.chunks(BLOCK_BYTES, self.bytes_read):
             block = cutter.feed(chunk)
             self.bytes_read += len(chunk)
@@ -100,7 +148,9 @@ class RecordReader:
             yield last
 
 
-def spell_unreadable(path: Path, fields: Fields, column: int) -> str | None:
+def spell_unreadable(
+    path: Path, fields: Fields, column: int, layout: Layout = PLAIN_TEXT
+) -> str | None:
     """Return what a file spells for the first value of a column that cannot be read.
 
     None if it has no text, or none at its beginning.
@@ -108,10 +158,13 @@ def spell_unreadable(path: Path, fields: Fields, column: int) -> str | None:
     if path.suffix.lower() not in LINE_FORMATS:
         return None
     with WatchedFile(path) as file:
-        reader = RecordReader(file, fields)
+        reader = RecordReader(file, fields, layout)
         for block in reader.cut():
-            values = reader.parser.parse(block).to_matrix()
-            for i in np.flatnonzero(~np.isfinite(values[:, column]))[:1].tolist():
+            table = reader.parser.parse(block)
+            is_bad = ~np.isfinite(table.to_matrix()[:, column])
+            if table.chosen is not None:
+                is_bad &= table.chosen
+            for i in np.flatnonzero(is_bad)[:1].tolist():
                 texts = reader.parser.read_texts(block.part(i, i + 1).data)
                 return None if texts is None else texts[column]
             break
@@ -119,7 +172,9 @@ def spell_unreadable(path: Path, fields: Fields, column: int) -> str | None:
 
 
 def choose_fields(
-    dimensions: Sequence[Dimension], options: Sequence[str] = (), spelling: Spelling = PLAIN
+    dimensions: Sequence[Dimension],
+    options: Sequence[str] = (),
+    settings: ReadSettings = PLAIN_FILE,
 ) -> Fields:
     """Return the fields that ``dimension=column`` options name; the plan names all others.
 
@@ -142,9 +197,10 @@ def choose_fields(
     return Fields(
         values=tuple(given.get(name, name) for name in names),
         levels=tuple(dimension.levels for dimension in dimensions),
-        spelling=spelling,
+        chosen=tuple(settings.where.items()),
+        spelling=settings.spelling,
         are_chosen=bool(given),
-        advice="name the column with --column DIMENSION=COLUMN, or correct the header; in CSV it "
-        "is one line of UTF-8, and columns are separated by commas",
+        advice="name the column with --column DIMENSION=COLUMN, or correct the header; state how "
+        "the file is written with --read, such as --read 'delimiter=;' or --read skip_lines=2",
         shows_header=True,
     )

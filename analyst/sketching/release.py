@@ -20,7 +20,8 @@ from sfumato.shared.core.engines import SketchEngine
 from sfumato.shared.core.parallel import sketch_batches
 from sfumato.shared.errors import ConfigError, PrivacyError, RecordError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
-from sfumato.shared.reading import Fields, WatchedFile
+from sfumato.shared.reading import Fields, Layout, WatchedFile
+from sfumato.shared.reading.layout import PLAIN_TEXT
 from sfumato.shared.reading.unreadable import MOST_UNREADABLE, UnreadableError, find_unreadable
 from sfumato.shared.spending import Account, Spent, Turn, take_turn
 from sfumato.shared.system import SystemSource
@@ -59,6 +60,7 @@ def sum_file(
     plan: SketchPlan,
     fields: Fields,
     *,
+    layout: Layout = PLAIN_TEXT,
     stream: str,
     engine: SketchEngine,
     n_threads: int,
@@ -72,6 +74,8 @@ def sum_file(
     ----------
     fields
         Which field holds each dimension.
+    layout
+        How the lines of a text file are laid out.
     stream
         Name that determines the masks, if the plan has any.
     most_unreadable
@@ -91,7 +95,7 @@ def sum_file(
     tally = TallyingStatistic(plan.statistic_of(f"file/{stream}".encode()), plan)
     with WatchedFile(path) as file:
         start = time.monotonic()
-        reader = RecordReader(file, fields)
+        reader = RecordReader(file, fields, layout)
         if reader.n_records is not None:
             require_allowed(reader.n_records, plan, str(path))
         if on_open is not None:
@@ -111,7 +115,7 @@ def sum_file(
             accumulator,
             plan,
             most_unreadable,
-            lambda column: spell_unreadable(path, fields, column),
+            lambda column: spell_unreadable(path, fields, column, layout),
             where=str(path),
         )
         return Summed(

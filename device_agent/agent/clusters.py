@@ -203,14 +203,15 @@ def label_csv(
     parser, report, name = mapping.make_parser(text), ReadingReport(), str(path or "standard input")
     with naming(Path(name)), _open_input(path) as file:
         for block in _read_blocks(file):
-            rest: Block = block
-            if parser.needs_header:
-                head = rest.part(0, 1)
+            n_before = 0
+            while parser.needs_header and n_before < block.n_lines:
+                head = block.part(n_before, n_before + 1)
                 parser.read_header(head.data, name)
+                n_before += 1
                 yield head.lines(), None
-                if rest.n_lines == 1:
-                    continue
-                rest = rest.part(1, rest.n_lines)
+            if n_before == block.n_lines:
+                continue
+            rest = block.part(n_before, block.n_lines)
             values = mapping.parse(parser, rest, report).to_matrix()
             yield rest.lines(), task.labeller.find(values)
 

@@ -59,6 +59,9 @@ kind = "csv"                              # or jsonl, folder, stdin, sqlite, mqt
 path = "records.csv"
 # timestamp = "time"                      # the column with each record's time, for windows by time
 # timestamp_format = "iso8601"            # or unix, unix_ms, "%d.%m.%Y %H:%M"
+# delimiter = ";"                         # and decimal = ",", strip = ["°C"], skip_lines = 2,
+#                                         # missing_values = ["-999"]: as the file is written
+# where = { sensor = "kitchen" }          # only records whose field, which is public, has this text
 # missing = "wait"                        # until the file is there
 # replaced = "join_successors"            # where files are rotated by renaming
 # [streams.columns]                       # dimension = column, where the names differ

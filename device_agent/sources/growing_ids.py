@@ -64,8 +64,14 @@ class GrowingIds:
             kept = np.flatnonzero(is_kept)
             last = grown[1:][kept]
             values = np.where(is_id[:, np.newaxis], values, NAN)
-            self.n_unknown += int(np.count_nonzero(is_kept & ~is_id))
+            unknown = is_kept & ~is_id
+            if table.chosen is not None:
+                unknown &= table.chosen
+            self.n_unknown += int(np.count_nonzero(unknown))
         self.n_dropped += n - len(kept)
+        if table.chosen is not None:
+            is_wanted = table.chosen[kept]
+            kept, last = kept[is_wanted], last[is_wanted]
         if not len(kept):
             return None
         before, self._n_records = self._n_records, self._n_records + len(kept)

@@ -75,9 +75,15 @@ class RecordBatch:
 
     @classmethod
     def of_table(cls, table: RecordTable, position_after: Callable[[int], Position]) -> RecordBatch:
-        """Return the records of a table."""
+        """Return the records of a table that are wanted; there may be none."""
+        values, timestamps = table.to_matrix(), table.timestamps
+        if table.chosen is None:
+            return cls(values=values, timestamps=timestamps, position_after=position_after)
+        places = np.flatnonzero(table.chosen)
         return cls(
-            values=table.to_matrix(), timestamps=table.timestamps, position_after=position_after
+            values=values[places],
+            timestamps=timestamps[places],
+            position_after=lambda i: position_after(int(places[i])),
         )
 
 
@@ -195,7 +201,9 @@ class RecordSource(ABC):
 
     @abstractmethod
     def read_batch(self) -> RecordBatch | None:
-        """Return at least one new record, or None when there are none now; never wait long.
+        """Return new records, or None when there are none now; never wait long.
+
+        Where records are chosen, none of those that were read may be among them.
 
         Raises
         ------

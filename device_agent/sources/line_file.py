@@ -266,8 +266,12 @@ class LineFile:
 
     def _reread_header(self) -> None:
         """Read the header of a file that was read before."""
-        data = os.pread(self._file.fileno(), len(BOM) + MAX_LINE_BYTES, 0)
-        self._lines.parser.read_header(data[: data.find(b"\n") + 1].removeprefix(BOM), self.name)
+        parser, place = self._lines.parser, 0
+        while parser.needs_header:
+            data = os.pread(self._file.fileno(), len(BOM) + MAX_LINE_BYTES, place)
+            line = data[: data.find(b"\n") + 1]
+            place += len(line)
+            parser.read_header(line.removeprefix(BOM), self.name)
 
 
 @declared

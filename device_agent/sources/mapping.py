@@ -21,7 +21,6 @@ from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
 from sfumato.shared.reading.records import NAN
-from sfumato.shared.reading.spelling import PLAIN
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""
@@ -149,7 +148,8 @@ class RecordMapping:
             levels=tuple(dimension.levels for dimension in dimensions),
             time=_make_time_field(stream.source),
             identity=stream.source.identity,
-            spelling=getattr(stream.source, "spelling", PLAIN),
+            chosen=tuple(stream.source.where.items()),
+            spelling=stream.source.spelling,
             are_chosen=[column.name for column in columns] != names,
             advice="correct the header, or name the column in [streams.columns] or "
             "[streams.source]; check encoding and delimiter too",
@@ -162,13 +162,7 @@ class RecordMapping:
 
     def make_parser(self, settings: TextSettings) -> LineParser:
         """Return a new parser of the configured format; one for each file."""
-        return make_parser(
-            settings.format,
-            self.fields,
-            encoding=settings.encoding,
-            delimiter=settings.delimiter,
-            header=settings.header,
-        )
+        return make_parser(settings.format, self.fields, settings)
 
     def parse(self, parser: LineParser, block: Block, report: ReadingReport) -> RecordTable:
         """Return the records of a block, in the plan's units; see ``convert``."""
@@ -195,13 +189,18 @@ class RecordMapping:
                 values = values * self._scale + self._offset
             values[~np.isfinite(values)] = NAN
         if self.rows is not None:
-            self.rows.add(raw, values, table.timestamps, places, read_texts)
+            self.rows.add(raw, values, table, places, read_texts)
         bad = np.isnan(values)
+        if table.chosen is not None:
+            bad &= table.chosen[:, None]
         for i in np.flatnonzero(bad.any(axis=1)).tolist():
             what = table.damaged.get(i) or self.fields.values[int(bad[i].argmax())]
             report.add_unusable(places[i], what)
         if self.fields.time is not None:
-            for i in np.flatnonzero(np.isnan(table.timestamps)).tolist():
+            is_untimed = np.isnan(table.timestamps)
+            if table.chosen is not None:
+                is_untimed &= table.chosen
+            for i in np.flatnonzero(is_untimed).tolist():
                 report.add_untimed(places[i], self.fields.time.name)
         return replace(table, values=values)
 
@@ -235,6 +234,7 @@ def _make_time_field(settings: SourceSettings) -> TimeField | None:
     zone = find_zone(settings.timestamp_zone)
     if form in _UNIX_SCALES:
         return TimeField(name=name, unix_scale=_UNIX_SCALES[form], zone=zone)
+    clock = getattr(settings, "timestamp_clock", None)
 
     def parse(text: str) -> datetime:
         text = text.strip()
@@ -243,4 +243,4 @@ def _make_time_field(settings: SourceSettings) -> TimeField | None:
         )
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
 
-    return TimeField(name=name, parse=parse, zone=zone)
+    return TimeField(name=name, clock=clock, parse=parse, zone=zone)

@@ -5,7 +5,6 @@ Each kind declares its own settings beside its code; ``sfumato.shared.structure`
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
 import stat
@@ -22,7 +21,8 @@ from sfumato.shared.file_identity import identify
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
-from sfumato.shared.reading.spelling import Spelling
+from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
+from sfumato.shared.reading.spelling import ValueSettings
 from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 
@@ -47,7 +47,6 @@ KINDS = {
 
 _FILE = "file:"
 _TIME_FORMATS = ("iso8601", "unix", "unix_ms", "unix_us", "unix_ns")
-_ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
 
 
 _OPERATIONAL = (
@@ -101,15 +100,8 @@ def find_zone(name: str) -> tzinfo:
     return ZoneInfo(name)
 
 
-def _keeps_ascii(encoding: str) -> bool:
-    # Lines are found and numbers are read in the bytes as they are, and each line by itself: an
-    # encoding in which one character changes how those behind it are read would join them.
-    has_states = codecs.lookup(encoding).name.startswith(("iso2022", "hz", "utf-7"))
-    return not has_states and _ASCII.encode(encoding) == _ASCII.encode("ascii")
-
-
 @declared
-class SourceSettings:
+class SourceSettings(ValueSettings):
     """Settings that every kind of source has."""
 
     kind: Text = member(
@@ -163,6 +155,7 @@ class SourceSettings:
             for field in fields(self)
             if field.name not in _OPERATIONAL
             and (value := getattr(self, field.name)) != field.default
+            and value != {}
         }
 
     def digest_times(self) -> str:
@@ -191,40 +184,12 @@ class LocalSettings(SourceSettings):
 
 
 @declared
-class TextSettings(SourceSettings):
+class TextSettings(SourceSettings, Layout):
     """Settings of a source of text."""
 
-    encoding: Annotated[
-        str,
-        Rule(
-            _keeps_ascii,
-            "must be an encoding that keeps ASCII as it is, in each line by itself",
-            'write "utf-8", "latin-1" or "cp1252"; convert UTF-16 to UTF-8 first',
-        ),
-    ] = member("An encoding that keeps ASCII as it is.", default="utf-8")
-    delimiter: Annotated[
-        str,
-        Rule(
-            lambda text: len(text) == 1 and text.isascii() and text not in '"\r\n',
-            "must be one ASCII character and no quote",
-            r'write ";" or "\t"',
-        ),
-    ] = member("One character between the fields of a CSV line.", default=",")
-    header: tuple[Text, ...] = member(
-        "The names of the CSV columns, where there is no header line.", default=()
+    timestamp_clock: Text | None = member(
+        "The field with the time of day, where `timestamp` has the date alone.", default=None
     )
-
-    decimal: str = member(
-        "The decimal mark of numbers that are texts: a point, or a comma.", default="."
-    )
-    strip: tuple[Text, ...] = member(
-        "Texts that may stand behind a number, such as units.", default=()
-    )
-
-    @property
-    def spelling(self) -> Spelling:
-        """How numbers are spelled."""
-        return Spelling(decimal=self.decimal, strip=self.strip)
 
     @property
     def format(self) -> str:
@@ -232,12 +197,22 @@ class TextSettings(SourceSettings):
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        _ = self.spelling
-        for name, is_stated in (("delimiter", self.delimiter != ","), ("header", self.header)):
-            if is_stated and self.format != "csv":
+        ValueSettings.__post_init__(self)
+        Layout.__post_init__(self)
+        for name in ("delimiter", "header", "skip_lines", "comment"):
+            if getattr(self, name) != getattr(PLAIN_TEXT, name) and self.format != "csv":
                 raise ConfigError(
                     "cannot be combined with a format other than CSV", field=name, fix="remove it"
                 )
+        if self.timestamp_clock is not None and (
+            self.timestamp is None or self.timestamp_format.startswith("unix")
+        ):
+            raise ConfigError(
+                "needs a timestamp that is a date in text",
+                field="timestamp_clock",
+                fix="name the field with the date as timestamp, and the format of both with a "
+                'space between as timestamp_format, such as "%d.%m.%Y %H:%M:%S"',
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

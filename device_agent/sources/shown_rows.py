@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.shared.reading import RecordTable
+
 N_FIRST, N_BAD = 5, 2
 _MOST_CHARACTERS = 32
 
@@ -65,7 +67,7 @@ class RowKeeper:
         self,
         raw: NDArray[np.float64],
         values: NDArray[np.float64],
-        timestamps: NDArray[np.float64],
+        table: RecordTable,
         places: Sequence[int],
         read_texts: Callable[[int], Sequence[str] | None] | None,
     ) -> None:
@@ -75,17 +77,23 @@ class RowKeeper:
         ----------
         raw, values
             Shape ``(n, d)``: in the source's units, and in the plan's.
-        timestamps, places
-            Lists of length n.
+        table
+            The records: their times, and which of them are wanted.
+        places
+            Length n.
         read_texts
             Returns the fields of record ``i``, values and time in order, or None if it cannot be
             split into fields; None where the source holds no text.
         """
-        for i in range(min(len(values), N_FIRST - len(self._first))):
+        timestamps, chosen = table.timestamps, table.chosen
+        wanted = np.arange(len(values)) if chosen is None else np.flatnonzero(chosen)
+        for i in wanted[: N_FIRST - len(self._first)].tolist():
             self._first.append(_make_row(i, raw, values, timestamps, places, read_texts))
         bad = np.isnan(values).any(axis=1)
         if self._has_times:
             bad |= np.isnan(timestamps)
+        if chosen is not None:
+            bad &= chosen
         for i in np.flatnonzero(bad)[: N_FIRST + N_BAD].tolist():
             if places[i] > self._last_place and len(self._bad) < N_BAD:
                 self._bad.append(_make_row(i, raw, values, timestamps, places, read_texts))

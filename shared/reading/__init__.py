@@ -13,6 +13,7 @@ place, with NaN for each value that cannot be read.
 
 from sfumato.shared.reading.files import WatchedFile, naming, open_regular
 from sfumato.shared.reading.interface import LineParser, RowFile, make_parser, open_rows
+from sfumato.shared.reading.layout import Layout
 from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block, LineCutter
 from sfumato.shared.reading.records import Fields, RecordTable, TimeField, join_tables
 
@@ -21,6 +22,7 @@ __all__ = [
     "MAX_LINE_BYTES",
     "Block",
     "Fields",
+    "Layout",
     "LineCutter",
     "LineParser",
     "RecordTable",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,16 +93,17 @@ class ArrowColumns:
             )
         )
         time = self._fields.time
-        return make_table(
+        table = make_table(
             values, None if time is None else self._to_times(batch.column(time.name), time)
         )
+        named = [batch.column(name).to_pylist() for name, _ in self._fields.chosen]
+        return replace(table, chosen=self._fields.choose(named))
 
     def _to_numbers(self, column: Any) -> NDArray[np.floating]:
         """Return a column of numbers, without a copy where it can be; NaN for a null."""
         if column.type not in (self._arrow.float64(), self._arrow.float32()):
             column = self._compute.cast(column, self._arrow.float64(), safe=False)
-        numbers: NDArray[np.floating] = column.to_numpy(zero_copy_only=False)
-        return numbers
+        return self._fields.spelling.clear(column.to_numpy(zero_copy_only=False))
 
     def _to_levels(self, column: Any, levels: Sequence[str]) -> NDArray[np.float64]:
         """Return the levels of a column; NaN for a null."""

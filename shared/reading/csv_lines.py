@@ -13,6 +13,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from sfumato.shared.core import Columns, Records
 from sfumato.shared.errors import RecordError
 from sfumato.shared.reading.arrow import find_arrow_levels, find_pyarrow
 from sfumato.shared.reading.intact import split_intact
+from sfumato.shared.reading.layout import BLANKS, PLAIN_TEXT, Layout
 from sfumato.shared.reading.lines import BOM, MAX_LINE_BYTES, Block
 from sfumato.shared.reading.records import (
     Fields,
@@ -39,6 +41,10 @@ _CUTS = 8
 # The quote stands before what must be before it: so the search can jump from quote to quote.
 _QUOTED = re.compile(rb'"(?<![^,\n]")[^"\r\n]*+(?:""[^"\r\n]*+)*+"(?![^,\r\n])')
 """A quoted field that no two readers of CSV understand differently."""
+
+_BETWEEN = re.compile(rb"[ \t]+")
+# Each run of blanks is looked at once, however long it is.
+_AROUND = re.compile(rb"^[ \t]++|(?<![ \t])[ \t]++(?=\r?$)", re.MULTILINE)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -86,53 +92,65 @@ class CsvParser:
     ----------
     fields
         What is read.
-    encoding
-        One that keeps ASCII as it is, in each line by itself.
-    delimiter
-        One ASCII character.
-    header
-        Names of the columns, if the file has no header line.
+    layout
+        How lines are laid out.
     use_arrow
         Whether ``parse_values`` uses pyarrow where it is installed. Changes no value.
     """
 
     def __init__(
-        self,
-        fields: Fields,
-        *,
-        encoding: str = "utf-8",
-        delimiter: str = ",",
-        header: Sequence[str] = (),
-        use_arrow: bool = False,
+        self, fields: Fields, layout: Layout = PLAIN_TEXT, *, use_arrow: bool = False
     ) -> None:
-        self._fields = fields
-        self._encoding = encoding
-        self._delimiter = delimiter
-        self._numeric = f"0123456789+-.eE{delimiter}\n".encode()
+        self._fields, self._layout = fields, layout
+        self._encoding = layout.encoding
+        self._has_blanks = layout.delimiter == BLANKS
+        self._delimiter = "\t" if self._has_blanks else layout.delimiter
+        self._numeric = f"0123456789+-.eE{self._delimiter}\n".encode()
         self._places: list[int] = []
         self._n_fields = 0
-        is_plain = fields.spelling == PLAIN
-        use_arrow = use_arrow and is_plain and (encoding, delimiter) == ("utf-8", ",")
+        self._n_before = 0
+        is_plain = fields.spelling == PLAIN and not fields.chosen
+        use_arrow = use_arrow and is_plain and (self._encoding, self._delimiter) == ("utf-8", ",")
         self._arrow = find_pyarrow("pyarrow") if use_arrow else None
         self._arrow_csv = find_pyarrow("pyarrow.csv") if use_arrow else None
-        self.needs_header = not header
-        if header:
-            self._set_header(header, "the settings")
+        self.needs_header = not layout.header or layout.skip_lines > 0
+        if layout.header:
+            self._set_header(layout.header, "the settings")
 
     def read_header(self, line: bytes, where: str) -> None:
         """See ``LineParser``."""
-        try:
-            names = self._split(line.decode(self._encoding))
-        except UnicodeDecodeError:
-            names = None
+        self._n_before += 1
+        if self._n_before <= self._layout.skip_lines:
+            self.needs_header = self._n_before < self._layout.skip_lines or not self._layout.header
+            return
+        comment = self._layout.comment.encode(self._encoding)
+        if comment and line.lstrip().startswith(comment):
+            return
+        names = None
+        with suppress(UnicodeDecodeError):
+            text = line.decode(self._encoding)
+            # Excel's own line: it says how the fields are separated.
+            if text.startswith("sep=") and len(_strip_end(text)) == len("sep=") + 1:
+                self._require_separator(text[len("sep=")], where)
+                return
+            names = self._split(text)
         if names is None or len(line) > MAX_LINE_BYTES:
             raise RecordError(
                 f"must be a header in {self._encoding.upper()} with the names of the columns",
-                field=f"{where}, line 1",
+                field=f"{where}, line {self._n_before}",
                 fix=self._fields.advice,
             )
         self._set_header([name.strip() for name in names], where)
         self.needs_header = False
+
+    def _require_separator(self, stated: str, where: str) -> None:
+        if stated != self._delimiter:
+            raise RecordError(
+                f"says that fields are separated by {stated!r}, and the delimiter is "
+                f"{self._delimiter!r}",
+                field=f"{where}, line {self._n_before}",
+                fix=f'state delimiter = "{stated}"',
+            )
 
     def _set_header(self, names: Sequence[str], where: str) -> None:
         self._places = self._fields.find(names, where)
@@ -152,22 +170,27 @@ class CsvParser:
     def parse_values(self, block: Block) -> Records:
         """See ``LineParser``."""
         if self._arrow is None:
-            return self.parse(block).values
+            return self.parse(block).wanted
         columns = self._parse_with_arrow(block)
         if columns is not None:
             return columns
         if block.n_lines <= _CAREFUL_LINES:
-            return self.parse(block).values
+            return self.parse(block).wanted
         return join_records([self.parse_values(part) for part in _cut(block)])
 
     def parse(self, block: Block) -> RecordTable:
         """See ``LineParser``."""
+        if self._has_blanks:
+            block = Block(_join_blanks(block.data), line=block.line, start=block.start)
+        return self._parse(block)
+
+    def _parse(self, block: Block) -> RecordTable:
         table = self._parse_plain(block)
         if table is not None:
             return table
         if block.n_lines <= _CAREFUL_LINES:
             return self.parse_by_line(block)
-        return join_tables([self.parse(part) for part in _cut(block)])
+        return join_tables([self._parse(part) for part in _cut(block)])
 
     def _parse_with_arrow(self, block: Block) -> Columns | None:
         data = block.data
@@ -295,7 +318,14 @@ class CsvParser:
         return [fields[k] for k in self._places]
 
     def _split(self, text: str) -> list[str] | None:
+        if self._has_blanks:
+            text = _join_blanks(text.encode()).decode()
         return split_line(_strip_end(text), self._delimiter)
+
+
+def _join_blanks(data: bytes) -> bytes:
+    """Return lines with one tab for all spaces and tabs between two fields, and none around."""
+    return _BETWEEN.sub(b"\t", _AROUND.sub(b"", data))
 
 
 def _strip_end(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 from sfumato.shared.core import Records
 from sfumato.shared.core.masks import BLOCK_RECORDS
 from sfumato.shared.reading.files import WatchedFile
+from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
 from sfumato.shared.reading.lines import Block
 from sfumato.shared.reading.records import Fields, RecordTable
 
@@ -23,7 +24,7 @@ class LineParser(Protocol):
 
     @property
     def needs_header(self) -> bool:
-        """True if the first line names the columns, and was not seen yet."""
+        """True while lines stand before the records: a header, or what is skipped before it."""
         ...
 
     @property
@@ -32,7 +33,7 @@ class LineParser(Protocol):
         ...
 
     def read_header(self, line: bytes, where: str) -> None:
-        """Learn the columns from the first line, or raise ``RecordError``."""
+        """Take the next line before the records: learn the columns, skip it, or refuse it."""
         ...
 
     def parse(self, block: Block) -> RecordTable:
@@ -47,7 +48,10 @@ class LineParser(Protocol):
         ...
 
     def parse_values(self, block: Block) -> Records:
-        """Return the values of ``parse``, perhaps faster; an infinite one may stand for NaN."""
+        """Return the values that are wanted of ``parse``, perhaps faster.
+
+        An infinite one may stand for NaN.
+        """
         ...
 
 
@@ -78,25 +82,17 @@ class RowFile(Protocol):
 
 
 def make_parser(
-    form: str,
-    fields: Fields,
-    *,
-    encoding: str = "utf-8",
-    delimiter: str = ",",
-    header: Sequence[str] = (),
-    use_arrow: bool = False,
+    form: str, fields: Fields, layout: Layout = PLAIN_TEXT, *, use_arrow: bool = False
 ) -> LineParser:
     """Return a new parser of one file of ``csv``, or of JSON lines; see ``CsvParser``."""
     # Only what is used is imported: a device is small.
     if form == "csv":
         from sfumato.shared.reading.csv_lines import CsvParser  # noqa: PLC0415
 
-        return CsvParser(
-            fields, encoding=encoding, delimiter=delimiter, header=header, use_arrow=use_arrow
-        )
+        return CsvParser(fields, layout, use_arrow=use_arrow)
     from sfumato.shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
 
-    return JsonLinesParser(fields, encoding=encoding)
+    return JsonLinesParser(fields, encoding=layout.encoding)
 
 
 def open_rows(form: str, file: WatchedFile, fields: Fields) -> RowFile:

@@ -14,6 +14,8 @@ from sfumato.shared.reading.records import NAN, Fields, RecordTable
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # not in the stubs
 _SPACE = " \t\r\n"
+_PLACES = tuple(map(str, range(1000)))
+"""Keys that name elements of a list, from 0 on."""
 
 
 class _BrokenRecord(dict[str, Any]):
@@ -23,8 +25,8 @@ class _BrokenRecord(dict[str, Any]):
 class JsonLinesParser:
     """The records of lines of JSON; see ``LineParser``.
 
-    A field is a key, or keys of nested objects with dots between. Numbers may be text; any other
-    value cannot be sketched.
+    A field is a key, or keys of nested objects and places in lists, from 0 on, with dots between.
+    Numbers may be text; any other value cannot be sketched.
     """
 
     needs_header = False
@@ -51,7 +53,7 @@ class JsonLinesParser:
 
     def parse_values(self, block: Block) -> Records:
         """See ``LineParser``."""
-        return self.parse(block).values
+        return self.parse(block).wanted
 
     def parse(self, block: Block) -> RecordTable:
         """See ``LineParser``."""
@@ -128,5 +130,8 @@ def _find(item: dict[str, Any], name: str, path: list[str]) -> object:
         return item[name]
     found: object = item
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, list):
+            found = found[int(key)] if key in _PLACES[: len(found)] else None
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,12 @@ class NpyRows:
         if self._type.names is not None:
             rows: NDArray[np.void] = self._read_values(count, start * self._type.itemsize)
             columns = Columns(
-                tuple(_read(rows[name], levels) for name, levels in self._fields.columns)
+                tuple(self._read(rows[name], levels) for name, levels in self._fields.columns)
             )
             time = self._fields.time
-            return make_table(columns, None if time is None else _to_times(rows[time.name], time))
+            table = make_table(columns, None if time is None else _to_times(rows[time.name], time))
+            named = [rows[name].tolist() for name, _ in self._fields.chosen]
+            return replace(table, chosen=self._fields.choose(named))
         n, d = self._shape
         if self._is_fortran:
             places = [(j * n + start) * self._type.itemsize for j in range(d)]
@@ -75,11 +78,16 @@ class NpyRows:
         matrix = self._read_values(count * d, place).reshape(count, d)
         if self._fields.has_levels:
             return make_table(self._read_columns(list(matrix.T)))
-        return make_table(_to_float(matrix))
+        return make_table(self._fields.spelling.clear(_to_float(matrix)))
 
     def _read_columns(self, columns: list[NDArray[Any]]) -> Columns:
         found = zip(columns, self._fields.columns, strict=True)
-        return Columns(tuple(_read(column, levels) for column, (_, levels) in found))
+        return Columns(tuple(self._read(column, levels) for column, (_, levels) in found))
+
+    def _read(self, column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.floating]:
+        if levels:
+            return match_levels(column, levels)
+        return self._fields.spelling.clear(_to_float(column))
 
     def _read_values(self, count: int, place: int) -> NDArray[Any]:
         values: NDArray[Any] = np.empty(count, dtype=self._type)
@@ -164,10 +172,6 @@ def _to_times(column: NDArray[Any], time: TimeField) -> NDArray[np.float64]:
         ticks = np.clip(ticks, -(1 << 40), 1 << 40) * _SECONDS[unit]
     seconds = time.convert_local(ticks, PER_SECOND.get(unit, 1))
     return np.where(np.isnat(column), NAN, seconds)
-
-
-def _read(column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.floating]:
-    return match_levels(column, levels) if levels else _to_float(column)
 
 
 def _to_float(values: NDArray[Any]) -> NDArray[np.floating]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
@@ -188,6 +188,8 @@ class TimeField:
     ----------
     name
         Name of the field.
+    clock
+        Name of the field with the time of day, where ``name`` has the date alone.
     unix_scale
         Units of a number in a second.
     parse
@@ -198,6 +200,7 @@ class TimeField:
     """
 
     name: str
+    clock: str | None = None
     unix_scale: int = 1
     parse: Callable[[str], datetime] | None = None
     zone: tzinfo = UTC
@@ -220,6 +223,17 @@ class TimeField:
             return NAN
         whole = math.floor(number) // scale
         return min(max(float(number) / scale, whole), math.nextafter(whole + 1, -math.inf))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that a time is read from."""
+        return (self.name,) if self.clock is None else (self.name, self.clock)
+
+    def read_columns(self, columns: Sequence[Sequence[object]]) -> NDArray[np.float64]:
+        """Return ``read`` of each value, or of date and time of day with a space between."""
+        if len(columns) == 1:
+            return self.read_all(columns[0])
+        return self.read_all([" ".join(map(str, both)) for both in zip(*columns, strict=True)])
 
     def read_all(self, values: Sequence[object]) -> NDArray[np.float64]:
         """Return ``read`` of each value."""
@@ -291,12 +305,24 @@ class RecordTable:
         Shape ``(n,)``, int64; ``NO_ID`` when unreadable, or when no field is an id.
     damaged
         Records that cannot be split into fields, and what is wrong with each.
+    chosen
+        Shape ``(n,)``: whether a record is one of those that are wanted; None if all are.
     """
 
     values: Records
     timestamps: NDArray[np.float64]
     ids: NDArray[np.int64]
     damaged: Mapping[int, str] = field(default_factory=dict)
+    chosen: NDArray[np.bool_] | None = None
+
+    @property
+    def wanted(self) -> Records:
+        """The values of the records that are wanted."""
+        if self.chosen is None:
+            return self.values
+        if isinstance(self.values, Columns):
+            return Columns(tuple(column[self.chosen] for column in self.values.columns))
+        return self.values[self.chosen]
 
     def to_matrix(self) -> NDArray[np.float64]:
         """Return the values with shape ``(n, d)``, float64; NaN for each that is not finite."""
@@ -318,7 +344,13 @@ def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
         timestamps=np.concatenate([table.timestamps for table in tables]),
         ids=np.concatenate([table.ids for table in tables]),
         damaged=damaged,
+        chosen=_join_chosen(tables),
     )
+
+
+def _join_chosen(tables: Sequence[RecordTable]) -> NDArray[np.bool_] | None:
+    found = [table.chosen for table in tables if table.chosen is not None]
+    return np.concatenate(found) if found else None
 
 
 def join_records(parts: Sequence[Records]) -> NDArray[np.floating]:
@@ -338,8 +370,11 @@ class Fields:
         The levels of each dimension, none for a number; empty where all are numbers.
     time, identity
         The fields that hold its time and its id, which are public; None if there is none.
+    chosen
+        The fields, which are public, and the text that each has in the records that are wanted; of
+        any other record nothing is read.
     spelling
-        Decimal mark and units of the numbers in ``values``.
+        How the numbers in ``values`` are spelled, and missing values.
     are_chosen
         Whether a person named any of ``values``, rather than the plan.
     advice
@@ -352,6 +387,7 @@ class Fields:
     levels: tuple[tuple[str, ...], ...] = ()
     time: TimeField | None = None
     identity: str | None = None
+    chosen: tuple[tuple[str, str], ...] = ()
     spelling: Spelling = PLAIN
     are_chosen: bool = False
     advice: str = "correct the header"
@@ -369,12 +405,14 @@ class Fields:
 
     @property
     def public(self) -> tuple[str, ...]:
-        """The fields that decide where a record belongs: time, id."""
-        return (*((self.time.name,) if self.time else ()), *filter(None, (self.identity,)))
+        """The fields that decide where a record belongs: time, id, and those it is chosen by."""
+        times = self.time.names if self.time else ()
+        chosen = (name for name, _ in self.chosen)
+        return (*times, *filter(None, (self.identity,)), *chosen)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All fields: values, time, id."""
+        """All fields: values, and those that are public."""
         return self.values + self.public
 
     def find(self, header: Sequence[str], where: str) -> list[int]:
@@ -403,13 +441,31 @@ class Fields:
     ) -> RecordTable:
         """Return records from the columns of ``names``; ``read`` turns values into numbers."""
         d = len(self.values)
+        spelling = self.spelling
         values = [
-            read_levels(column, levels) if levels else read(self.spelling.read_all(column))
+            read_levels(column, levels)
+            if levels
+            else spelling.clear(read(spelling.read_all(column)))
             for column, (_, levels) in zip(columns[:d], self.columns, strict=True)
         ]
-        times = self.time.read_all(columns[d]) if self.time else None
-        ids = read_ids(columns[-1]) if self.identity else None
-        return make_table(np.column_stack(values), times, ids, damaged)
+        public = list(columns[d:])
+        times = ids = None
+        if self.time:
+            n_names = len(self.time.names)
+            times = self.time.read_columns(public[:n_names])
+            del public[:n_names]
+        if self.identity:
+            ids = read_ids(public.pop(0))
+        table = make_table(np.column_stack(values), times, ids, damaged)
+        return replace(table, chosen=self.choose(public)) if self.chosen else table
+
+    def choose(self, columns: Sequence[Sequence[object]]) -> NDArray[np.bool_] | None:
+        """Return which records are wanted, from the columns of ``chosen``: shape ``(n,)``."""
+        found = [
+            np.fromiter((spell_value(each) == text for each in column), np.bool_, len(column))
+            for column, (_, text) in zip(columns, self.chosen, strict=True)
+        ]
+        return np.logical_and.reduce(found) if found else None
 
 
 def make_table(

@@ -29,13 +29,13 @@ _CAUSES = (
     (
         re.compile(r"[+-]?\d+\.\d+"),
         "the numbers have points in them, and the decimal mark is stated as a comma",
-        "leave the decimal mark out",
+        'leave the decimal mark out, or state that points separate thousands (thousands = ".")',
     ),
     (
         re.compile(r"[+-]?[\d.]*\d,[\d,]*\d(?:\.\d+)?"),
         "the numbers have commas in them",
-        'state the decimal mark (--decimal , or in the settings decimal = ","), or write them '
-        "with a point and without separators of thousands",
+        "state what the commas are: the decimal mark (--read decimal=, or in the settings "
+        'decimal = ","), or the mark of thousands (thousands = ",")',
     ),
     (
         re.compile(
@@ -47,7 +47,7 @@ _CAUSES = (
     (
         re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*(?!x\d)[^\d\s.,:/+-].*"),
         "something stands behind the number, such as a unit",
-        'state it (--strip °C or in the settings strip = ["°C"]), or leave it out of the cells',
+        'state it (--read strip=°C, or in the settings strip = ["°C"])',
     ),
 )
 

@@ -57,11 +57,39 @@ def test_a_file_that_cannot_be_read_is_not_clustered_and_the_cause_is_named() ->
     words = refuse("decimal.csv", "-k", "2", "--epsilon", "1", *BOUNDS, "-o", "found.cbor")
     assert "decimal.csv: must mostly be numbers: 100% of the values of 'temp'" in words
     assert "the numbers have commas in them" in words
-    assert "--decimal ," in words
+    assert "--read decimal=," in words
     assert not Path("found.cbor").exists()
-    given = ["-k", "1", "--epsilon", "8", "--method", "grid", "--decimal", ",", *BOUNDS]
+    given = ["-k", "1", "--epsilon", "8", "--method", "grid", "--read", "decimal=,", *BOUNDS]
     found = cluster_json("decimal.csv", *given)
     assert np.allclose(found["centroids"], [[52.39, 9.4]], atol=4)
+
+
+def test_a_file_is_read_as_its_program_writes_it() -> None:
+    rows = "kitchen;1.052,4 °C;-99\n" * 20 + "hall;7;7\n" + "kitchen;1.052,4;9,5\n" * 30
+    Path("logger.csv").write_text(f"logger 7\nsensor;temp;wind\n{rows}")
+    stated = ("delimiter=;", "decimal=,", "thousands=.", "strip=°C", "skip_lines=1")
+    chosen = (*stated, "missing_values=-99", "where.sensor=kitchen")
+    given = ["-k", "1", "--epsilon", "20", "--method", "grid", "--json"]
+    given += ["--bounds", "temp=900:1200", "--bounds", "wind=0:20", "--max-unreadable", "0.5"]
+    options = [each for option in chosen for each in ("--read", option)]
+    found = cluster_json("logger.csv", *given, *options)
+    assert found["n_records"] == 50
+    assert np.allclose(found["centroids"], [[1052.4, 9.5]], atol=6)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("delimiter", "--read: must be KEY=VALUE, and a key once, and is 'delimiter'"),
+        ("delimitr=;", "--read.delimitr: is not a known key. Did you mean delimiter?"),
+        ("skip_lines=two", "--read.skip_lines: must be a whole number"),
+        ("thousands=.", "--read.thousands: must not be the decimal mark"),
+        ("encoding=utf-16", "--read.encoding: must be an encoding that keeps ASCII"),
+    ],
+)
+def test_how_a_file_is_written_is_refused_by_key_rule_and_fix(option: str, words: str) -> None:
+    given = ("-k", "2", "--epsilon", "1", *BOUNDS, "--read", option)
+    assert words in refuse("records.csv", *given)
 
 
 @pytest.mark.parametrize("method", ["grid", "lloyd", "tree"])

@@ -19,6 +19,7 @@ from sfumato.device_agent.sources import Position, RecordBatch, open_source
 from sfumato.device_agent.sources.shown_rows import RowKeeper
 from sfumato.shared.plan import Dimension, WindowRule
 from sfumato.shared.plan.dimensions import LogTransform
+from sfumato.shared.reading.records import make_table
 from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.sources.streams import make_stream
@@ -359,7 +360,7 @@ def test_logarithms_levels_and_public_values_are_shown_as_they_are_sketched(
     timestamps = BASE + HOUR * np.arange(4.0)
     places = range(2, 6)
     keeper = RowKeeper(has_times=True)
-    keeper.add(values, values, timestamps, places, None)
+    keeper.add(values, values, make_table(values, timestamps), places, None)
     sampler.add(RecordBatch(values=values, timestamps=timestamps, position_after=lambda i: NOWHERE))
     (tmp_path / "r").write_text("t,x,y,z\n")
     with closing(open_source(stream, plan.dimensions, [], bytes(32))) as source:

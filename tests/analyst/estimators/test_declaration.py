@@ -46,4 +46,4 @@ def test_a_parameter_without_default_must_be_given_and_others_are_refused() -> N
     with pytest.raises(TypeError, match="epsilon"):
         sfumato.TreeKMeans(3, bounds=(0, 1))  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="n_cluster"):
-        sfumato.TreeKMeans(n_cluster=3, epsilon=1, bounds=(0, 1))  # type: ignore[call-arg]
+        sfumato.TreeKMeans(n_cluster=3, epsilon=1, bounds=(0, 1))

@@ -64,7 +64,7 @@ def test_a_file_of_many_blocks_gives_the_sums_of_its_records(masked: bool, tmp_p
     ("text", "message"),
     [
         (b"a,b\n1,2\n", "c: the column is not in the header of .*x.csv .a, b."),
-        (b"a;b;c\n1;2;3\n", "columns are separated by commas"),
+        (b"a;b;c\n1;2;3\n", "delimiter=;"),
         (b"a,b,c,a\n1,2,3,4\n", "a: the column is in the header more than once"),
         (b"a,b,\xff\n1,2,3\n", "line 1: must be a header in UTF-8"),
         (b'a,"b,c\n1,2,3\n', "line 1: must be a header in UTF-8"),

@@ -103,6 +103,21 @@ def read_jsonl(folder: Path, records: Sequence[Raw]) -> Found:
     return collect(Reader(make_stream(folder, kind="jsonl", path="r", **TIMES), COLUMNS).open())
 
 
+def read_chosen(folder: Path, records: Sequence[Raw], *, form: str) -> Found:
+    """Read them from lines that are chosen by a public field, among those of another sensor."""
+    if form == "csv":
+        head = b"t,s,x,note\n"
+        lines = [b"%d,a," % r.time + b",".join([_raw(r.x), _raw(r.note)]) for r in records]
+        other = b'7,b,"1,2\n'
+    else:
+        head = b""
+        lines = [to_json(r).replace(b'{"t"', b'{"s": "a", "t"', 1) for r in records]
+        other = b'{"s": "b", "t": 3, "x": [}\n'
+    (folder / "r").write_bytes(head + b"".join(line + b"\n" + other for line in lines))
+    options = {"kind": form, "path": "r", "where": {"s": "a"}, **TIMES}
+    return collect(Reader(make_stream(folder, **options), COLUMNS).open())
+
+
 def read_folder(folder: Path, records: Sequence[Raw]) -> Found:
     """Read them from a folder of two files."""
     inbox = folder / "in"

@@ -424,6 +424,10 @@ def test_no_line_behind_the_header_is_special(
         ("ort,x\nKöln,1\nWien,3\n".encode("cp1252"), {"encoding": "cp1252"}),
         (b'x,note\n1,"a;b ""c"""\n3,"d\re"\n', {}),
         (b"x,y\r\n1,2\r\n3,4\r\n", {}),
+        (b"sep=;\r\nx;y\r\n1;2\r\n3;4\r\n", {"delimiter": ";"}),
+        (b"logger 7\n\n# x,y\nx,y\n1,2\n3,4\n", {"skip_lines": 2, "comment": "#"}),
+        (b"  x\ty\n1   2\n 3\t 4 \n", {"delimiter": "blanks"}),
+        (b"s,x\na,1\nb,2\na,3\n", {"where": {"s": "a"}}),
     ],
 )
 def test_forms_of_csv_are_read_as_configured(
@@ -433,6 +437,24 @@ def test_forms_of_csv_are_read_as_configured(
     reader = Reader(make_stream(tmp_path, kind="csv", path="records.csv", **options))
     assert reader.once() == [1, 3]
     assert reader.messages == []
+
+
+def test_what_is_skipped_is_skipped_again_after_a_restart_and_nothing_else(
+    tmp_path: Path, path: Path
+) -> None:
+    path.write_bytes("\ufeff# 1\n# 2\ns,x\na,1\nb,7\na,2\nb,8\n".encode())
+    given = {"kind": "csv", "path": "records.csv", "comment": "#", "where": {"s": "a"}}
+    reader = Reader(make_stream(tmp_path, **given))
+    assert reader.once() == [1, 2]
+    append(path, "b,9\n# 3\na,3\n")
+    assert reader.once() == [3]
+    assert reader.once() == []
+    append(path, "a,\n")
+    assert math.isnan(reader.once()[0])
+    # A record that is passed over is nobody's: only the one that cannot be read is counted.
+    assert reader.messages == [
+        "1 record(s) have a value that is missing or cannot be read: line 11 (x)"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

@@ -109,6 +109,8 @@ mqtt = raw_sources.read_mqtt
 KINDS: dict[str, tuple[Callable[..., Found], Fields, Fields | None]] = {
     "csv": (raw_sources.read_csv, bytes_of_fields, whole_line),
     "jsonl": (raw_sources.read_jsonl, bytes_of_members, whole_line),
+    "csv chosen": (partial(raw_sources.read_chosen, form="csv"), bytes_of_fields, None),
+    "jsonl chosen": (partial(raw_sources.read_chosen, form="jsonl"), bytes_of_members, None),
     "folder": (raw_sources.read_folder, bytes_of_fields, whole_line),
     "stdin": (partial(raw_sources.read_stdin, with_ids=False), bytes_of_fields, whole_line),
     "stdin ids": (partial(raw_sources.read_stdin, with_ids=True), bytes_of_fields, None),

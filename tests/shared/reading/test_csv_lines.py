@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 from numpy.typing import NDArray
 
 from sfumato.shared.core import Columns, Records
-from sfumato.shared.reading import Block, Fields
+from sfumato.shared.reading import Block, Fields, Layout
 from sfumato.shared.reading.csv_lines import CsvParser, write_lines
 from sfumato.shared.reading.records import read_number
 
@@ -36,9 +36,9 @@ def to_rows(records: Records) -> NDArray[np.float64]:
 
 
 def make_parser(n_fields: int, places: tuple[int, ...], *, use_arrow: bool = False) -> CsvParser:
-    header = [str(i) for i in range(n_fields)]
+    header = tuple(str(i) for i in range(n_fields))
     fields = Fields(values=tuple(header[i] for i in places))
-    return CsvParser(fields, header=header, use_arrow=use_arrow)
+    return CsvParser(fields, Layout(header=header), use_arrow=use_arrow)
 
 
 def parse(
