@@ -108,7 +108,7 @@ class RecordReader:
                 self._n_lines += 1
         elif suffix in ROW_FORMATS:
             self._rows = open_rows(suffix[1:], file, fields)
-            self.n_records = None if fields.chosen else self._rows.n_records
+            self.n_records = None if fields.keys else self._rows.n_records
         else:
             raise ConfigError(
                 f"ends with none of {', '.join(LINE_FORMATS + ROW_FORMATS)}",
@@ -197,7 +197,8 @@ def choose_fields(
     return Fields(
         values=tuple(given.get(name, name) for name in names),
         levels=tuple(dimension.levels for dimension in dimensions),
-        chosen=tuple(settings.where.items()),
+        keys=tuple(settings.where),
+        kinds={tuple(settings.where.values()): 0},
         spelling=settings.spelling,
         are_chosen=bool(given),
         advice="name the column with --column DIMENSION=COLUMN, or correct the header; state how "

@@ -315,7 +315,7 @@ def _check_stream(
     window, n_records, n_sketches = state.window, 0, 0
     now = clocks.latest_believable
     sampler = Sampler(stream, plan, device.settings.check, now=now, box=box)
-    with closing(open_stream_source(device, without_lock(stream))) as source:
+    with closing(open_stream_source(device, without_lock(stream), now=lambda: now)) as source:
         guarantee, keeper = source.guarantee, source.keep_rows()
         # A dry run takes nothing away.
         for batch in () if guarantee.consumes else source.read():

@@ -226,7 +226,18 @@ def require_suitable(settings: Settings, plan: SketchPlan) -> None:
                 )
         _require_timestamp(stream, plan, f"streams[{i}].source.timestamp")
         _require_kept(stream, plan, f"streams[{i}].source.released")
+        _require_joinable(stream, plan, f"streams[{i}].source.join")
     require_labels(settings.labels, plan)
+
+
+def _require_joinable(stream: StreamSettings, plan: SketchPlan, field: str) -> None:
+    if plan.releases_count and stream.source.join is not None:
+        raise ConfigError(
+            "cannot be combined with add-remove-one: a second message of a cell changes a record, "
+            "and adds none",
+            field=field,
+            fix="join a study under replace-one, or give it whole records",
+        )
 
 
 def _require_kept(stream: StreamSettings, plan: SketchPlan, field: str) -> None:

@@ -473,7 +473,9 @@ def examine_stream(
         The source cannot be opened or read.
     """
     sampler = Sampler(stream, plan, limits, now=now, box=box)
-    with closing(open_source(without_lock(stream), plan.dimensions, known, digest_key)) as source:
+    with closing(
+        open_source(without_lock(stream), plan.dimensions, known, digest_key, now=lambda: now)
+    ) as source:
         keeper = source.keep_rows()
         if not source.guarantee.consumes:
             for batch in source.read():

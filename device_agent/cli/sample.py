@@ -63,6 +63,7 @@ path = "records.csv"
 #                                         # missing_values = ["-999"]: as the file is written
 # where = { sensor = "kitchen" }          # only records whose field, which is public, has this text
 # missing = "wait"                        # until the file is there
+# join = { key = "topic", every_s = 300, since = "2026-12-01T00:00:00Z" }   # messages of one value
 # replaced = "join_successors"            # where files are rotated by renaming
 # [streams.columns]                       # dimension = column, where the names differ
 # temperature = { field = "temp", convert = "degF -> degC" }

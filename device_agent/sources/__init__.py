@@ -6,7 +6,8 @@ A source knows nothing of windows, sketches or the store. ``interface`` shows ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sfumato.device_agent.sources.interface import (
@@ -39,6 +40,8 @@ def open_source(
     known: Sequence[KnownPosition],
     digest_key: bytes,
     folder: Path | None = None,
+    *,
+    now: Callable[[], float] = time.time,
 ) -> RecordSource:
     """Open a stream's source at the first record that was not read yet.
 
@@ -55,6 +58,8 @@ def open_source(
     folder
         The folder of the study's keys, for what no position can hold; None for a look at a source
         that stores nothing.
+    now
+        Returns the time by which cells close, where messages are joined.
 
     Raises
     ------
@@ -66,4 +71,8 @@ def open_source(
     ConfigError
         What it needs is not installed, or a dimension with levels is converted.
     """
+    if stream.source.join is not None:
+        from sfumato.device_agent.sources.cells import JoinSource
+
+        return JoinSource(stream, dimensions, known, digest_key, folder, now=now)
     return find_source(stream.source.kind)(stream, dimensions, known, digest_key, folder)

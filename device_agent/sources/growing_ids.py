@@ -87,6 +87,7 @@ class GrowingIds:
             values=values[kept],
             timestamps=table.timestamps[kept],
             position_after=position_after,
+            kinds=None if table.kinds is None else table.kinds[kept],
         )
 
     def describe(self) -> list[str]:

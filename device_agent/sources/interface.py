@@ -52,6 +52,7 @@ from sfumato.device_agent.sources.shown_rows import RowKeeper
 from sfumato.shared.errors import LedgerError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.reading import LineParser, RecordTable
+from sfumato.shared.reading.records import NO_KIND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +68,30 @@ class RecordBatch:
         Shape ``(n,)``, float64, seconds since 1970-01-01 UTC; NaN when unreadable.
     position_after
         The position behind record ``i`` of this batch; called in ascending order.
+    beside
+        Positions that are stored with that of the last record.
+    kinds
+        Shape ``(n,)``: which kind a record is, where a stream joins messages of several.
     """
 
     values: NDArray[np.float64]
     timestamps: NDArray[np.float64]
     position_after: Callable[[int], Position]
+    beside: tuple[Position, ...] = ()
+    kinds: NDArray[np.int64] | None = None
 
     @classmethod
     def of_table(cls, table: RecordTable, position_after: Callable[[int], Position]) -> RecordBatch:
         """Return the records of a table that are wanted; there may be none."""
         values, timestamps = table.to_matrix(), table.timestamps
-        if table.chosen is None:
+        if table.kinds is None:
             return cls(values=values, timestamps=timestamps, position_after=position_after)
-        places = np.flatnonzero(table.chosen)
+        places = np.flatnonzero(table.kinds != NO_KIND)
         return cls(
             values=values[places],
             timestamps=timestamps[places],
             position_after=lambda i: position_after(int(places[i])),
+            kinds=table.kinds[places],
         )
 
 
@@ -188,6 +196,14 @@ class RecordSource(ABC):
     def pause_s(self) -> float:
         """Seconds until the next poll, once ``read_batch`` has returned None."""
         return 1.0
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds after its time at which a record is given; no window closes by the clock before.
+
+        0 where that is for the program that writes the records.
+        """
+        return 0.0
 
     @property
     def ended(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.settings import (
     FieldSettings,
@@ -20,7 +21,7 @@ from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.plan.quantities import Conversion
 from sfumato.shared.reading import Block, Fields, LineParser, RecordTable, TimeField, make_parser
-from sfumato.shared.reading.records import NAN
+from sfumato.shared.reading.records import NAN, NO_KIND
 
 SHOWN_LINES = 5
 """Number of places of unusable records that a report names."""
@@ -140,20 +141,24 @@ class RecordMapping:
     def __init__(self, stream: StreamSettings, dimensions: Sequence[Dimension]) -> None:
         names = [dimension.name for dimension in dimensions]
         columns = [stream.find_field(name) for name in names]
+        join = stream.source.join
         _require_apart(names, columns)
         for dimension, column in zip(dimensions, columns, strict=True):
             _require_unconverted(dimension, column)
+        keys, kinds = _list_kinds(stream, columns)
         self.fields = Fields(
-            values=tuple(column.name for column in columns),
+            values=tuple(column.name if join is None else join.value for column in columns),
             levels=tuple(dimension.levels for dimension in dimensions),
             time=_make_time_field(stream.source),
             identity=stream.source.identity,
-            chosen=tuple(stream.source.where.items()),
+            keys=keys,
+            kinds=kinds,
             spelling=stream.source.spelling,
-            are_chosen=[column.name for column in columns] != names,
+            are_chosen=join is not None or [column.name for column in columns] != names,
             advice="correct the header, or name the column in [streams.columns] or "
             "[streams.source]; check encoding and delimiter too",
         )
+        self._is_joined = join is not None
         self._scale = np.array([column.conversion.scale for column in columns])
         self._offset = np.array([column.conversion.offset for column in columns])
         self._converts = bool((self._scale != 1).any() or (self._offset != 0).any())
@@ -191,8 +196,8 @@ class RecordMapping:
         if self.rows is not None:
             self.rows.add(raw, values, table, places, read_texts)
         bad = np.isnan(values)
-        if table.chosen is not None:
-            bad &= table.chosen[:, None]
+        if table.kinds is not None:
+            bad &= self._find_read(table.kinds)
         for i in np.flatnonzero(bad.any(axis=1)).tolist():
             what = table.damaged.get(i) or self.fields.values[int(bad[i].argmax())]
             report.add_unusable(places[i], what)
@@ -203,6 +208,29 @@ class RecordMapping:
             for i in np.flatnonzero(is_untimed).tolist():
                 report.add_untimed(places[i], self.fields.time.name)
         return replace(table, values=values)
+
+    def _find_read(self, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which values of records are read: shape ``(n, d)``."""
+        is_read: NDArray[np.bool_] = (kinds != NO_KIND)[:, np.newaxis]
+        if self._is_joined:
+            d = len(self.fields.values)
+            is_read = is_read & ((kinds % d)[:, np.newaxis] == np.arange(d))
+        return is_read
+
+
+def _list_kinds(
+    stream: StreamSettings, columns: Sequence[FieldSettings]
+) -> tuple[tuple[str, ...], dict[tuple[str, ...], int]]:
+    """Return the fields that tell which records are wanted, and the number of each kind."""
+    where, join = stream.source.where, stream.source.join
+    if join is None:
+        return tuple(where), {tuple(where.values()): 0}
+    keys = (join.key,) if join.group is None else (join.key, join.group)
+    kinds = join.list_kinds([column.name for column in columns])
+    return (
+        (*where, *keys),
+        {(*where.values(), *texts): number for texts, number in kinds.items()},
+    )
 
 
 def _require_apart(names: Sequence[str], columns: Sequence[FieldSettings]) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.file_identity import identify
@@ -23,7 +23,7 @@ from sfumato.shared.plan.quantities import Conversion, find_conversion
 from sfumato.shared.privacy import ANY_TIME, Origin, TimeSpan
 from sfumato.shared.reading.layout import PLAIN_TEXT, Layout
 from sfumato.shared.reading.spelling import ValueSettings
-from sfumato.shared.structure import Rule, Short, Tagged, Text, declared, member
+from sfumato.shared.structure import Rule, Seconds, Short, Tagged, Text, declared, member
 from sfumato.shared.wire import STREAM_NAME_RULE, is_stream_name
 
 if TYPE_CHECKING:
@@ -100,6 +100,99 @@ def find_zone(name: str) -> tzinfo:
     return ZoneInfo(name)
 
 
+def _read_time(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError
+    return moment.timestamp()
+
+
+_IsTime = Rule(
+    _read_time, "must be a time with its offset", 'write it as "2026-12-01T00:00:00+01:00"'
+)
+
+
+@declared
+class Join:
+    """Messages of one value each are joined to records, one a group and interval.
+
+    The field of a column, in `[streams.columns]`, is then the text that `key` has in its messages.
+    """
+
+    key: Text = member("The field that says what a message measures, such as its topic.")
+    value: Text = member("The field that holds its value.", default="value")
+    every_s: Seconds = member("Length of an interval, in seconds.")
+    since: Annotated[Text, _IsTime] = member("The time at which the first interval begins.")
+    until: Annotated[Text, _IsTime] | None = member(
+        "The time at which the last one ends; none by default.", default=None
+    )
+    groups: tuple[Text, ...] = member(
+        "The names of the groups, such as rooms: each has a record in every interval, also a "
+        "silent one.",
+        default=(),
+    )
+    group: Text | None = member(
+        "The field with the name of its group. Default: the texts of `key` hold it, where the "
+        "field of a column has `{group}`.",
+        default=None,
+    )
+    take: Literal["last", "mean", "min", "max"] = member(
+        "What stands for several messages of one column in an interval.", default="last"
+    )
+    grace_s: Annotated[float, Rule(ge=0)] = member(
+        "Seconds after an interval within which its messages may come.", default=60.0
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse cells that are none, or without a name."""
+        if self.until_s is not None and self.until_s < self.since_s + self.every_s:
+            raise ConfigError(
+                "must be an interval after since, or later", field="until", fix="leave it out"
+            )
+        if self.group is not None and not self.groups:
+            raise ConfigError(
+                "is missing: a group that nobody declared would show that it is there",
+                field="groups",
+                fix='list them, such as groups = ["room1", "room2"]',
+            )
+        if len(set(self.groups)) < len(self.groups):
+            raise ConfigError("must be different names", field="groups", fix="list each once")
+
+    @property
+    def since_s(self) -> float:
+        """``since`` in seconds since 1970-01-01 UTC."""
+        return _read_time(self.since)
+
+    @property
+    def until_s(self) -> float | None:
+        """``until`` in seconds since 1970-01-01 UTC."""
+        return None if self.until is None else _read_time(self.until)
+
+    def list_kinds(self, columns: Sequence[str]) -> dict[tuple[str, ...], int]:
+        """Return the texts of a message's key, and of its group, for each group and column.
+
+        Raises
+        ------
+        ConfigError
+            Two of them are alike.
+        """
+        found: dict[tuple[str, ...], int] = {}
+        for i, group in enumerate(self.groups or ("",)):
+            for j, column in enumerate(columns):
+                texts: tuple[str, ...] = (column.replace("{group}", group),)
+                if self.group is not None:
+                    texts = (column, group)
+                if texts in found:
+                    raise ConfigError(
+                        f"must tell groups and columns apart, and {column!r} does not",
+                        field="streams.columns",
+                        fix="write {group} where the key has the name of the group, such as "
+                        '"{group}/temperature", or name the field with it as join.group',
+                    )
+                found[texts] = i * len(columns) + j
+        return found
+
+
 @declared
 class SourceSettings(ValueSettings):
     """Settings that every kind of source has."""
@@ -134,6 +227,18 @@ class SourceSettings(ValueSettings):
             'write it as "Europe/Berlin"; on Debian install the package tzdata',
         ),
     ] = member("The zone of times that state none, as IANA names it.", default="UTC")
+    join: Join | None = member(
+        "How messages of one value each become records; by default each is a record.", default=None
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.join is not None and self.timestamp is None:
+            raise ConfigError(
+                "is missing: a message belongs to the interval of its own time",
+                field="timestamp",
+                fix="name the field that holds it",
+            )
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -197,7 +302,7 @@ class TextSettings(SourceSettings, Layout):
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        ValueSettings.__post_init__(self)
+        SourceSettings.__post_init__(self)
         Layout.__post_init__(self)
         for name in ("delimiter", "header", "skip_lines", "comment"):
             if getattr(self, name) != getattr(PLAIN_TEXT, name) and self.format != "csv":

@@ -96,8 +96,8 @@ class ArrowColumns:
         table = make_table(
             values, None if time is None else self._to_times(batch.column(time.name), time)
         )
-        named = [batch.column(name).to_pylist() for name, _ in self._fields.chosen]
-        return replace(table, chosen=self._fields.choose(named))
+        keys = [batch.column(name).to_pylist() for name in self._fields.keys]
+        return replace(table, kinds=self._fields.find_kinds(keys))
 
     def _to_numbers(self, column: Any) -> NDArray[np.floating]:
         """Return a column of numbers, without a copy where it can be; NaN for a null."""

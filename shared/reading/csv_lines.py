@@ -109,7 +109,7 @@ class CsvParser:
         self._places: list[int] = []
         self._n_fields = 0
         self._n_before = 0
-        is_plain = fields.spelling == PLAIN and not fields.chosen
+        is_plain = fields.spelling == PLAIN and not fields.keys
         use_arrow = use_arrow and is_plain and (self._encoding, self._delimiter) == ("utf-8", ",")
         self._arrow = find_pyarrow("pyarrow") if use_arrow else None
         self._arrow_csv = find_pyarrow("pyarrow.csv") if use_arrow else None

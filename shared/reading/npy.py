@@ -68,8 +68,8 @@ class NpyRows:
             )
             time = self._fields.time
             table = make_table(columns, None if time is None else _to_times(rows[time.name], time))
-            named = [rows[name].tolist() for name, _ in self._fields.chosen]
-            return replace(table, chosen=self._fields.choose(named))
+            keys = [rows[name].tolist() for name in self._fields.keys]
+            return replace(table, kinds=self._fields.find_kinds(keys))
         n, d = self._shape
         if self._is_fortran:
             places = [(j * n + start) * self._type.itemsize for j in range(d)]

@@ -24,7 +24,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Units of timestamps in a second."""
 LARGEST_ID = 2**63 - 1
 """An id is a whole number from 0 to this."""
-NO_ID = -1
+NO_ID = NO_KIND = -1
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -305,24 +305,31 @@ class RecordTable:
         Shape ``(n,)``, int64; ``NO_ID`` when unreadable, or when no field is an id.
     damaged
         Records that cannot be split into fields, and what is wrong with each.
-    chosen
-        Shape ``(n,)``: whether a record is one of those that are wanted; None if all are.
+    kinds
+        Shape ``(n,)``, int64: which of ``Fields.kinds`` a record is, or ``NO_KIND``; None where all
+        are wanted.
     """
 
     values: Records
     timestamps: NDArray[np.float64]
     ids: NDArray[np.int64]
     damaged: Mapping[int, str] = field(default_factory=dict)
-    chosen: NDArray[np.bool_] | None = None
+    kinds: NDArray[np.int64] | None = None
+
+    @property
+    def chosen(self) -> NDArray[np.bool_] | None:
+        """Which records are wanted: shape ``(n,)``; None if all are."""
+        return None if self.kinds is None else self.kinds != NO_KIND
 
     @property
     def wanted(self) -> Records:
         """The values of the records that are wanted."""
-        if self.chosen is None:
+        chosen = self.chosen
+        if chosen is None:
             return self.values
         if isinstance(self.values, Columns):
-            return Columns(tuple(column[self.chosen] for column in self.values.columns))
-        return self.values[self.chosen]
+            return Columns(tuple(column[chosen] for column in self.values.columns))
+        return self.values[chosen]
 
     def to_matrix(self) -> NDArray[np.float64]:
         """Return the values with shape ``(n, d)``, float64; NaN for each that is not finite."""
@@ -344,12 +351,12 @@ def join_tables(tables: Sequence[RecordTable]) -> RecordTable:
         timestamps=np.concatenate([table.timestamps for table in tables]),
         ids=np.concatenate([table.ids for table in tables]),
         damaged=damaged,
-        chosen=_join_chosen(tables),
+        kinds=_join_kinds(tables),
     )
 
 
-def _join_chosen(tables: Sequence[RecordTable]) -> NDArray[np.bool_] | None:
-    found = [table.chosen for table in tables if table.chosen is not None]
+def _join_kinds(tables: Sequence[RecordTable]) -> NDArray[np.int64] | None:
+    found = [table.kinds for table in tables if table.kinds is not None]
     return np.concatenate(found) if found else None
 
 
@@ -370,9 +377,9 @@ class Fields:
         The levels of each dimension, none for a number; empty where all are numbers.
     time, identity
         The fields that hold its time and its id, which are public; None if there is none.
-    chosen
-        The fields, which are public, and the text that each has in the records that are wanted; of
-        any other record nothing is read.
+    keys, kinds
+        Fields, which are public, and the numbers of the texts that they have in the records that
+        are wanted; of any other record nothing is read. Without keys all records are wanted.
     spelling
         How the numbers in ``values`` are spelled, and missing values.
     are_chosen
@@ -387,7 +394,8 @@ class Fields:
     levels: tuple[tuple[str, ...], ...] = ()
     time: TimeField | None = None
     identity: str | None = None
-    chosen: tuple[tuple[str, str], ...] = ()
+    keys: tuple[str, ...] = ()
+    kinds: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     spelling: Spelling = PLAIN
     are_chosen: bool = False
     advice: str = "correct the header"
@@ -405,10 +413,9 @@ class Fields:
 
     @property
     def public(self) -> tuple[str, ...]:
-        """The fields that decide where a record belongs: time, id, and those it is chosen by."""
+        """The fields that decide where a record belongs: time, id and keys."""
         times = self.time.names if self.time else ()
-        chosen = (name for name, _ in self.chosen)
-        return (*times, *filter(None, (self.identity,)), *chosen)
+        return (*times, *filter(None, (self.identity,)), *self.keys)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -457,15 +464,15 @@ class Fields:
         if self.identity:
             ids = read_ids(public.pop(0))
         table = make_table(np.column_stack(values), times, ids, damaged)
-        return replace(table, chosen=self.choose(public)) if self.chosen else table
+        return replace(table, kinds=self.find_kinds(public)) if self.keys else table
 
-    def choose(self, columns: Sequence[Sequence[object]]) -> NDArray[np.bool_] | None:
-        """Return which records are wanted, from the columns of ``chosen``: shape ``(n,)``."""
-        found = [
-            np.fromiter((spell_value(each) == text for each in column), np.bool_, len(column))
-            for column, (_, text) in zip(columns, self.chosen, strict=True)
-        ]
-        return np.logical_and.reduce(found) if found else None
+    def find_kinds(self, columns: Sequence[Sequence[object]]) -> NDArray[np.int64] | None:
+        """Return the kind of each record from the columns of ``keys``: shape ``(n,)``."""
+        if not columns:
+            return None
+        texts = zip(*(map(spell_value, column) for column in columns), strict=True)
+        kinds: Mapping[Any, int] = self.kinds
+        return np.fromiter((kinds.get(each, NO_KIND) for each in texts), np.int64, len(columns[0]))
 
 
 def make_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -124,7 +125,9 @@ def require_sole_reader(device: Device, stream: StreamSettings) -> None:
         )
 
 
-def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
+def open_stream_source(
+    device: Device, stream: StreamSettings, *, now: Clock = time.time
+) -> RecordSource:
     """Open a stream's source where the last reader stopped; the caller closes it.
 
     Raises
@@ -139,7 +142,7 @@ def open_stream_source(device: Device, stream: StreamSettings) -> RecordSource:
     known = load_positions(device.connection)
     folder = key_folder(device.settings.state_dir, device.identity.study)
     key = load_digest_key(folder)
-    return open_source(stream, device.plan.dimensions, known, key, folder)
+    return open_source(stream, device.plan.dimensions, known, key, folder, now=now)
 
 
 def store_changes(device: Device, stream: StreamSettings, changes: SourceChanges) -> None:
@@ -269,7 +272,9 @@ class WindowReader:
         """Open the source where the last reader stopped."""
         self._state.require_not_suspended()
         self._require_begun()
-        self._source = open_stream_source(self.device, self._stream)
+        self._source = open_stream_source(
+            self.device, self._stream, now=lambda: self._clocks().latest_believable
+        )
         self._first_times = FirstTimes(self.device, self._stream)
         self.note_changes()
 
@@ -329,6 +334,8 @@ class WindowReader:
 
     def add(self, batch: RecordBatch) -> None:
         """Add records to the open window, and release each window that they complete."""
+        if not len(batch.timestamps):
+            return
         clocks = self._clocks()
         now = clocks.latest_believable
         if self._first_times is not None and self._first_times.is_open:
@@ -347,7 +354,9 @@ class WindowReader:
             self._accumulator.add(batch.values[cut.start : cut.taken])
         if cut.stop > cut.start:
             position = batch.position_after(cut.stop - 1)
-            self._positions[position.source] = position
+            is_last = cut.stop == len(batch.timestamps)
+            for each in (position, *(batch.beside if is_last else ())):
+                self._positions[each.source] = each
             self.n_unsaved += cut.stop - cut.start
         if cut.closed is not None:
             self._release(cut.closed, cut.state)
@@ -370,7 +379,8 @@ class WindowReader:
         clocks = self._clocks()
         window = self._cutter.settle(self._state.window, now=clocks.latest_believable)
         self._state = replace(self._state, window=window)
-        over = self._cutter.close_over(window, clocks=clocks.closing)
+        delay = 0.0 if self._source is None else self._source.delay_s
+        over = self._cutter.close_over(window, clocks=[now - delay for now in clocks.closing])
         if over is None or not clocks.may_close or self.is_outbox_full():
             return False
         self._release(*over)

@@ -443,8 +443,8 @@ def test_what_is_skipped_is_skipped_again_after_a_restart_and_nothing_else(
     tmp_path: Path, path: Path
 ) -> None:
     path.write_bytes("\ufeff# 1\n# 2\ns,x\na,1\nb,7\na,2\nb,8\n".encode())
-    given = {"kind": "csv", "path": "records.csv", "comment": "#", "where": {"s": "a"}}
-    reader = Reader(make_stream(tmp_path, **given))
+    options: dict[str, Any] = {"comment": "#", "where": {"s": "a"}}
+    reader = Reader(make_stream(tmp_path, kind="csv", path="records.csv", **options))
     assert reader.once() == [1, 2]
     append(path, "b,9\n# 3\na,3\n")
     assert reader.once() == [3]

@@ -111,7 +111,7 @@ def test_an_element_of_a_list_is_a_field() -> None:
     np.testing.assert_array_equal(table.to_matrix(), [[1.0, 2.0], [3.0, NAN], [NAN, NAN]])
 
 
-CHOSEN = Fields(values=("x",), chosen=(("s", "kitchen"), ("n", "2")))
+CHOSEN = Fields(values=("x",), keys=("s", "n"), kinds={("kitchen", "2"): 0})
 ROWS = [("kitchen", 2, 1.0), ("hall", 2, 2.0), ("kitchen", 3, 3.0), ("kitchen", 2, NAN)]
 
 
