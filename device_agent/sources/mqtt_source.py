@@ -6,8 +6,10 @@ are retained ones, which come again at every subscription.
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,12 +35,23 @@ _CONNECT_S = 10.0
 _LONGEST_PAUSE_S = 300.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Message:
+    payload: bytes
+    topic: str
+    arrival: float
+
+
 @declared
 class MqttSettings(TextSettings, BrokerSettings):
     """Settings of the messages of a topic: QoS 1 and a persistent session."""
 
-    format: Literal["json", "csv"] = member(
-        "`json`, one object a message, or `csv`, one line a message.", default="json"
+    format: Literal["json", "csv", "value"] = member(
+        "`json`, one object a message; `csv`, one line a message; or `value`, where a message is a "
+        "value and nothing else, which is the field `value`. But for CSV a message has two fields "
+        "more: its `topic`, and its `arrival` in seconds since 1970-01-01 UTC by this machine's "
+        "clock.",
+        default="json",
     )
     topic: Annotated[
         Text,
@@ -79,7 +92,8 @@ class MqttSettings(TextSettings, BrokerSettings):
 class MqttSource(RecordSource):
     """The records of a topic; see ``RecordSource``. It connects when it is first read.
 
-    A message is one JSON object, or one line of CSV; it counts as one record whatever it holds.
+    A message is one JSON object, one line of CSV or one value; it counts as one record whatever it
+    holds.
 
     Raises
     ------
@@ -100,7 +114,9 @@ class MqttSource(RecordSource):
         source = f"mqtt:{origin.name}"
         place = self._find_place(source, name=self._name)
         self._ids = GrowingIds(source, place, in_use=settings.id is not None)
-        self._messages: list[bytes] = []
+        self._messages: list[_Message] = []
+        added = {"topic", "arrival"} & set(self._mapping.fields.names)
+        self._is_wrapped = settings.format == "value" or (settings.format == "json" and bool(added))
         self._are_doubtful: list[bool] = []
         self._n_messages = 0
         self._n_doubtful = 0
@@ -182,17 +198,29 @@ class MqttSource(RecordSource):
             )
         return batch
 
-    def _to_line(self, message: bytes) -> bytes:
-        line = message.rstrip(b"\r\n")
+    def _to_line(self, message: _Message) -> bytes:
+        line = message.payload.rstrip(b"\r\n")
+        if self._is_wrapped:
+            line = self._wrap(message, line)
         if b"\n" in line:
             # JSON may be laid out on several lines. In CSV that is no record: only what is public
             # is read of it, from its first line up to a field that is broken for certain.
             line = (
                 line.replace(b"\n", b" ")
-                if self._settings.format == "json"
+                if self._settings.format != "csv"
                 else line[: line.index(b"\n")] + self._settings.delimiter.encode() + b'"'
             )
         return line + b"\n"
+
+    def _wrap(self, message: _Message, payload: bytes) -> bytes:
+        """Put topic and arrival in front, where nothing in the payload can change them."""
+        public = f'{{"topic": {json.dumps(message.topic)}, "arrival": {message.arrival!r}'.encode()
+        if self._settings.format == "value":
+            text = payload.decode(self._settings.encoding, "replace")
+            return b'%s, "value": %s}' % (public, json.dumps(text, ensure_ascii=False).encode())
+        rest = payload.lstrip()
+        # What is no object has no values; of its own fields, those in front count.
+        return b"%s, %s" % (public, rest[1:] if rest[:1] == b"{" else b"-")
 
     def _connect(self) -> bool:
         settings = self._settings
@@ -234,5 +262,7 @@ class MqttSource(RecordSource):
             self._n_doubtful += 1
             return
         # Of a message that is too long to be a record only what its time is read from is kept.
-        self._messages.append(message.payload[: MAX_LINE_BYTES + 1])
+        payload = message.payload[: MAX_LINE_BYTES + 1]
+        found = _Message(payload=payload, topic=message.topic, arrival=time.time())
+        self._messages.append(found)
         self._are_doubtful.append(is_doubtful)

@@ -1,5 +1,6 @@
 """A device's memory of its sources, as the store keeps it, without a store."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ class Reader:
     ) -> None:
         self.state = state
         self.key = DIGEST_KEY
+        self.now: Callable[[], float] = time.time
         self.stream = stream
         self.dimensions = make_dimensions(*dimensions)
         self.known: dict[tuple[str, str], KnownPosition] = {}
@@ -55,15 +57,23 @@ class Reader:
         if self._source is not None:
             self._source.close()
         known = list(self.known.values())
-        self._source = open_source(self.stream, self.dimensions, known, self.key, self.state)
+        self._source = open_source(
+            self.stream, self.dimensions, known, self.key, self.state, now=self._read_clock
+        )
         self._note_changes(self._source)
         return self._source
+
+    def _read_clock(self) -> float:
+        return self.now()
 
     def poll(self, source: RecordSource, *, limit: int | None = None) -> list[float]:
         """Return the first dimension of the new records; of a batch, at most ``limit`` are kept."""
         found: list[float] = []
         for batch in source.read():
             n_kept = len(batch.values) if limit is None else min(limit, len(batch.values))
+            for each in batch.beside if n_kept == len(batch.values) else ():
+                known = KnownPosition(stream=self.stream.name, position=each)
+                self.known[self.stream.name, each.source] = known
             for i in range(n_kept):
                 self.remember(batch.position_after, i)
             found += batch.values[:n_kept, 0].tolist()

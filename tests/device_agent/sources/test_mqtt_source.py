@@ -2,6 +2,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,40 @@ def test_ids_tell_repetitions(topic: str, publisher: mqtt.Client) -> None:
     source.read_batch()
     publish(publisher, topic, '{"n": 3, "x": 9}', '{"n": 4, "x": 4}')
     assert collect(reader, source, 1) == [4]
+    source.close()
+
+
+@needs_broker
+@pytest.mark.parametrize("form", ["value", "json"])
+def test_values_of_many_topics_are_joined_by_topic_and_arrival(
+    form: str, topic: str, publisher: mqtt.Client
+) -> None:
+    began = time.time()
+    since = datetime.fromtimestamp(began - 1, UTC).isoformat()
+    reader = make_reader(
+        f"{topic}/#",
+        format=form,
+        timestamp="arrival",
+        timestamp_format="unix",
+        decimal=",",
+        strip=["°C"],
+        columns={"x": topic + "/{group}/temperature"},
+        join={"key": "topic", "every_s": 3600, "since": since, "groups": ["hall", "room 1"]},
+    )
+    reader.now = lambda: began
+    source = reader.open()
+    source.read_batch()
+    shown = {"21,5 °C": '{"topic": "x", "arrival": 0, "value": "21,5 °C"}', "9": '{"value": 9}'}
+    for name, value in (("hall/temperature", "9"), ("hall/light", "3"), ("room 1/temperature", "")):
+        payload = shown.get(value, "[") if form == "json" else value
+        publish(publisher, f"{topic}/{name}", payload)
+    last = shown["21,5 °C"] if form == "json" else "21,5 °C"
+    publish(publisher, f"{topic}/room 1/temperature", last)
+    publish(publisher, f"{topic}/hall/temperature", "8" * 70_000)
+    for _ in range(20):
+        reader.poll(source)
+    reader.now = lambda: began + 2 * 3600
+    assert collect(reader, source, 2) == [9.0, 21.5]
     source.close()
 
 
