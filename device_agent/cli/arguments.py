@@ -199,6 +199,13 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="store_true",
         help="print a configuration with comments, to start from, and do nothing else",
     )
+    init.add_argument(
+        "--guess",
+        metavar="FILE",
+        type=Path,
+        help="look at a file, print a configuration that reads it, what is doubtful, and its first "
+        "records as they will be read, and do nothing else",
+    )
     filling = init.add_argument_group("with --print-config")
     filling.add_argument("--csv", metavar="FILE", help="the file with the records")
     filling.add_argument("--timestamp", metavar="COLUMN", help="the column with their time")
@@ -218,9 +225,11 @@ def _add_init(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _require_consistent(options: argparse.Namespace) -> None:
     """Refuse options of ``init`` that would have no effect."""
+    if options.print_config and options.guess is not None:
+        raise UsageError("--print-config and --guess both print a configuration: give one")
+    if (options.print_config or options.guess is not None) and options.token is not None:
+        raise UsageError("a printed configuration takes --code, not --token")
     if options.print_config:
-        if options.token is not None:
-            raise UsageError("--print-config takes --code, not --token")
         return
     for name in ("csv", "timestamp", "label", "column"):
         if getattr(options, name):

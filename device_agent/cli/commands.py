@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 def run(options: SimpleNamespace) -> int:
     """Run the command that was asked for and return the exit status."""
     if options.command == "init":
+        if options.guess is not None:
+            return _guess(options)
         return _print_config(options) if options.print_config else _init(options)
     if options.command == "run":
         return _run(options)
@@ -56,6 +58,17 @@ def _print_config(options: SimpleNamespace) -> int:
         "timestamp": options.timestamp,
     }
     print(fill_sample(texts, labels=dict(options.label), columns=dict(options.column)), end="")
+    return 0
+
+
+def _guess(options: SimpleNamespace) -> int:
+    from sfumato.device_agent.agent.guess import guess_file
+    from sfumato.device_agent.cli.sample import show_guess
+    from sfumato.shared.wire import decode_enrolment_code
+
+    code = None if options.code is None else decode_enrolment_code(_read_secret(options.code))
+    given = {"server": code.server, "study": code.study.hex()} if code else {}
+    print(show_guess(guess_file(options.guess), given), end="")
     return 0
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sfumato.device_agent.agent.guess import Guess
 
 SAMPLE = """\
 # Configuration of sfumato-agent. Lines that begin with # are examples or defaults.
@@ -99,6 +103,45 @@ def fill_sample(
         lines = [_COLUMNS.removeprefix("# "), *_make_lines(columns), ""]
         sample = sample[: sample.index(_COLUMNS)] + "\n".join(lines)
     return sample
+
+
+def show_guess(found: Guess, texts: Mapping[str, str]) -> str:
+    """Return a configuration that reads a file, with doubts and the first records as comments.
+
+    Parameters
+    ----------
+    texts
+        Known values of ``server`` and ``study``.
+    """
+    head = fill_sample(dict(texts), labels={}, columns={})
+    head = head[: head.index("[[streams]]")]
+    lines = ["[[streams]]", 'name = "main"', "[streams.source]"]
+    tables = {key: value for key, value in found.source.items() if isinstance(value, dict)}
+    plain = {key: value for key, value in found.source.items() if key not in tables}
+    lines += [f"{key} = {_write(value)}" for key, value in plain.items()]
+    for name, table in tables.items():
+        lines += [f"[streams.source.{name}]"]
+        lines += [f"{key} = {_write(value)}" for key, value in table.items()]
+    if found.columns:
+        lines += ["[streams.columns]                         # dimension of the plan = column"]
+        lines += _make_lines(found.columns)
+    lines += ["", "# This is a guess. Nothing was stored, sent or spent. What is doubtful:"]
+    lines += [f"# - {doubt}" for doubt in found.doubts] or ["# - nothing that could be seen"]
+    if found.rows:
+        rows = [("time (UTC)", *found.columns), *found.rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines += ["#", "# The first records as they will be read:"]
+        lines += [
+            "#   " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+    return head + "\n".join(lines) + "\n"
+
+
+def _write(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(quote, value))}]"
+    return quote(value) if isinstance(value, str) else str(value)
 
 
 def quote(text: str) -> str:

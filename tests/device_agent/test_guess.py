@@ -1,0 +1,199 @@
+"""A first look at a file: how it is read, what is doubtful, and its first records."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.device_agent.agent.guess import Guess, guess_file
+from sfumato.device_agent.cli import main
+from sfumato.device_agent.settings.agent_settings import load_settings
+from sfumato.shared.errors import ConfigError
+
+
+def guess(folder: Path, data: str | bytes, name: str = "r.csv") -> Guess:
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    found = guess_file(path)
+    assert found.source.pop("path") == str(path)
+    return found
+
+
+EXCEL = (
+    "sep=;\r\nDatum;Uhrzeit;Temp;Feuchte;Ort\r\n"
+    "01.02.2026;00:05;21,5 °C;48 %;Küche\r\n"
+    "13.02.2026;00:10;1.021,7 °C;-999;Küche\r\n"
+    "13.02.2026;00:15;21,7 °C;52 %;Küche\r\n"
+)
+RECORDER = "state_id,entity_id,state,last_changed\n" + "".join(
+    f"{2 * i},sensor.kitchen_t,2{i}.5,2026-01-01T00:0{i}:00+00:00\n"
+    f"{2 * i + 1},sensor.hall_t,1{i},2026-01-01T00:0{i}:30+00:00\n"
+    for i in range(8)
+)
+CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, ...]]]] = [
+    (
+        "a spreadsheet of a German Excel",
+        EXCEL,
+        {
+            "kind": "csv",
+            "delimiter": ";",
+            "timestamp": "Datum",
+            "timestamp_clock": "Uhrzeit",
+            "timestamp_format": "%d.%m.%Y %H:%M",
+            "decimal": ",",
+            "thousands": ".",
+            "strip": ["°C", "%"],
+        },
+        ["state no zone", 'missing_values = ["-999"]', "text in Ort"],
+        [
+            ("2026-02-01 00:05:00+00:00", "21.5", "48"),
+            ("2026-02-13 00:10:00+00:00", "1021.7", "-999"),
+        ],
+    ),
+    (
+        "states of Home Assistant's recorder",
+        RECORDER,
+        {
+            "kind": "csv",
+            "timestamp": "last_changed",
+            "join": {
+                "key": "entity_id",
+                "value": "state",
+                "every_s": 300,
+                "since": "2026-01-01T00:00:00+00:00",
+            },
+        },
+        ["each line has one value, and entity_id says of what"],
+        [
+            ("2026-01-01 00:00:00+00:00", "24.5", "14"),
+            ("2026-01-01 00:05:00+00:00", "27.5", "17"),
+        ],
+    ),
+    (
+        "payloads of Zigbee2MQTT in a log",
+        '{"last_seen": "2026-01-01T00:00:00Z", "temperature": 21.5, "update": {"state": "idle"}}\n'
+        '{"last_seen": "2026-01-01T00:01:00Z", "temperature": 21.6, "update": {"state": "idle"}}\n',
+        {"kind": "jsonl", "timestamp": "last_seen"},
+        ["text in update.state"],
+        [("2026-01-01 00:00:00+00:00", "21.5"), ("2026-01-01 00:01:00+00:00", "21.6")],
+    ),
+    (
+        "an export of InfluxDB's line of nanoseconds",
+        "name,time,usage\ncpu,1767225600000000000,3.5\ncpu,1767225660000000000,4\n",
+        {"kind": "csv", "timestamp": "time", "timestamp_format": "unix_ns"},
+        ["text in name"],
+        [("2026-01-01 00:00:00+00:00", "3.5"), ("2026-01-01 00:01:00+00:00", "4")],
+    ),
+    (
+        "a logger with lines before its table",
+        "Logger 7\nSite: north\n\nTime\tx\n2026-01-01 00:00:00\t1\n2026-01-01 00:10:00\t2\n",
+        {"kind": "csv", "delimiter": "\t", "skip_lines": 3, "timestamp": "Time"},
+        ["state no zone"],
+        [("2026-01-01 00:00:00+00:00", "1"), ("2026-01-01 00:10:00+00:00", "2")],
+    ),
+    (
+        "columns of a scientific program",
+        "# x y z\n1.0  2.0   3\n 4.0 5.0  6\n",
+        {
+            "kind": "csv",
+            "delimiter": "blanks",
+            "header": ["column1", "column2", "column3"],
+            "skip_lines": 1,
+        },
+        ["no line names the columns", "no column of times"],
+        [("", "1", "2", "3"), ("", "4", "5", "6")],
+    ),
+    (
+        "comments before a header",
+        "# made by a meter\n# v2\ntime,kwh\n1767225600,1\n1767225660,2\n",
+        {"kind": "csv", "comment": "#", "timestamp": "time", "timestamp_format": "unix"},
+        [],
+        [("2026-01-01 00:00:00+00:00", "1"), ("2026-01-01 00:01:00+00:00", "2")],
+    ),
+    (
+        "a date that may begin with its month",
+        "Date,v\n01/02/2026 10:00,1\n03/04/2026 10:00,2\n",
+        {"kind": "csv", "timestamp": "Date", "timestamp_format": "%d/%m/%Y %H:%M"},
+        ["may begin with its day or with its month", "state no zone"],
+        [("2026-02-01 10:00:00+00:00", "1"), ("2026-04-03 10:00:00+00:00", "2")],
+    ),
+    (
+        "commas that may be either",
+        'a;b\n"1,234";"2,000"\n"5,678";"1,500"\n',
+        {"kind": "csv", "delimiter": ";", "decimal": ","},
+        ["every comma stands before three digits", "no column of times"],
+        [("", "1.234", "2"), ("", "5.678", "1.5")],
+    ),
+    (
+        "letters of Windows",
+        "Zeit,Größe\n2026-01-01T00:00:00Z,1\n".encode("cp1252"),
+        {"kind": "csv", "encoding": "cp1252", "timestamp": "Zeit"},
+        ["not UTF-8"],
+        [("2026-01-01 00:00:00+00:00", "1")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "source", "doubts", "rows"), [c[1:] for c in CASES],
+    ids=[c[0] for c in CASES])  # fmt: skip
+def test_a_file_is_read_as_it_was_meant_or_the_doubt_is_said(
+    data: str | bytes,
+    source: dict[str, Any],
+    doubts: list[str],
+    rows: list[tuple[str, ...]],
+    tmp_path: Path,
+) -> None:
+    found = guess(tmp_path, data)
+    assert found.source == source
+    assert found.rows[: len(rows)] == rows
+    assert len(found.doubts) == len(doubts)
+    for words, doubt in zip(sorted(doubts), sorted(found.doubts, key=lambda d: _first(doubts, d)),
+                            strict=True):  # fmt: skip
+        assert words in doubt
+
+
+def _first(doubts: list[str], doubt: str) -> str:
+    return next((words for words in doubts if words in doubt), "")
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "words"),
+    [
+        (gzip.compress(b"x\n1\n"), "r.csv.gz", "is compressed. Unpack it with gunzip"),
+        ("x\n1\n".encode("utf-16"), "r.csv", "iconv -f utf-16 -t utf-8"),
+        (b'[{"x": 1}, {"x": 2}]', "r.json", r"jq -c '\.\[\]' r.json > r.jsonl"),
+        (b'{\n  "data": [1, 2]\n}\n', "r.json", "one object a line"),
+        (b"\n \n", "r.csv", "holds no line"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_the_way_to_make_one(
+    data: bytes, name: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        guess(tmp_path, data, name)
+
+
+@pytest.mark.parametrize(
+    ("magic", "kind"),
+    [(b"PAR1", "parquet"), (b"\x93NUMPY", "npy"), (b"SQLite format 3\0", "sqlite")],
+)
+def test_a_binary_file_is_known_by_its_first_bytes(magic: bytes, kind: str, tmp_path: Path) -> None:
+    assert guess(tmp_path, magic + bytes(100)).source["kind"] == kind
+
+
+@pytest.mark.parametrize("data", [EXCEL, RECORDER])
+def test_what_is_printed_is_a_configuration_that_reads_the_file(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(data)
+    assert main(["init", "--guess", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "# The first records as they will be read:" in printed
+    assert "Nothing was stored, sent or spent" in printed
+    config = tmp_path / "agent.toml"
+    config.write_text('server = "https://example.org"\nstudy = "' + "00" * 32 + f'"\n{printed}')
+    (stream,) = load_settings(config, {}).streams
+    assert stream.source.timestamp in ("Datum", "last_changed")
+    assert len(stream.columns) == 2
