@@ -27,6 +27,7 @@ from sfumato.shared.plan import Dimension
 from sfumato.shared.reading import naming, open_regular
 from sfumato.shared.reading.csv_lines import split_line
 from sfumato.shared.reading.layout import BLANKS
+from sfumato.shared.reading.line_protocol import read_point
 from sfumato.shared.reading.records import read_number
 from sfumato.shared.reading.spelling import PLAIN, Spelling
 from sfumato.shared.structure import structure
@@ -122,7 +123,11 @@ def guess_file(path: Path) -> Guess:
     if encoding != "utf-8":
         found.source["encoding"] = encoding
         found.doubts.append(f"the text is not UTF-8; {encoding} is a guess: look at its letters")
-    if lines[0].lstrip()[:1] in ("{", "["):
+    points = [point for line in lines if (point := read_point(line)) is not None]
+    if len(points) >= _MOSTLY * len(lines):
+        found.source["kind"] = "influx"
+        table = _list_columns(points)
+    elif lines[0].lstrip()[:1] in ("{", "["):
         table = _read_objects(lines, path, found)
     else:
         table = _read_lines(lines, found)
@@ -178,9 +183,12 @@ def _read_objects(lines: Sequence[str], path: Path, found: Guess) -> Table:
             "'.data.items[]' with the way to its list",
         )
     found.source["kind"] = "jsonl"
-    flat = [dict(_flatten(item)) for item in objects]
-    names = list(dict.fromkeys(name for each in flat for name in each))[:_MOST_COLUMNS]
-    return {name: [each.get(name) for each in flat] for name in names}
+    return _list_columns([dict(_flatten(item)) for item in objects])
+
+
+def _list_columns(items: Sequence[Mapping[str, Any]]) -> Table:
+    names = list(dict.fromkeys(name for each in items for name in each))[:_MOST_COLUMNS]
+    return {name: [each.get(name) for each in items] for name in names}
 
 
 def _flatten(item: object, path: str = "") -> Iterable[tuple[str, Any]]:

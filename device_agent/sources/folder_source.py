@@ -45,7 +45,9 @@ _COPY_KEY = "copy_of"
 class FolderSettings(LineFileSettings):
     """Settings of the files of a folder."""
 
-    format: Literal["csv", "jsonl"] = member("`csv` or `jsonl`.", default="csv")
+    format: Literal["csv", "jsonl", "influx"] = member(
+        "`csv`, `jsonl`, or `influx`: line protocol.", default="csv"
+    )
     glob: Annotated[
         Text, Rule(lambda text: "/" not in text, "must not have a /", 'write "*.csv"')
     ] = member("The pattern of the files' names.", default="*")

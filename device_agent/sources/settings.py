@@ -35,6 +35,7 @@ ENTRY_POINTS = "sfumato.sources"
 KINDS = {
     "csv": "file_source:FileSource",
     "jsonl": "file_source:FileSource",
+    "influx": "file_source:FileSource",
     "folder": "folder_source:FolderSource",
     "stdin": "stdin_source:StdinSource",
     "sqlite": "sqlite_source:SqliteSource",
@@ -198,8 +199,8 @@ class SourceSettings(ValueSettings):
     """Settings that every kind of source has."""
 
     kind: Text = member(
-        "`csv`, `jsonl`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, `npy`, or a "
-        "kind that another package provides."
+        "`csv`, `jsonl`, `influx`, `folder`, `stdin`, `sqlite`, `mqtt`, `http`, `parquet`, `npy`, "
+        "or a kind that another package provides."
     )
     disjoint: Text = member(
         "A name for a part of the source. You declare that parts with different names share "

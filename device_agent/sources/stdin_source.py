@@ -24,7 +24,9 @@ _WAIT_S = 3600.0
 class StdinSettings(TextSettings):
     """Settings of standard input."""
 
-    format: Literal["csv", "jsonl"] = member("`csv` or `jsonl`.", default="csv")
+    format: Literal["csv", "jsonl", "influx"] = member(
+        "`csv`, `jsonl`, or `influx`: line protocol.", default="csv"
+    )
     id: Text | None = member(
         "A field with a whole number that grows from record to record.", default=None
     )

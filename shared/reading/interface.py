@@ -84,12 +84,16 @@ class RowFile(Protocol):
 def make_parser(
     form: str, fields: Fields, layout: Layout = PLAIN_TEXT, *, use_arrow: bool = False
 ) -> LineParser:
-    """Return a new parser of one file of ``csv``, or of JSON lines; see ``CsvParser``."""
+    """Return a new parser of one file of ``csv``, ``influx`` or JSON lines; see ``CsvParser``."""
     # Only what is used is imported: a device is small.
     if form == "csv":
         from sfumato.shared.reading.csv_lines import CsvParser  # noqa: PLC0415
 
         return CsvParser(fields, layout, use_arrow=use_arrow)
+    if form == "influx":
+        from sfumato.shared.reading.line_protocol import LineProtocolParser  # noqa: PLC0415
+
+        return LineProtocolParser(fields, encoding=layout.encoding)
     from sfumato.shared.reading.json_lines import JsonLinesParser  # noqa: PLC0415
 
     return JsonLinesParser(fields, encoding=layout.encoding)

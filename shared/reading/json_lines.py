@@ -18,7 +18,7 @@ _PLACES = tuple(map(str, range(1000)))
 """Keys that name elements of a list, from 0 on."""
 
 
-class _BrokenRecord(dict[str, Any]):
+class BrokenRecord(dict[str, Any]):
     """Public fields of a record that is no object; it has no values."""
 
 
@@ -64,7 +64,7 @@ class JsonLinesParser:
         # Bytes that are no text matter to their own member alone.
         texts = [record[:MAX_LINE_BYTES].decode(self._encoding, "replace") for record in records]
         items = [
-            _BrokenRecord() if len(record) > MAX_LINE_BYTES else _read_item(text)
+            BrokenRecord() if len(record) > MAX_LINE_BYTES else self._read(text)
             for record, text in zip(records, texts, strict=True)
         ]
         public = self._fields.public
@@ -74,9 +74,9 @@ class JsonLinesParser:
             name in item for name in public for item in items
         ):
             for item, text in zip(items, texts, strict=True):
-                if type(item) is _BrokenRecord or not self._is_plain(text, 1):
-                    item.update({name: find_intact(text, name) for name in public})
-        damaged = {i: "line" for i, item in enumerate(items) if type(item) is _BrokenRecord}
+                if type(item) is BrokenRecord or not self._is_plain(text, 1):
+                    item.update({name: self._find_public(text, name) for name in public})
+        damaged = {i: "line" for i, item in enumerate(items) if type(item) is BrokenRecord}
         columns = [_take_column(items, name) for name in self._fields.names]
         for column in columns[: len(self._fields.values)]:
             for i in damaged:
@@ -85,11 +85,24 @@ class JsonLinesParser:
 
     def read_texts(self, line: bytes) -> list[str] | None:
         """See ``LineParser``; a member that is absent is empty."""
-        item = _read_item(line[:MAX_LINE_BYTES].decode(self._encoding, "replace"))
-        if type(item) is _BrokenRecord:
+        item = self._read(line[:MAX_LINE_BYTES].decode(self._encoding, "replace"))
+        if type(item) is BrokenRecord:
             return None
         found = [_find(item, name, name.split(".")) for name in self._fields.names]
         return [_show(value) for value in found]
+
+    def _read(self, text: str) -> dict[str, Any]:
+        """Return the object that a text is; an empty one that is marked if it is none."""
+        text = text.strip(_SPACE)
+        try:
+            item, end = _scan(text, 0)
+        except SCAN_ERRORS:
+            return BrokenRecord()
+        return item if end == len(text) and type(item) is dict else BrokenRecord()
+
+    def _find_public(self, text: str, name: str) -> object:
+        """Return a public field of a record that is broken, from its front."""
+        return find_intact(text, name)
 
     def _is_plain(self, text: str, n_records: int) -> bool:
         """Return whether each public field is spelled at most once a record, on the average."""
@@ -99,16 +112,6 @@ class JsonLinesParser:
         return not self._spellings or (
             "\\" not in text and all(text.count(key) <= n_records for key in self._spellings)
         )
-
-
-def _read_item(text: str) -> dict[str, Any]:
-    """Return the object that a text is; an empty one that is marked if it is none."""
-    text = text.strip(_SPACE)
-    try:
-        item, end = _scan(text, 0)
-    except SCAN_ERRORS:
-        return _BrokenRecord()
-    return item if end == len(text) and type(item) is dict else _BrokenRecord()
 
 
 def _show(value: object) -> str:

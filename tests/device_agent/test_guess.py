@@ -86,6 +86,17 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], list[str], list[tuple[str, .
         [("2026-01-01 00:00:00+00:00", "3.5"), ("2026-01-01 00:01:00+00:00", "4")],
     ),
     (
+        "a file that Telegraf writes",
+        "cpu,cpu=cpu0,host=web\\ 1 usage_idle=97.5,n=3i 1767225600000000000\n"
+        'cpu,cpu=cpu1,host=web\\ 1 usage_idle=98,note="a, b" 1767225600000000000\n',
+        {"kind": "influx", "timestamp": "time", "timestamp_format": "unix_ns"},
+        ["text in measurement, cpu, host, note"],
+        [
+            ("2026-01-01 00:00:00+00:00", "97.5", "3"),
+            ("2026-01-01 00:00:00+00:00", "98", "missing"),
+        ],
+    ),
+    (
         "a logger with lines before its table",
         "Logger 7\nSite: north\n\nTime\tx\n2026-01-01 00:00:00\t1\n2026-01-01 00:10:00\t2\n",
         {"kind": "csv", "delimiter": "\t", "skip_lines": 3, "timestamp": "Time"},

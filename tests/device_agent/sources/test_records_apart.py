@@ -111,6 +111,7 @@ KINDS: dict[str, tuple[Callable[..., Found], Fields, Fields | None]] = {
     "jsonl": (raw_sources.read_jsonl, bytes_of_members, whole_line),
     "csv chosen": (partial(raw_sources.read_chosen, form="csv"), bytes_of_fields, None),
     "jsonl chosen": (partial(raw_sources.read_chosen, form="jsonl"), bytes_of_members, None),
+    "influx": (raw_sources.read_points, whole_line, None),
     "folder": (raw_sources.read_folder, bytes_of_fields, whole_line),
     "stdin": (partial(raw_sources.read_stdin, with_ids=False), bytes_of_fields, whole_line),
     "stdin ids": (partial(raw_sources.read_stdin, with_ids=True), bytes_of_fields, None),
