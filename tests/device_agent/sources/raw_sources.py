@@ -126,7 +126,7 @@ def read_points(folder: Path, records: Sequence[Raw]) -> Found:
         line = f'm,id={r.id} x={r.x},note="{note}" {r.time}'.encode()
         lines.append((line if r.whole is None else r.whole) + b"\n")
     (folder / "r").write_bytes(b"".join(lines))
-    options = {"timestamp": "time", "timestamp_format": "unix"}
+    options: dict[str, Any] = {"timestamp": "time", "timestamp_format": "unix"}
     return collect(Reader(make_stream(folder, kind="influx", path="r", **options), COLUMNS).open())
 
 
