@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.mapping import RecordMapping
 from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import Join, SourceSettings, StreamSettings, find_source
 from sfumato.device_agent.sources.shown_rows import RowKeeper
@@ -70,11 +71,6 @@ class Grid:
             n_groups=max(1, len(join.groups)),
             n_columns=n_columns,
         )
-
-    @property
-    def digest(self) -> str:
-        """All that decides which cell a record is, and where a message belongs."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     def find_codes(self, timestamps: Floats, kinds: Integers) -> Integers:
         """Return the place of each message: cell times columns plus column; -1 outside the grid."""
@@ -194,12 +190,13 @@ class JoinSource(RecordSource):
         self._stream, self._known = stream.name, known
         place = self._find_place(_SOURCE, name="join")
         self._closed = self._due = int(place.get(_CLOSED, 0))
-        if place and place[_GRID] != self._grid.digest:
+        self._digest = _digest_cells(stream, dimensions, self._grid)
+        if place and place[_GRID] != self._digest:
             raise LedgerError(
                 "must stay as it was: under other cells a message could count again",
                 field=f"stream {stream.name}: join",
-                fix="restore every_s, since, groups and columns, or give the stream another name, "
-                "whose epsilon adds",
+                fix="restore its cells, keys and times, with [streams.columns] and where, or give "
+                "the stream another name, whose epsilon adds",
             )
         self._inner = find_source(stream.source.kind)(stream, dimensions, known, digest_key, folder)
         self.report = self._inner.report
@@ -314,7 +311,7 @@ class JoinSource(RecordSource):
         )
 
     def _make_position(self, closed: int) -> Position:
-        return Position(source=_SOURCE, place={_CLOSED: closed, _GRID: self._grid.digest})
+        return Position(source=_SOURCE, place={_CLOSED: closed, _GRID: self._digest})
 
     def _describe(self) -> None:
         """Count, for the owner, the messages that are in no record."""
@@ -353,3 +350,12 @@ class JoinSource(RecordSource):
 
 
 _IN_NONE = "and are in no record"
+_TIMES = ("timestamp", "timestamp_format", "timestamp_zone", "timestamp_clock")
+
+
+def _digest_cells(stream: StreamSettings, dimensions: Sequence[Dimension], grid: Grid) -> str:
+    """Return a digest of all that decides in which cell a message is."""
+    mapping = RecordMapping(stream, dimensions)
+    times = [getattr(stream.source, name, None) for name in _TIMES]
+    found = (grid, times, mapping.fields.keys, sorted(mapping.fields.kinds.items()))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

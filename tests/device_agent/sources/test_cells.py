@@ -323,8 +323,18 @@ def test_other_cells_are_refused_once_some_were_given(tmp_path: Path) -> None:
     write(tmp_path, [])
     device = make_device(tmp_path)
     device.once()
-    for change in ({"every_s": 5.0}, {"since": "2023-11-14T22:13:25+00:00"}, {"groups": ["a"]}):
-        device.stream = make_device(tmp_path, **change).stream
+    changes: list[dict[str, Any]] = [
+        {"every_s": 5.0},
+        {"since": "2023-11-14T22:13:25+00:00"},
+        {"groups": ["a"]},
+        {"groups": ["b", "a"]},
+    ]
+    others = [make_device(tmp_path, **change).stream for change in changes]
+    source = device.stream.source
+    others.append(replace(device.stream, source=replace(source, timestamp_zone="Europe/Berlin")))
+    others.append(replace(device.stream, source=replace(source, where={"value": "1"})))
+    for other in others:
+        device.stream = other
         with pytest.raises(LedgerError, match="must stay as it was: under other cells a message"):
             device.open()
 
