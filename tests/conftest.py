@@ -40,6 +40,13 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Thousands of databases wait for a disk at each commit; in memory none does. Where programs may not
+# be started there, or there is little room, everything is where it usually is.
+_MEMORY = Path("/dev/shm")
+_room = os.statvfs(_MEMORY) if _MEMORY.is_dir() else None
+if _room and not _room.f_flag & os.ST_NOEXEC and _room.f_bavail * _room.f_frsize > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
 # Every HTTP client reads all that it trusts when it is made. Those of a system take 0.1 s, longer
 # than the rest of most tests; one takes nothing. Processes that tests start inherit it.
 _folder = tempfile.TemporaryDirectory(prefix="sfumato-trusted-")

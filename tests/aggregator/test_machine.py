@@ -63,13 +63,13 @@ def run_machine(
     run_state_machine_as_test(kind, settings=settings(**(chosen | changes)))
 
 
-def search_faults(make_world: Callable[[], World], rules: type[Harness], *, soon: int) -> None:
+def search_faults(make_world: Callable[[], World], rules: type[Harness]) -> None:
     """Run many short explorations, for each long one begins with its smallest examples.
 
-    The one of the seed ``soon`` is run before all others. An assertion that failed once counts as
-    found: which requests share a batch is for the clock to say, and may differ the second time.
+    An assertion that failed once counts as found: which requests share a batch is for the clock to
+    say, and may differ the second time.
     """
-    for first in [soon, *range(40)]:
+    for first in range(40):
         try:
             run_machine(
                 make_world, n_examples=12, rules=rules, first=first, phases=[Phase.generate]
@@ -141,26 +141,24 @@ def lose_on_crash(_: pytest.MonkeyPatch) -> type[KillableStore]:
     return LosesOnCrash
 
 
-# What a fault needs to be found is drawn; one shows in every run that the machine finds any.
-@small_and_soak(
-    "faults",
-    [(count_replays, UploadRules, 1)],
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("plant", "rules"),
     [
-        (lose_on_crash, ExcludingMachine, 0),
-        (count_replays, UploadRules, 0),
-        (show_what_leaves, ExcludingMachine, 0),
+        (lose_on_crash, ExcludingMachine),
+        (count_replays, UploadRules),
+        (show_what_leaves, ExcludingMachine),
     ],
 )
 def test_a_store_with_a_fault_is_found_out(
-    faults: list[tuple[Callable[[pytest.MonkeyPatch], type[KillableStore]], type[Harness], int]],
+    plant: Callable[[pytest.MonkeyPatch], type[KillableStore]],
+    rules: type[Harness],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for plant, rules, soon in faults:
-        with pytest.MonkeyPatch.context() as patch:
-            world = partial(SqliteWorld, plant(patch))
-            # A fault that shows only sometimes lets hypothesis draw other steps when it repeats
-            # some.
-            with pytest.raises((AssertionError, FlakyStrategyDefinition)):
-                search_faults(world, rules, soon=soon)
+    world = partial(SqliteWorld, plant(monkeypatch))
+    # A fault that shows only sometimes lets hypothesis draw other steps when it repeats some.
+    with pytest.raises((AssertionError, FlakyStrategyDefinition)):
+        search_faults(world, rules)
 
 
 async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequence[bool | Exception]:
@@ -179,14 +177,14 @@ async def answer_early(self: UploadWriter, uploads: Sequence[Upload]) -> Sequenc
 def test_an_answer_before_the_commit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UploadWriter, "_store_batch", answer_early)
     with pytest.raises(AssertionError):
-        search_faults(SqliteWorld, BatchRules, soon=0)
+        search_faults(SqliteWorld, BatchRules)
 
 
 LONG = {"n_examples": 200, "stateful_step_count": 100, "derandomize": False}
 """Newly drawn each time."""
 
 
-@small_and_soak("choices", {"n_examples": 5}, LONG)
+@small_and_soak("choices", {"n_examples": 3}, LONG)
 def test_each_sketch_is_counted_once_in_sqlite(choices: dict[str, Any]) -> None:
     run_machine(SqliteWorld, **choices)
 

@@ -12,22 +12,24 @@ from sfumato.shared.core.engines import default_engine
 from sfumato.shared.plan import SketchPlan
 from tests.device_agent.conftest import BASE, HOUR, Agent
 from tests.device_agent.serving import TOKEN
+from tests.forking import Forked, run_forked
 
 COMMAND = [sys.executable, "-m", "sfumato.device_agent.cli"]
 SECRET = "7.654321"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    return run_forked([*COMMAND, *arguments])
 
 
-def test_help_shows_examples_and_exit_statuses() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    assert "Examples:" in done.stdout
-    assert "75  the server could not be reached" in done.stdout
+def test_help_shows_examples_and_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("init", "check", "once", "run", "status", "export", "resume", "forget"):
-        assert "Example" in run(command, "--help").stdout
+        assert main([command, "--help"]) == 0
+        assert "Example" in capsys.readouterr().out
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Examples:" in shown
+    assert "75  the server could not be reached" in shown
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_the_processes_of_a_user_work_together(agent: Agent) -> None:
 def test_two_processes_at_once_release_each_window_once(enrolled: Agent) -> None:
     enrolled.append(*range(20), lines=3)
     processes = [
-        subprocess.Popen(
+        Forked(
             [*COMMAND, "once", "--json", "--config", str(enrolled.config)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -117,7 +119,8 @@ def test_check_shows_records_on_a_terminal_only(enrolled: Agent) -> None:
     command = [*COMMAND, "check", "--config", str(enrolled.config)]
     assert SECRET not in run("check", "--config", str(enrolled.config)).stdout
     ours, theirs = pty.openpty()
-    subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, check=True)
+    with Forked(command, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        assert process.wait() == 0
     os.close(theirs)
     shown = b""
     try:

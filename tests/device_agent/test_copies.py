@@ -199,7 +199,7 @@ class Single(Copies):
 
 @small_and_soak(
     "choices",
-    {"n_examples": 10, "n_steps": 12, "derandomize": True},
+    {"n_examples": 7, "n_steps": 12, "derandomize": True},
     {"n_examples": 500, "n_steps": 25},
 )
 def test_no_two_noises_of_a_sketch_leave_once_the_server_could_tell(
@@ -208,7 +208,7 @@ def test_no_two_noises_of_a_sketch_leave_once_the_server_could_tell(
     explore(Copies, tmp_path, **choices)
 
 
-@small_and_soak("choices", {"n_examples": 6, "derandomize": True}, {"n_examples": 300})
+@small_and_soak("choices", {"n_examples": 4, "derandomize": True}, {"n_examples": 300})
 def test_a_device_that_was_never_copied_is_never_taken_for_a_copy(
     choices: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -239,9 +239,9 @@ def _offer_without_noting(patch: pytest.MonkeyPatch) -> None:
     ("plant", "of", "soon"),
     [
         (_forget_what_was_offered, Copies, 2),
-        (_offer_unasked, Copies, 2),
-        (_keep_what_waits, Copies, 2),
-        (_offer_without_noting, Single, 4),
+        pytest.param(_offer_unasked, Copies, 2, marks=pytest.mark.soak),
+        pytest.param(_keep_what_waits, Copies, 2, marks=pytest.mark.soak),
+        pytest.param(_offer_without_noting, Single, 4, marks=pytest.mark.soak),
     ],
 )
 def test_a_planted_mistake_is_found(

@@ -400,7 +400,8 @@ def test_wherever_it_dies_the_device_has_the_key_that_the_server_takes(
     try:
         with injecting() as faults:
             stage = Stage(tmp_path / "stage", server)
-            for kind in ("before", "after", "full"):
+            # What differs where presence is secret is not how a write fails.
+            for kind in ("before", "after", "full") if every or plan is not SECRET else ("after",):
                 stage.reset()
                 die(stage, faults, kind, 0)
                 assert len(faults.names) > 15

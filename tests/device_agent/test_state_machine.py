@@ -29,7 +29,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @small_and_soak(
     "choices",
-    {"n_examples": 8, "n_steps": 22, "derandomize": True},
+    {"n_examples": 6, "n_steps": 22, "derandomize": True},
     {"n_examples": 1000, "n_steps": 50},
 )
 def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
@@ -40,7 +40,7 @@ def test_whatever_goes_wrong_each_record_is_released_once_or_still_waits(
 
 @small_and_soak(
     "choices",
-    {"n_examples": 3, "n_steps": 20, "derandomize": True},
+    {"n_examples": 2, "n_steps": 20, "derandomize": True},
     {"n_examples": 300, "n_steps": 50},
 )
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_no_value_of_a_record_holds_delays_or_stops_anything(world: World) -> No
     slot = N // 2 // 3
 
     @settings(
-        max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+        max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
     )
     @given(rest=garbage)
     def examine(rest: bytes) -> None:

@@ -43,18 +43,16 @@ async def test_a_body_that_says_it_is_not_compressed_is_read(desk: Desk) -> None
     assert_problem(answer, "request-invalid", 422, "token")
 
 
-@pytest.mark.parametrize("kind", [None, "text/plain", "application/xml", "application/cbor"])
-async def test_a_body_of_another_media_type_is_refused_by_every_call(
-    desk: Desk, kind: str | None
-) -> None:
+async def test_a_body_of_another_media_type_is_refused_by_every_call(desk: Desk) -> None:
     described = (await desk.http.get("/openapi.json")).json()["paths"]
     n_calls = 0
     for path, calls in described.items():
         for method in (method for method, call in calls.items() if "requestBody" in call):
             url = path.replace("{study}", "ab" * 32).replace("{sketch}", "cd" * 32)
-            headers = {} if kind is None else {"Content-Type": kind}
-            answer = await desk.http.request(method, url, content=b"{}", headers=headers)
-            assert_problem(answer, "media-type-unsupported", 415, "Content-Type")
+            for kind in (None, "text/plain", "application/xml", "application/cbor"):
+                headers = {} if kind is None else {"Content-Type": kind}
+                answer = await desk.http.request(method, url, content=b"{}", headers=headers)
+                assert_problem(answer, "media-type-unsupported", 415, "Content-Type")
             n_calls += 1
     assert n_calls >= 8
 

@@ -104,8 +104,9 @@ def filled(service: tuple[str, str]) -> tuple[str, str, dict[str, str]]:
     return address, key, known
 
 
-def load(address: str) -> schemathesis.BaseSchema:
-    return schemathesis.openapi.from_url(f"{address}/openapi.json")
+@pytest.fixture(scope="module")
+def schema(service: tuple[str, str]) -> schemathesis.BaseSchema:
+    return schemathesis.openapi.from_url(f"{service[0]}/openapi.json")
 
 
 def test_every_problem_response_is_described_with_an_example(service: tuple[str, str]) -> None:
@@ -129,11 +130,11 @@ def test_every_problem_response_is_described_with_an_example(service: tuple[str,
 
 @small_and_soak("n_examples", 1, 24)
 def test_the_service_keeps_its_description_whatever_is_asked(
-    filled: tuple[str, str, dict[str, str]], n_examples: int
+    filled: tuple[str, str, dict[str, str]], schema: schemathesis.BaseSchema, n_examples: int
 ) -> None:
-    address, key, known = filled
+    _, key, known = filled
     headers = {"Authorization": f"Bearer {key}"}
-    operations: list[Any] = [result.ok() for result in list(load(address).get_all_operations())]  # type: ignore[union-attr]
+    operations: list[Any] = [result.ok() for result in list(schema.get_all_operations())]  # type: ignore[union-attr]
     assert len(operations) > 20
 
     seen: set[int] = set()
@@ -195,16 +196,16 @@ def test_links_lead_from_answers_to_calls_that_exist(service: tuple[str, str]) -
 
 @small_and_soak("n_walks", 1, 40)
 def test_the_service_keeps_its_description_along_every_link(
-    filled: tuple[str, str, dict[str, str]], n_walks: int
+    filled: tuple[str, str, dict[str, str]], schema: schemathesis.BaseSchema, n_walks: int
 ) -> None:
     """Walk from answer to answer: what one call made, the next ones are asked about."""
-    address, key, _ = filled
+    _, key, _ = filled
     headers = {"Authorization": f"Bearer {key}"}
     plan = plan_to_json(make_plan())
     turns = itertools.count()
     followed: Counter[str] = Counter()
 
-    class Walk(load(address).as_state_machine()):  # type: ignore[misc]
+    class Walk(schema.as_state_machine()):  # type: ignore[misc]
         def before_call(self, case: Any) -> None:
             super().before_call(case)
             turn = next(turns)
@@ -247,7 +248,7 @@ def test_the_service_keeps_its_description_along_every_link(
         with suppress(FlakyStrategyDefinition):
             walk.run(
                 settings=settings(
-                    max_examples=6,
+                    max_examples=4,
                     stateful_step_count=12,
                     database=None,
                     deadline=None,

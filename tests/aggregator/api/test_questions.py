@@ -10,6 +10,7 @@ from sfumato.aggregator.worker import Worker
 from sfumato.shared.plan import SketchPlan
 from tests.aggregator.fleet import Desk, Device, assert_problem, draw_records, make_plan
 from tests.aggregator.serving import Server
+from tests.walking import Walk
 
 pytestmark = pytest.mark.anyio
 
@@ -72,23 +73,21 @@ async def test_a_decoder_without_a_density_answers_nothing(server: Server) -> No
     assert "cl-ompr" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("body", "slug", "field"),
-    [
+async def test_a_question_that_cannot_be_answered_is_refused(server: Server) -> None:
+    _, decode = await queue(server)
+    await solve(server)
+    refused: list[tuple[dict[str, Any], str, str]] = [
         ({"ranges": [{"nonsense": [0, 1]}]}, "decoding-invalid", "ranges[0].nonsense"),
         ({"ranges": [{}] * 33}, "request-invalid", "ranges"),
         ({"quantiles": [{"dimension": "x"}]}, "request-invalid", "quantiles.0.share"),
         ({"unknown": []}, "request-invalid", "unknown"),
-    ],
-)
-async def test_a_question_that_cannot_be_answered_is_refused(
-    server: Server, body: dict[str, Any], slug: str, field: str
-) -> None:
-    _, decode = await queue(server)
-    await solve(server)
-    answer = await server.desk.post(f"/v1/decodes/{decode}/questions", body)
-    assert answer.json()["type"] == f"/problems/{slug}", answer.text
-    assert field in answer.text
+    ]
+    with Walk() as walk:
+        for body, slug, field in refused:
+            with walk.cell(body):
+                answer = await server.desk.post(f"/v1/decodes/{decode}/questions", body)
+                assert answer.json()["type"] == f"/problems/{slug}", answer.text
+                assert field in answer.text
 
 
 async def test_questions_about_an_unknown_decode_find_nothing(desk: Desk) -> None:

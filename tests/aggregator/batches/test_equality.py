@@ -42,8 +42,10 @@ def seed_noises(pair: Pair) -> NDArray[np.int64]:
     return draw(pair.plan, 1) + draw(pair.plan, 2)
 
 
-@pytest.mark.parametrize("neighbouring", ["replace-one", "add-remove-one"])
-@pytest.mark.parametrize("kind", STATISTICS)
+@pytest.mark.parametrize(
+    ("kind", "neighbouring"),
+    [*((kind, "replace-one") for kind in STATISTICS), ("fourier", "add-remove-one")],
+)
 async def test_a_total_is_what_one_device_with_all_records_would_release(
     tmp_path: Path, kind: str, neighbouring: str
 ) -> None:

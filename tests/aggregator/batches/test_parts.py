@@ -20,9 +20,9 @@ from tests.aggregator.batches.conftest import Pair, open_pair
 pytestmark = pytest.mark.anyio
 
 
-async def fill(pair: Pair) -> None:
-    """Open the batches of two windows, of 30 devices."""
-    devices = await pair.enrol(30)
+async def fill(pair: Pair, n_devices: int) -> None:
+    """Open the batches of two windows."""
+    devices = await pair.enrol(n_devices)
     for slot in range(2):
         await pair.upload(
             *[pair.report(device, sequence=slot, slot=slot, count=40) for device in devices]
@@ -44,7 +44,7 @@ async def decode(pair: Pair) -> dict[str, Any]:
 async def test_a_sum_of_one_part_says_that_one_device_may_have_decided_it(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"epsilon": Fraction(200), "parts": 1, "most_records": 40}
     async with open_pair(tmp_path, **changes) as pair:
-        await fill(pair)
+        await fill(pair, 8)
         result = await decode(pair)
         assert result["influence"] is None
         assert "one device may have decided any cluster" in result["verdict"]["sentence"]
@@ -59,7 +59,7 @@ async def test_parts_are_looked_at_by_how_far_each_differs_in_its_window(tmp_pat
         "most_records": 40,
     }
     async with open_pair(tmp_path, **changes) as pair:
-        await fill(pair)
+        await fill(pair, 30)
         snapshot, _ = await pair.server.services.snapshots.create(pair.study, Selection())
         async with pair.server.store.begin() as transaction:
             study = await require_study(transaction, pair.study)

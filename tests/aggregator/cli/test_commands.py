@@ -202,7 +202,7 @@ def test_a_server_listens_works_and_stops_when_told(
 
 
 def test_a_server_stops_gracefully_on_ctrl_c(database: str) -> None:
-    with start("--database", database) as process:
+    with start("--no-worker", "--database", database) as process:
         address, _ = read_announcement(process)
         assert httpx.get(f"{address}/readyz").status_code == 200
         process.send_signal(signal.SIGINT)

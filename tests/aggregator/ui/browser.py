@@ -198,6 +198,16 @@ class Page:
 
 
 @contextmanager
+def running_first(page: Page, script: str) -> Iterator[None]:
+    """Run a script in each document before its own."""
+    made = page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+    try:
+        yield
+    finally:
+        page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+
+@contextmanager
 def open_browser(folder: Path) -> Iterator[Page]:
     """Start a browser with an empty profile in a folder; yield its only tab."""
     assert PROGRAM is not None

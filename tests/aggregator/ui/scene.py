@@ -18,7 +18,7 @@ from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import Dimension, Label, SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import SKETCH, SLOT, Device, make_plan
-from tests.aggregator.ui.browser import Page
+from tests.aggregator.ui.browser import Page, running_first
 
 HOSTILE = '<img src=x onerror="window.pwned=1">'
 N_SKETCHES = 4
@@ -69,18 +69,17 @@ class Scene:
 
     def enter(self, url: str | None = None) -> None:
         """Come with an empty tab, paste the key, and go to an address."""
-        self.page.requests.clear()
-        self.page.complaints.clear()
-        self.page.open("about:blank", until=None)
-        self.page.open(self.aggregator.url + "/")
-        self.page.evaluate("sessionStorage.clear()")
-        self.page.open("about:blank", until=None)
-        self.page.open(url or self.aggregator.url + "/")
-        self.page.type(self.aggregator.key)
-        self.page.press("Enter")
-        self.page.wait_for("#session button")
-        self.page.wait_for("main[aria-busy]", absent=True)
-        self.page.wait_for("main h1")
+        page = self.page
+        page.requests.clear()
+        page.complaints.clear()
+        page.open("about:blank", until=None)
+        with running_first(page, "sessionStorage.clear()"):
+            page.open(url or self.aggregator.url + "/")
+        page.type(self.aggregator.key)
+        page.press("Enter")
+        page.wait_for("#session button")
+        page.wait_for("main[aria-busy]", absent=True)
+        page.wait_for("main h1")
 
     def go(self, section: str, study: str | None = None) -> None:
         """Go to a section of a study without leaving the page."""
@@ -91,11 +90,20 @@ class Scene:
         self.page.wait_for("main h1")
 
     def show_answer(self, study: str | None = None) -> None:
-        """Show the answer of a study of histograms or moments, by a click."""
+        """Show the answer of a study of any statistic, by a click."""
         self.enter(f"{self.aggregator.url}/#studies/{study or self.study}")
+        self.ask()
+        self.page.wait_for(".result .plot svg")
+
+    def ask(self) -> None:
+        """Press the button of the section that is shown."""
         self.page.wait_for("button.main")
         self.page.evaluate("document.querySelector('button.main').click()")
-        self.page.wait_for(".result .plot svg")
+
+    def call(self, module: str, call: str) -> Any:
+        """Call a function of a module of the page that is open."""
+        name = call.partition("(")[0]
+        return self.page.evaluate(f"import('/ui/{module}').then(({{{name}}}) => {call})")
 
     def save_files(self, n_files: int) -> dict[str, Any]:
         """Press all buttons of the downloads; return texts by ending, and facts of the picture."""

@@ -22,6 +22,7 @@ from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM
 from tests.aggregator.ui.scene import HOSTILE, Scene, publish_records, upload
 from tests.shared.plan.looks import LOOK
+from tests.walking import Walk
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -143,7 +144,7 @@ def assert_sound(scene: Scene) -> None:
     assert not scene.page.complaints
 
 
-def test_a_pilot_shows_each_column_with_its_doubts_before_its_bars(
+def test_a_pilot_shows_each_column_with_its_doubts_before_its_bars_and_what_follows(
     scene: Scene, pilot: str
 ) -> None:
     scene.show_answer(pilot)
@@ -171,12 +172,13 @@ def test_a_pilot_shows_each_column_with_its_doubts_before_its_bars(
     assert load.index("logarithmic scale") < load.index("Median")
     assert "Other or missing" in site
     assert [row[0] for row in read_table(scene, "Levels of site")] == ["north", HOSTILE, "west"]
+    check_fit(scene)
+    check_bars(scene)
+    check_main_study(scene, pilot)
 
 
-def test_no_bar_is_drawn_without_its_band_and_the_table_has_every_bar(
-    scene: Scene, pilot: str
-) -> None:
-    scene.show_answer(pilot)
+def check_bars(scene: Scene) -> None:
+    """Check that no bar is drawn without its band, and that the tables have every bar."""
     page = scene.page
     counts = page.evaluate(
         "['.bar', '.bar > .value', '.bar > .noise'].map("
@@ -193,12 +195,11 @@ def test_no_bar_is_drawn_without_its_band_and_the_table_has_every_bar(
     more = page.evaluate("document.querySelectorAll('.plot .bar').length")
     assert more > counts[0]
     assert_sound(scene)
+    check_files(scene)
 
 
-def test_a_pilot_says_what_a_main_study_should_be_and_how_to_plan_it(
-    scene: Scene, pilot: str
-) -> None:
-    scene.show_answer(pilot)
+def check_main_study(scene: Scene, pilot: str) -> None:
+    """Check that a pilot says what a main study should be, and how to plan it."""
     page = scene.page
     fill(scene, "Clusters, the least", "4")
     fill(scene, "Clusters, the most", "9")
@@ -239,7 +240,9 @@ def test_a_pilot_that_is_too_weak_is_refused_before_its_figures(scene: Scene) ->
     assert "flag" not in shown
 
 
-def test_an_answer_is_found_again_at_its_address(scene: Scene, pilot: str) -> None:
+def test_an_answer_is_found_again_at_its_address_and_at_that_of_no_other_study(
+    scene: Scene, pilot: str
+) -> None:
     scene.show_answer(pilot)
     before = scene.page.text(".result")
     address = scene.page.evaluate("location.hash")
@@ -247,11 +250,7 @@ def test_an_answer_is_found_again_at_its_address(scene: Scene, pilot: str) -> No
     scene.page.call("Page.reload")
     scene.page.wait_for(".result .plot svg")
     assert scene.page.text(".result") == before
-
-
-def test_a_snapshot_of_another_study_is_refused(scene: Scene, pilot: str) -> None:
-    scene.show_answer(pilot)
-    snapshot = str(scene.page.evaluate("location.hash")).rpartition("/")[2]
+    snapshot = address.rpartition("/")[2]
     plan = make_pilot(epsilon=Fraction(5))
     other = publish_records(scene.aggregator, "other", plan, [draw_columns(0)])
     scene.page.evaluate(f"location.hash = '#studies/{other}/snapshots/{snapshot}'")
@@ -264,7 +263,7 @@ def test_a_selection_without_sketches_is_a_problem_in_words(scene: Scene, pilot:
     page = scene.page
     page.wait_for("button.main")
     page.evaluate("document.querySelector('.fields select').selectedIndex = 2")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".problem", problem=True)
     assert not page.evaluate("document.querySelector('button.main').disabled")
 
@@ -319,10 +318,13 @@ def test_moments_show_what_stands_out_and_never_what_noise_may_have_made(
     turns = [row[3] for row in read_table(scene, "Directions")]
     assert turns[2:] == ["arbitrary", "arbitrary"]
     assert all(re.fullmatch(r"(about|less than) [\d.]+°", turn) for turn in turns[:2])
+    check_fit(scene)
+    check_correlations(scene, answer)
+    check_files_of_moments(scene, answer)
 
 
-def test_distributions_are_saved_as_table_and_object(scene: Scene, pilot: str) -> None:
-    scene.show_answer(pilot)
+def check_files(scene: Scene) -> None:
+    """Check that distributions are saved as table and object."""
     found = scene.save_files(3)
     answer = read_answer(scene, "histogram")
     assert json.loads(found["json"]) == answer
@@ -341,12 +343,9 @@ def test_distributions_are_saved_as_table_and_object(scene: Scene, pilot: str) -
     assert not scene.page.complaints
 
 
-def test_moments_are_saved_without_loadings_of_arbitrary_directions(
-    scene: Scene, moments: str
-) -> None:
-    scene.show_answer(moments)
+def check_files_of_moments(scene: Scene, answer: dict[str, Any]) -> None:
+    """Check that moments are saved without loadings of arbitrary directions."""
     found = scene.save_files(3)
-    answer = read_answer(scene, "moments")
     assert json.loads(found["json"]) == answer
     rows = list(csv.DictReader(io.StringIO(found["csv"])))
     loadings = [row for row in rows if row["figure"] == "loading"]
@@ -376,9 +375,8 @@ def test_a_look_is_shown_with_its_verdict_its_errors_and_its_files(scene: Scene,
     assert not scene.page.complaints
 
 
-def test_each_correlation_is_drawn_with_its_band(scene: Scene, moments: str) -> None:
-    scene.show_answer(moments)
-    answer = read_answer(scene, "moments")
+def check_correlations(scene: Scene, answer: dict[str, Any]) -> None:
+    """Check that each correlation is drawn with its band."""
     counts = scene.page.evaluate(
         "['.cell', '.cell .band', '.cell.unsure'].map(one => document.querySelectorAll(one).length)"
     )
@@ -393,74 +391,66 @@ def test_each_correlation_is_drawn_with_its_band(scene: Scene, moments: str) -> 
     assert flow_head.startswith(f"{answer['correlation'][1][0]:.2f}")
 
 
-@pytest.mark.parametrize("width", [390, 1200])
-def test_answers_fit_their_screen(scene: Scene, pilot: str, moments: str, width: int) -> None:
-    page = scene.page
+def test_answers_fit_a_phone(scene: Scene, pilot: str, moments: str) -> None:
     try:
-        page.resize(width)
+        scene.page.resize(390)
         for study in (pilot, moments):
             scene.show_answer(study)
-            root = "document.documentElement"
-            assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
-            # Every text of a picture lies inside it, and no two of one line overlap.
-            overlaps = page.evaluate(
-                """[...document.querySelectorAll('.result .plot svg')].flatMap(svg => {
-                  const frame = svg.getBoundingClientRect();
-                  const boxes = [...svg.querySelectorAll('text')].map(text =>
-                    [text.textContent, text.getBoundingClientRect()]);
-                  const out = boxes.filter(([, box]) =>
-                    box.left < frame.left - 1 || box.right > frame.right + 1 ||
-                    box.bottom > frame.bottom + 3).map(([text]) => text);
-                  const met = boxes.flatMap(([text, a], i) => boxes.slice(i + 1)
-                    .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1 &&
-                      a.top < b.bottom - 3 && b.top < a.bottom - 3)
-                    .map(([other]) => `${text} | ${other}`));
-                  return [...out, ...met];
-                })"""
-            )
-            assert overlaps == []
+            check_fit(scene)
     finally:
-        page.resize(1200)
+        scene.page.resize(1200)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "resolution", "ticks"),
-    [
-        (0, 9.5, None, [0, 5]),
-        (1, 1000, 1e-6, [1, 10, 100, 1000]),
-        (-100, 100, 1.0, [-100, -10, -1, 0, 1, 10, 100]),
-        (990, 1040, 1e-6, [1000, 1020, 1040]),
-        (0, 0.5, 1.0, [0, 0.5]),
-    ],
-)
-def test_ticks_are_round_on_the_scale_of_their_axis(
-    scene: Scene, low: float, high: float, resolution: float | None, ticks: list[float]
-) -> None:
+def check_fit(scene: Scene) -> None:
+    """Check that nothing scrolls sideways, and that the texts of a picture lie inside and apart."""
+    page, root = scene.page, "document.documentElement"
+    assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+    overlaps = page.evaluate(
+        """[...document.querySelectorAll('.result .plot svg')].flatMap(svg => {
+          const frame = svg.getBoundingClientRect();
+          const boxes = [...svg.querySelectorAll('text')].map(text =>
+            [text.textContent, text.getBoundingClientRect()]);
+          const out = boxes.filter(([, box]) =>
+            box.left < frame.left - 1 || box.right > frame.right + 1 ||
+            box.bottom > frame.bottom + 3).map(([text]) => text);
+          const met = boxes.flatMap(([text, a], i) => boxes.slice(i + 1)
+            .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1 &&
+              a.top < b.bottom - 3 && b.top < a.bottom - 3)
+            .map(([other]) => `${text} | ${other}`));
+          return [...out, ...met];
+        })"""
+    )
+    assert overlaps == []
+
+
+TICKS: list[tuple[float, float, float | None, list[float]]] = [
+    (0, 9.5, None, [0, 5]),
+    (1, 1000, 1e-6, [1, 10, 100, 1000]),
+    (-100, 100, 1.0, [-100, -10, -1, 0, 1, 10, 100]),
+    (990, 1040, 1e-6, [1000, 1020, 1040]),
+    (0, 0.5, 1.0, [0, 0.5]),
+]
+WORDS = {
+    "noisyShare(0.1, 0.004)": "10.0% (9.2% to 10.8%)",
+    "noisyShare(0.007, 0.004)": "at most 1.5%",
+    "noisyShare(-0.01, 0.004)": "at most 0.8%",
+    "noisyShare(1.001, 0.01)": "100% (98% to 100%)",
+    "between(1013.2468, 1013.1, 1013.4)": "1,013.25 (1,013.1 to 1,013.4)",
+    "between(7.2, 0.001, 100)": "7.2 (0.001 to 100)",
+    "between(0.000123, 0.0001, 0.0002)": "0.000123 (0.0001 to 0.0002)",
+    "tickText(0.000001)": "1e−6",
+    "tickText(2500000)": "2.5M",
+}
+
+
+def test_ticks_are_round_and_numbers_have_the_digits_that_their_noise_allows(scene: Scene) -> None:
     scene.page.open(f"{scene.aggregator.url}/")
-    fits = f"found => found.length <= {len(ticks)}"
-    call = f"ticksOf({low}, {high}, {json.dumps(resolution)}, {fits})"
-    found = scene.page.evaluate(f"import('/ui/base/axes.js').then(({{ticksOf}}) => {call})")
-    assert found == pytest.approx(ticks)
-
-
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        ("noisyShare(0.1, 0.004)", "10.0% (9.2% to 10.8%)"),
-        ("noisyShare(0.007, 0.004)", "at most 1.5%"),
-        ("noisyShare(-0.01, 0.004)", "at most 0.8%"),
-        ("noisyShare(1.001, 0.01)", "100% (98% to 100%)"),
-        ("between(1013.2468, 1013.1, 1013.4)", "1,013.25 (1,013.1 to 1,013.4)"),
-        ("between(7.2, 0.001, 100)", "7.2 (0.001 to 100)"),
-        ("between(0.000123, 0.0001, 0.0002)", "0.000123 (0.0001 to 0.0002)"),
-        ("tickText(0.000001)", "1e−6"),
-        ("tickText(2500000)", "2.5M"),
-    ],
-)
-def test_numbers_have_the_digits_that_their_noise_allows(
-    scene: Scene, call: str, text: str
-) -> None:
-    scene.page.open(f"{scene.aggregator.url}/")
-    name = call.partition("(")[0]
-    found = scene.page.evaluate(f"import('/ui/base/words.js').then(({{{name}}}) => {call})")
-    assert found == text
+    with Walk() as walk:
+        for low, high, resolution, ticks in TICKS:
+            fits = f"found => found.length <= {len(ticks)}"
+            call = f"ticksOf({low}, {high}, {json.dumps(resolution)}, {fits})"
+            with walk.cell(call):
+                assert scene.call("base/axes.js", call) == pytest.approx(ticks)
+        for call, text in WORDS.items():
+            with walk.cell(call):
+                assert scene.call("base/words.js", call) == text

@@ -14,6 +14,7 @@ from sfumato.shared.plan import Dimension, WindowRule
 from tests.aggregator.fleet import SLOT, Device, make_plan
 from tests.aggregator.ui.browser import MISSING, PROGRAM, PageError
 from tests.aggregator.ui.scene import HOSTILE, N_SKETCHES, Scene, publish, upload
+from tests.walking import Walk
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -81,24 +82,19 @@ def test_the_page_tells_plan_promise_devices_and_refusals_in_words(scene: Scene)
         assert words in text, words
 
 
-def test_a_decode_is_found_again_at_its_address(scene: Scene) -> None:
-    scene.enter(scene.url)
+def test_a_decode_is_found_again_at_its_address_and_fits_a_phone(scene: Scene) -> None:
+    scene.show_answer()
     page = scene.page
-    page.wait_for("button.main")
-    page.evaluate("document.querySelector('button.main').click()")
-    page.wait_for(".plot svg")
     before = page.text(".result .scroll table")
     page.call("Page.reload")
     page.wait_for(".plot svg")
     assert page.text(".result .scroll table") == before
-
-
-def test_names_of_markup_stay_text_on_the_dashboard(scene: Scene) -> None:
-    scene.enter(scene.url)
-    page = scene.page
-    page.wait_for("button.main")
-    page.evaluate("document.querySelector('button.main').click()")
-    page.wait_for(".plot svg")
+    try:
+        page.resize(390)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    finally:
+        page.resize(1200)
+    # Names that are markup stay text.
     assert page.text("h1") == HOSTILE
     assert HOSTILE in page.text(".fields")
     assert f"{HOSTILE} ({HOSTILE})" in page.text(".result table")
@@ -108,11 +104,8 @@ def test_names_of_markup_stay_text_on_the_dashboard(scene: Scene) -> None:
 
 
 def test_the_key_is_in_the_tab_alone_and_goes_when_it_is_forgotten(scene: Scene) -> None:
-    scene.enter(scene.url)
+    scene.show_answer()
     page, secret = scene.page, scene.aggregator.key
-    page.wait_for(".prediction:not(:empty)")
-    page.evaluate("document.querySelector('button.main').click()")
-    page.wait_for(".plot svg")
     assert page.evaluate("Object.values(sessionStorage)") == [secret]
     # Chromium draws its own calendar button from data.
     asked = [one for one in page.requests if not one["url"].startswith(("about:", "data:image/"))]
@@ -155,7 +148,7 @@ def test_a_problem_is_shown_with_its_field_rule_and_fix(scene: Scene) -> None:
     page = scene.page
     page.wait_for("button.main")
     page.evaluate("document.querySelector('input[type=number]').value = 1000")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".problem", problem=True)
     told = page.text(".problem")
     for words in ("n_clusters", "must be at most 40, not 1000", "ask for fewer clusters"):
@@ -164,19 +157,12 @@ def test_a_problem_is_shown_with_its_field_rule_and_fix(scene: Scene) -> None:
         "/problems/decoding-invalid"
     )
     assert not page.evaluate("document.querySelector('button.main').disabled")
-
-
-def test_a_phone_shows_all_without_scrolling_the_page_sideways(scene: Scene) -> None:
-    page = scene.page
-    scene.enter(scene.url)
-    page.wait_for("button.main")
-    page.evaluate("document.querySelector('button.main').click()")
-    page.wait_for(".plot svg")
-    try:
-        page.resize(390)
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
-    finally:
-        page.resize(1200)
+    page.evaluate("document.querySelector('input[type=number]').value = 3")
+    for i, time in enumerate(("1970-01-21T00:10", "1970-01-21T00:50")):
+        page.evaluate(f"document.querySelectorAll('[type=datetime-local]')[{i}].value = '{time}'")
+    scene.ask()
+    told = "document.querySelector('.problem')?.textContent.includes('one whole window between')"
+    page.wait(told, problem=True)
 
 
 def test_the_page_follows_the_reader_into_the_dark(scene: Scene) -> None:
@@ -206,34 +192,20 @@ def test_the_browser_refuses_markup_inline_script_and_other_servers(scene: Scene
     )
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "slots"),
-    [
-        ("1970-01-01T02:00", "1970-01-01T05:00", [2, 4]),
-        ("1970-01-01T02:01", "1970-01-01T04:59", [3, 3]),
-        ("", "1970-01-01T05:00", [None, 4]),
-        ("1969-12-31T22:30", "", [-1, None]),
-    ],
-)
-def test_times_become_the_slots_wholly_between_them(
-    scene: Scene, start: str, end: str, slots: list[int | None]
-) -> None:
+def test_times_become_the_slots_wholly_between_them(scene: Scene) -> None:
     scene.enter()
-    call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {{origin: 0, length_s: 3600}})"
-    module = "import('/ui/study/selection.js')"
-    found = scene.page.evaluate(f"{module}.then(({{slotsBetween}}) => {call})")
-    assert [found["first_slot"], found["last_slot"]] == slots
-
-
-def test_times_without_a_window_between_them_are_refused_in_words(scene: Scene) -> None:
-    scene.enter(scene.url)
-    page = scene.page
-    page.wait_for("button.main")
-    for i, time in enumerate(("1970-01-21T00:10", "1970-01-21T00:50")):
-        page.evaluate(f"document.querySelectorAll('[type=datetime-local]')[{i}].value = '{time}'")
-    page.evaluate("document.querySelector('button.main').click()")
-    page.wait_for(".problem", problem=True)
-    assert "must have at least one whole window between them" in page.text(".problem")
+    with Walk() as walk:
+        for start, end, slots in (
+            ("1970-01-01T02:00", "1970-01-01T05:00", [2, 4]),
+            ("1970-01-01T02:01", "1970-01-01T04:59", [3, 3]),
+            ("", "1970-01-01T05:00", [None, 4]),
+            ("1969-12-31T22:30", "", [-1, None]),
+        ):
+            window = "{origin: 0, length_s: 3600}"
+            call = f"slotsBetween({json.dumps(start)}, {json.dumps(end)}, {window})"
+            with walk.cell(start, end):
+                found = scene.call("study/selection.js", call)
+                assert [found["first_slot"], found["last_slot"]] == slots
 
 
 def test_a_selection_of_times_and_labels_is_what_is_decoded(scene: Scene) -> None:
@@ -244,7 +216,7 @@ def test_a_selection_of_times_and_labels_is_what_is_decoded(scene: Scene) -> Non
     for i, time in enumerate(("1970-01-21T00:00", "1970-01-21T01:00")):
         page.evaluate(f"document.querySelectorAll('[type=datetime-local]')[{i}].value = '{time}'")
     page.evaluate("document.querySelector('.fields select').selectedIndex = 2")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     assert (
         f"From 1 sketch of 1 device with 500 records (site {HOSTILE}, "
@@ -294,7 +266,7 @@ def test_a_decode_that_takes_long_is_cancelled(scene: Scene) -> None:
     page.wait_for("button.main")
     page.evaluate("document.querySelector('.check input').click()")
     page.evaluate("document.querySelector('input[type=number]').value = 40")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait("location.hash.includes('/decodes/') && !document.querySelector('.progress').hidden")
     assert page.evaluate("document.querySelector('button.main').disabled")
     page.evaluate("document.querySelector('.buttons button:last-child').click()")
@@ -308,7 +280,7 @@ def test_every_number_of_clusters_is_tried_and_one_recommended(scene: Scene) -> 
     page = scene.page
     page.wait_for("button.main")
     page.evaluate("document.querySelector('.check input').click()")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     choice = read_result(scene)["choice"]
     assert page.text(".result summary") == choice["statement"]
@@ -327,7 +299,7 @@ def test_where_presence_is_secret_no_number_of_records_is_told_as_exact(scene: S
     page = scene.page
     page.wait_for("button.main")
     assert page.text(".tile:nth-child(3)") == "Records\nsecret"
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     assert re.search(r"4 sketches of 2 devices with about [\d,]+ ± [\d.]+ records", page.text())
     scene.go("plan", study)
@@ -341,7 +313,7 @@ def test_windows_by_count_are_selected_by_no_time(scene: Scene) -> None:
     page = scene.page
     page.wait_for("button.main")
     assert page.evaluate("document.querySelectorAll('[type=datetime-local]').length") == 0
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     assert "From 2 sketches of 1 device with 1,000 records." in page.text()
     scene.go("plan", study)
@@ -358,7 +330,7 @@ def test_the_search_box_is_told_before_and_after_a_decode(scene: Scene) -> None:
     page = scene.page
     page.wait_for("button.main")
     assert "Decodes search within flow -8 to 7.5 l/s." in page.text()
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     details = str(page.evaluate("document.querySelector('.result dl.facts').textContent"))
     assert "Searched withinflow -8 to 7.5 l/s" in details
@@ -407,7 +379,7 @@ def test_a_grid_is_decoded_and_claims_no_signal_to_noise(scene: Scene) -> None:
     page = scene.page
     page.wait_for(".prediction:not(:empty)")
     assert "Noise of a cell, all stored sketches together:" in page.text(".prediction")
-    page.evaluate("document.querySelector('button.main').click()")
+    scene.ask()
     page.wait_for(".plot svg")
     assert "Signal to noise" not in page.text()
     assert read_result(scene)["verdict"]["sentence"] in page.text(".verdict")

@@ -204,7 +204,7 @@ def test_no_section_scrolls_a_phone_sideways(scene: Scene, changing: str) -> Non
             ask(scene, changing, section)
             assert page.evaluate("document.documentElement.scrollWidth") == 390, section
         for section in SECTIONS:
-            scene.enter(f"{scene.aggregator.url}/#studies/{changing}/{section}")
+            scene.go(section, changing)
             page.wait_for("section.card")
             assert page.evaluate("document.documentElement.scrollWidth") == 390, section
     finally:
@@ -269,10 +269,8 @@ def test_an_accepted_change_is_no_alarm_any_more(scene: Scene, changing: str) ->
 
 
 def test_a_formula_in_a_name_is_saved_as_text(scene: Scene) -> None:
-    scene.enter()
-    found = scene.page.evaluate(
-        "import('/ui/base/downloads.js').then(({toCsv}) => toCsv([['=1+1', 'a,\"b', -2, null]]))"
-    )
+    scene.page.open(f"{scene.aggregator.url}/")
+    found = scene.call("base/downloads.js", "toCsv([['=1+1', 'a,\"b', -2, null]])")
     assert found == '\'=1+1,"a,""b",-2,\r\n'
 
 

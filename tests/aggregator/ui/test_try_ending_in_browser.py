@@ -18,6 +18,7 @@ from tests.aggregator.ui.trying import (
     make_count_plan,
     press,
     take_part,
+    visiting,
 )
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
@@ -141,14 +142,15 @@ def test_a_recording_ends_with_its_study_and_may_go_on_where_it_opens_again(visi
     ],
 )
 def test_a_device_whose_part_has_ended_says_why_and_records_no_more(
-    visit: Visit, end: str, title: str, said: str
+    scene: Scene, end: str, title: str, said: str
 ) -> None:
-    page = visit.page
     numbers = {"spent": {"most_sketches_per_device": 1}, "full": {"most_sketches": 1}}
-    code = visit.publish(make_count_plan(**numbers.get(end, {})))
-    study = code.study.hex()
-    page.open("about:blank", until=None)
-    page.open(make_page_address(code), until="h1")
+    with visiting(scene, make_count_plan(**numbers.get(end, {}))) as visit:
+        check_end(visit, end, title, said)
+
+
+def check_end(visit: Visit, end: str, title: str, said: str) -> None:
+    page, study = visit.page, visit.study
     take_part(page)
     page.wait_for(".leaving dl", problem=True)
     (device,) = visit.client.devices(study)

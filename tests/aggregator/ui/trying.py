@@ -97,22 +97,12 @@ class Visit:
 
 
 @contextmanager
-def running_first(page: Page, script: str) -> Iterator[None]:
-    """Run a script in each document before its own."""
-    made = page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
-    try:
-        yield
-    finally:
-        page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
-
-
-@contextmanager
-def visiting(scene: Scene) -> Iterator[Visit]:
+def visiting(scene: Scene, plan: SketchPlan | None = None) -> Iterator[Visit]:
     """Open the page of a study of its own; leave the study at the end."""
     server = scene.aggregator
     with Client(server.url, key=server.key) as client:
         # Slots that began long ago: the clock of a device may differ from the server's.
-        plan = make_plan(window_s=WINDOW_S, origin=int(time.time()) - 3600)
+        plan = plan or make_plan(window_s=WINDOW_S, origin=int(time.time()) - 3600)
         made = client.create_study(f"{NAME} {time.time_ns()}", plan, allow_same_plan=True)
         study = made.study_id
         token = client.create_token(study, max_uses=3)

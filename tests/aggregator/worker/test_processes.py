@@ -44,12 +44,15 @@ async def desk(settings: Settings) -> AsyncIterator[Desk]:
             yield Desk(http, key, key)
 
 
+def start_worker(settings: Settings, stderr: int | None = subprocess.PIPE) -> Forked[bytes]:
+    command = [sys.executable, "-m", "sfumato.aggregator.worker"]
+    return Forked(command, env=worker_environment(settings), stderr=stderr)
+
+
 @contextmanager
 def run_process(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
     """Run a worker process for the length of a block."""
-    command = [sys.executable, "-m", "sfumato.aggregator.worker"]
-    process: subprocess.Popen[bytes] = Forked(command, env=worker_environment(settings))
-    with process:
+    with start_worker(settings, stderr=None) as process:
         try:
             yield process
         finally:
@@ -137,7 +140,7 @@ async def test_the_job_of_a_killed_worker_is_finished_by_another(
     desk: Desk, settings: Settings, kind: str
 ) -> None:
     study, _ = await upload(desk)
-    where = await (ask(desk, study, 300) if kind == "decode" else ask_for_timeline(desk, study))
+    where = await (ask(desk, study, 60) if kind == "decode" else ask_for_timeline(desk, study))
     with run_process(settings) as victim:
         await wait_for(desk, where, "running")
         os.kill(victim.pid, signal.SIGKILL)
@@ -147,7 +150,7 @@ async def test_the_job_of_a_killed_worker_is_finished_by_another(
         job = await wait_for(desk, where, "succeeded")
     assert job["started"] > job["created"]
     if kind == "decode":
-        assert job["result"]["n_replicates"] == 300
+        assert job["result"]["n_replicates"] == 60
     else:
         assert [window["n_sketches"] for window in job["result"]["windows"]] == [2, 2]
 
@@ -193,15 +196,9 @@ async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
         database.mkdir()
     elif state == "without tables":
         database.touch()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "sfumato.aggregator.worker",
-        env=worker_environment(settings),
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = start_worker(settings)
     assert process.stderr is not None
-    line = await process.stderr.readline()
+    line = await asyncio.to_thread(process.stderr.readline)
     assert b"waiting for the database" in line
     assert reason in line
     if state == "away":
@@ -210,10 +207,11 @@ async def test_a_worker_waits_for_a_database_that_cannot_be_used_yet(
     store = open_store(settings.database_url)
     await prepare_database(store)
     await store.close()
-    while b"worker started" not in (line := await process.stderr.readline()):
+    while b"worker started" not in (line := await asyncio.to_thread(process.stderr.readline)):
         assert b"waiting for the database" in line
     process.terminate()
-    assert await process.wait() == 0
+    process.communicate()
+    assert process.returncode == 0
 
 
 async def test_a_worker_ends_at_a_database_of_another_version(settings: Settings) -> None:
@@ -222,14 +220,8 @@ async def test_a_worker_ends_at_a_database_of_another_version(settings: Settings
         store.engine.begin() as connection,
     ):
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "sfumato.aggregator.worker",
-        env=worker_environment(settings),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, said = await process.communicate()
+    process = start_worker(settings)
+    _, said = await asyncio.to_thread(process.communicate)
     assert process.returncode == 1
     assert b"9999" in said
     assert b"sfumato migrate" in said

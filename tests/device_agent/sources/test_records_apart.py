@@ -179,7 +179,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "is_whole"), CASES)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), n=st.integers(2, 45))
 def test_whatever_one_record_says_all_others_stay(
     kind: str,

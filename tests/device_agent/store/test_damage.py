@@ -306,7 +306,7 @@ few_and_many = small_and_soak(
 )
 
 
-@small_and_soak("choices", {"max_examples": 30, "derandomize": True}, {"max_examples": 1500})
+@small_and_soak("choices", {"max_examples": 20, "derandomize": True}, {"max_examples": 1500})
 def test_whatever_is_damaged_in_the_database_nothing_is_forgotten_doubled_or_drawn_again(
     choices: dict[str, Any], template: Template
 ) -> None:
@@ -466,10 +466,15 @@ def _believe_older_places(patch: pytest.MonkeyPatch) -> None:
     ("plant", "strategy", "check"),
     [
         (_believe_every_row, of_the_database, check_harms),
-        (_miss_no_release, of_the_database, check_harms),
-        (_checkpoint_in_two_halves, of_the_database, check_harms),
-        (_take_a_damaged_journal_for_none, BOTH, check_both),
-        (_believe_older_places, of_the_places, check_places),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak)
+            for each in (
+                (_miss_no_release, of_the_database, check_harms),
+                (_checkpoint_in_two_halves, of_the_database, check_harms),
+                (_take_a_damaged_journal_for_none, BOTH, check_both),
+                (_believe_older_places, of_the_places, check_places),
+            )
+        ),
     ],
 )
 def test_a_planted_mistake_is_found_where_there_is_damage_and_not_seen_without(

@@ -308,11 +308,11 @@ def test_the_reader_is_told_that_rare_far_clusters_cannot_show() -> None:
 
 
 def test_many_dimensions_are_calibrated() -> None:
-    records = np.random.default_rng(1).normal(size=(2000, 25)) * np.geomspace(1e-3, 1e3, 25)
+    records = np.random.default_rng(1).normal(size=(2000, 12)) * np.geomspace(1e-3, 1e3, 12)
     marginals = draw_marginals(records, strength=300.0, seed=0)
     calibration = calibrate(marginals, n_clusters=10)
     ratios = np.array([column.spread for column in calibration.columns]) / records.std(axis=0)
-    assert len(calibration.kept) == 25
+    assert len(calibration.kept) == 12
     assert np.mean((ratios > 0.7) & (ratios < 1.4)) > 0.9
     assert ratios.min() > 0.3
     assert ratios.max() < 3.0

@@ -40,8 +40,10 @@ def on_scale(values: Floats, resolution: float | None) -> Floats:
 
 
 # Of 250 other pilots no ratio lay outside these limits, and one search box held less than 0.9.
-@pytest.mark.parametrize("name", sorted(COLUMNS))
-@pytest.mark.parametrize(("epsilon", "factor"), [("1", 1.8), ("3", 1.35)])
+@pytest.mark.parametrize(
+    ("name", "epsilon", "factor"),
+    [*((name, "1", 1.8) for name in sorted(COLUMNS)), (min(COLUMNS), "3", 1.35)],
+)
 def test_spread_and_place_follow_from_reports(name: str, epsilon: str, factor: float) -> None:
     values = COLUMNS[name](np.random.default_rng(1))
     column = calibrate_reported(draw_reports(values, epsilon=epsilon, seed=1))

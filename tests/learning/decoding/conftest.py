@@ -6,9 +6,32 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.problem import DecodingProblem
 
 MakeProblem = Callable[..., DecodingProblem]
+
+GOOD = Evidence(
+    residual_deviations=0.0,
+    held_out=1.0,
+    disagreement=0.002,
+    worst_disagreement=0.004,
+    agreement=1.0,
+    snr_per_parameter=1e4,
+    features_per_parameter=5.0,
+    spread_over_scale=1.0,
+    far_share=0.001,
+    hidden_share=0.001,
+    slow_deviations=0.0,
+    reach=100.0,
+    edge_share=0.0,
+    kurtosis=3.0,
+    tail_axis=0,
+    model="5 round Gaussians",
+    stabilities=np.ones(5),
+    resolutions=np.full(5, 1e-3),
+    resolved=np.ones(5, dtype=np.bool_),
+)
 
 
 def draw_frequencies(

@@ -18,30 +18,9 @@ from sfumato.learning.decoding.judgement import Evidence
 from sfumato.learning.decoding.mixture.decoder import MixtureDecoder
 from sfumato.learning.decoding.verdict import Verdict
 
-from .conftest import MakeProblem
+from .conftest import GOOD, MakeProblem
 
 SOUND = Verdict(word="sound", sentence="", low=1.0, high=1.1)
-GOOD = Evidence(
-    residual_deviations=0.0,
-    held_out=1.0,
-    disagreement=0.01,
-    worst_disagreement=0.02,
-    agreement=1.0,
-    snr_per_parameter=1000.0,
-    features_per_parameter=10.0,
-    spread_over_scale=1.0,
-    far_share=0.001,
-    hidden_share=0.001,
-    slow_deviations=0.0,
-    reach=100.0,
-    edge_share=0.0,
-    kurtosis=3.0,
-    tail_axis=0,
-    model="3 round Gaussians",
-    stabilities=np.ones(3),
-    resolutions=np.zeros(3),
-    resolved=np.ones(3, dtype=np.bool_),
-)
 
 
 def bars_of(evidence: Evidence, verdict: Verdict = SOUND) -> Bars:

@@ -54,9 +54,6 @@ def test_what_is_no_density_is_refused(field: str, value: np.ndarray) -> None:
         GaussianMixture(**(fields | {field: value}))
 
 
-def test_far_away_the_log_density_is_finite_and_low() -> None:
+def test_far_away_the_log_density_is_finite_and_low_and_no_points_have_none() -> None:
     assert -1e13 < make_mixture().compute_log_density(np.full((1, 2), 1e6))[0] < -1e11
-
-
-def test_no_points_have_no_densities() -> None:
     assert make_mixture().compute_log_density(np.empty((0, 2))).shape == (0,)

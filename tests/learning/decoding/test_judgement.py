@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.decoding.judgement import (
-    FEATURES,
-    Evidence,
-    compute_features,
     judge,
     judge_influence,
 )
@@ -19,29 +16,8 @@ from sfumato.learning.decoding.mixture.ellipsoids import Ellipsoids
 from sfumato.learning.decoding.registry import create_solver
 from sfumato.learning.decoding.verdict import SOUND, Influence
 
-from .conftest import MakeProblem
+from .conftest import GOOD, MakeProblem
 
-GOOD = Evidence(
-    residual_deviations=0.0,
-    held_out=1.0,
-    disagreement=0.002,
-    worst_disagreement=0.004,
-    agreement=1.0,
-    snr_per_parameter=1e4,
-    features_per_parameter=5.0,
-    spread_over_scale=1.0,
-    far_share=0.001,
-    hidden_share=0.001,
-    slow_deviations=0.0,
-    reach=100.0,
-    edge_share=0.0,
-    kurtosis=3.0,
-    tail_axis=0,
-    model="5 round Gaussians",
-    stabilities=np.ones(5),
-    resolutions=np.full(5, 1e-3),
-    resolved=np.ones(5, dtype=np.bool_),
-)
 WORDS = ("sound", "rough", "doubtful", "do not use")
 shares = st.floats(0.0, 1.0)
 factors = st.floats(1.0, 100.0)
@@ -121,21 +97,16 @@ def test_a_number_of_clusters_that_comes_out_too_poor_is_not_recommended(
     rng = np.random.default_rng(3)
     means = 3.0 + rng.uniform(-7.0, 7.0, size=(8, 2))
     records = np.repeat(means, 200, axis=0) + rng.normal(size=(1600, 2))
-    for noise_variance in (0.02, 0.2):
-        problem = make_problem(
-            records,
-            n_clusters=10,
-            n_frequencies=100,
-            half_width=12.0,
-            noise_variance=noise_variance,
-        )
-        solution = MixtureDecoder(choose=True).solve(problem, rng=np.random.default_rng(0))
-        choice, verdict = solution.choice, solution.verdict
-        assert choice is not None
-        assert verdict is not None
-        assert choice.least <= choice.recommended <= choice.most
-        assert choice.recommended == len(solution.weights)
-        assert verdict.word in ("sound", "rough") or choice.recommended == 1
+    problem = make_problem(
+        records, n_clusters=8, n_frequencies=100, half_width=12.0, noise_variance=0.2
+    )
+    solution = MixtureDecoder(choose=True).solve(problem, rng=np.random.default_rng(0))
+    choice, verdict = solution.choice, solution.verdict
+    assert choice is not None
+    assert verdict is not None
+    assert choice.least <= choice.recommended <= choice.most
+    assert choice.recommended == len(solution.weights)
+    assert verdict.word in ("sound", "rough") or choice.recommended == 1
 
 
 @pytest.mark.parametrize(("agreement", "word"), [(1.0, "doubtful"), (1.0 / 12.0, "do not use")])
@@ -212,10 +183,6 @@ def test_an_answer_that_one_device_decides_is_doubtful_at_best(
     assert words in verdict.sentence
     unusable = judge(problem, replace(GOOD, held_out=1000.0))
     assert judge_influence(unusable, replace(usual, **change)).word == "do not use"
-
-
-def test_there_is_a_feature_for_every_coefficient() -> None:
-    assert len(compute_features(GOOD)) == len(FEATURES)
 
 
 def test_an_answer_that_explains_nothing_is_not_to_be_used(make_problem: MakeProblem) -> None:

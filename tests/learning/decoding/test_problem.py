@@ -33,7 +33,7 @@ def box_of(lower: list[float], upper: list[float]) -> Box:
         ("n_clusters", 2.0, "n_clusters"),
         ("n_clusters", True, "n_clusters"),
         ("sketch", np.full(6, np.nan + 0j), "sketch"),
-        ("sketch", np.full(6, 3.0 + 0j), "sketch"),
+        ("sketch", np.full(6, 3.0 + 0j), r"no records give such a sum. Decode fewer devices"),
         ("sketch", np.full(5, 0.5 + 0j), "sketch"),
         ("sketch", np.full((6, 1), 0.5 + 0j), "sketch"),
         ("sketch", ["a"] * 6, "sketch"),
@@ -93,16 +93,6 @@ def test_the_arrays_are_frozen_copies() -> None:
         problem.sketch[0] = 0.0
     with pytest.raises(dataclasses.FrozenInstanceError):
         problem.n_clusters = 2  # type: ignore[misc]
-
-
-def test_as_many_clusters_as_there_are_equations_are_accepted() -> None:
-    assert DecodingProblem(**valid_fields()).n_clusters == 4
-
-
-def test_a_sketch_that_no_records_give_is_refused_in_words_for_an_analyst() -> None:
-    fields = {**valid_fields(), "sketch": np.full(6, 3.0 + 0j), "noise_variance": 0.0}
-    with pytest.raises(DecodingError, match=r"no records give such a sum. Decode fewer devices"):
-        DecodingProblem(**fields)
 
 
 def test_a_noisy_sketch_may_have_a_modulus_above_one() -> None:

@@ -27,10 +27,7 @@ def test_a_setting_out_of_range_is_refused(settings: dict[str, object]) -> None:
         create_solver("cl-ompr", **settings)
 
 
-def test_settings_reach_the_solver() -> None:
+def test_settings_reach_the_solver_and_unknown_ones_are_refused_by_name() -> None:
     assert create_solver("cl-ompr", n_replicates=3) == ClOmpr(n_replicates=3)
-
-
-def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(DecodingError, match=r"settings\.n_restarts"):
         create_solver("cl-ompr", n_restarts=3)

@@ -72,9 +72,9 @@ CASES = [("4", 60, 1), ("6", 60, 2)]
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_estimate_is_unbiased_and_a_wrong_gain_is_found(case: tuple[Any, ...]) -> None:
-    plan, totals = total(case, 2, 24_000)
+    plan, totals = total(case, 2, 12_000)
     sketch = find_sketch(plan, totals)
-    energy = (plan.mechanism.gain**-2 - TRUTH**2) * 60 / (24_000 * case[2])
+    energy = (plan.mechanism.gain**-2 - TRUTH**2) * 60 / (12_000 * case[2])
     error = math.sqrt(energy / 2 / 60)
     # Five standard errors of a mean over features: once in 1.7e6.
     assert abs(np.mean(sketch.real) - TRUTH) < 5 * error
@@ -84,17 +84,17 @@ def test_the_estimate_is_unbiased_and_a_wrong_gain_is_found(case: tuple[Any, ...
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_stated_noise_is_the_noise_of_the_features(case: tuple[Any, ...]) -> None:
-    plan, totals = total(case, 2, 24_000)
+    plan, totals = total(case, 2, 12_000)
     errors = np.abs(find_sketch(plan, totals) - TRUTH) ** 2
     found = estimate(plan, totals)
     assert found.noise_energy is not None
-    sampling = (1 - found.signal_energy) * 60 / (24_000 * case[2])
+    sampling = (1 - found.signal_energy) * 60 / (12_000 * case[2])
     # The mean of 60 exponential variables has a relative error of 0.13; four of them.
     assert float(np.mean(errors)) == pytest.approx(found.noise_energy + sampling, rel=0.52)
     predicted = predict_mechanism_snr(
         plan.mechanism,
-        n_sketches=24_000,
-        n_records=24_000,
+        n_sketches=12_000,
+        n_records=12_000,
         n_blocks=plan.blocks.n_blocks,
         signal_energy=found.signal_energy,
     )
@@ -102,10 +102,10 @@ def test_the_stated_noise_is_the_noise_of_the_features(case: tuple[Any, ...]) ->
 
 
 def test_records_that_cannot_be_sketched_count_and_add_zero() -> None:
-    plan, totals = total(("4", 6, 1), 4, 24_000, 12_000)
-    assert totals.n_records == 24_000
+    plan, totals = total(("4", 6, 1), 4, 12_000, 6000)
+    assert totals.n_records == 12_000
     sketch = find_sketch(plan, totals)
-    error = math.sqrt(plan.mechanism.gain**-2 / 4000 / 2 / 6)
+    error = math.sqrt(plan.mechanism.gain**-2 / 2000 / 2 / 6)
     assert abs(np.mean(sketch.real) - TRUTH / 2) < 5 * error
 
 
@@ -126,7 +126,7 @@ def test_features_without_a_report_are_left_out() -> None:
 
 def test_devices_with_one_record_do_not_differ_beyond_it() -> None:
     # The energy of a report is the same whatever the record: nothing but the sampling is left.
-    plan, totals = total(("4", 60, 1), 2, 24_000)
+    plan, totals = total(("4", 60, 1), 2, 12_000)
     found = estimate(plan, totals)
-    privacy = (plan.mechanism.gain**-2 - 1) * 60 / 24_000
+    privacy = (plan.mechanism.gain**-2 - 1) * 60 / 12_000
     assert found.noise_energy == pytest.approx(privacy, rel=0.02)

@@ -60,7 +60,7 @@ def rate(p_values: list[float], level: float = 0.05) -> float:
 @pytest.mark.parametrize(
     ("mechanism", "n_sketches", "n_pairs", "changes"),
     [
-        ("discrete-knorm", 1, 600, WEAK),
+        ("discrete-knorm", 1, 300, WEAK),
         ("discrete-gaussian", 2, 150, STRONG),
     ],
 )
@@ -68,8 +68,8 @@ def test_the_same_records_are_told_apart_at_the_stated_rate(
     mechanism: str, n_sketches: int, n_pairs: int, changes: dict[str, Any]
 ) -> None:
     found = compare_alike(mechanism, n_sketches, n_pairs, **changes)
-    # Seeded. The standard error of a rate is 0.9 % of 600 pairs and 1.8 % of 150.
-    margin = 0.025 if n_pairs > 300 else 0.05
+    # Seeded. The standard error of a rate is 1.3 % of 300 pairs and 1.8 % of 150.
+    margin = 0.035 if n_pairs == 300 else 0.05
     for p_values in ([c.p for c in found], [c.p_all for c in found], [c.p_moved for c in found]):
         assert rate(p_values) == pytest.approx(0.05, abs=margin)
     scores = np.array([[change.estimate / change.error for change in c.changes] for c in found])

@@ -24,7 +24,7 @@ SLANT = np.array([[1.0, 0.0], [0.8, 0.5]])
 
 @pytest.mark.parametrize("slant", [np.eye(2), SLANT])
 def test_many_samples_have_this_covariance(slant: np.ndarray) -> None:
-    rng, n_parts = np.random.default_rng(2), 4
+    rng, n_parts = np.random.default_rng(2), 2
     along = Density.of(MIXTURE)
     density = Density(
         weights=along.weights,
@@ -33,15 +33,15 @@ def test_many_samples_have_this_covariance(slant: np.ndarray) -> None:
     )
     products, sums = np.zeros((24, 24)), np.zeros(24)
     for _ in range(n_parts):
-        records = MIXTURE.draw_samples(100_000, rng=rng) @ slant.T
+        records = MIXTURE.draw_samples(50_000, rng=rng) @ slant.T
         features = stack(np.exp(1j * (records - CENTRE) @ FREQUENCIES))
-        products += features.T @ features / 100_000
+        products += features.T @ features / 50_000
         sums += features.mean(axis=0)
     sampled = products / n_parts - np.outer(sums, sums) / n_parts**2
     computed = compute_covariance(density, FREQUENCIES, CENTRE)
-    # Products of features have variance at most 1, so an entry has a standard error below 1.6e-3.
+    # Products of features have variance at most 1, so an entry has a standard error below 3.2e-3.
     # Seeded; 300 entries exceed five of these by chance once in 5000.
-    assert np.abs(sampled - computed).max() < 8e-3
+    assert np.abs(sampled - computed).max() < 16e-3
     assert np.abs(computed - np.diag(np.diag(computed))).max() > 0.1
 
 

@@ -18,7 +18,7 @@ from sfumato.learning.insight.windows import MOST_WINDOWS, History, follow_windo
 from sfumato.shared.errors import DecodingCancelledError, DecodingError
 from tests.learning.insight.drawing import MIXTURE, Fleet, make_plan
 
-PLAN = make_plan(60, epsilon=Fraction(10))
+PLAN = make_plan(40, epsilon=Fraction(10))
 GROWN = GaussianMixture(
     weights=np.array([0.35, 0.3, 0.35]), means=MIXTURE.means, variances=MIXTURE.variances
 )
@@ -45,23 +45,23 @@ def match(found: History) -> list[int]:
 
 
 def test_a_cluster_that_grew_is_found_where_it_grew_and_by_how_much() -> None:
-    found = follow([*draw(1, *[MIXTURE] * 4, *[GROWN] * 4)])
+    found = follow(draw(1, *[MIXTURE] * 3, *[GROWN] * 3))
     (change,) = found.changes
-    assert change.window == 4
+    assert change.window == 3
     assert change.p < 0.01
     order = match(found)
     named = {(each.cluster, each.quantity) for each in change.comparison.named}
     assert {(order[0], "weight"), (order[2], "weight")} <= named
-    for window, mixture in zip(found.windows, [MIXTURE] * 4 + [GROWN] * 4, strict=True):
+    for window, mixture in zip(found.windows, [MIXTURE] * 3 + [GROWN] * 3, strict=True):
         estimate = window.estimate
         assert estimate is not None
         assert np.allclose(estimate.weights[order], mixture.weights, atol=0.06)
         assert np.sum(estimate.weights) == pytest.approx(1.0)
     assert found.windows[0].reading is None
-    alarm = found.windows[4].reading
+    alarm = found.windows[3].reading
     assert alarm is not None
     assert alarm.is_alarm
-    assert found.describe()[0].startswith("a change at w4: as if every record had moved by")
+    assert found.describe()[0].startswith("a change at w3: as if every record had moved by")
 
 
 def find_clusters(mixture: GaussianMixture) -> tuple[Floats, Floats]:
@@ -74,11 +74,11 @@ def find_clusters(mixture: GaussianMixture) -> tuple[Floats, Floats]:
 
 
 def test_the_errors_of_a_window_are_those_that_it_has() -> None:
-    # 24 windows of 9 figures: an honest root mean square leaves 0.6 to 1.4 less than once in 1,000
+    # 12 windows of 9 figures: an honest root mean square leaves 0.6 to 1.4 less than once in 100
     # seeds. Bars are somewhat longer than errors are, see benchmarks.bars.
     scores = []
     weights, centroids = find_clusters(MIXTURE)
-    for seed in range(4):
+    for seed in range(2):
         found = follow([*draw(100 + seed, *[MIXTURE] * 6)], seed=seed)
         order = match(found)
         for window in found.windows:
@@ -93,7 +93,7 @@ def test_the_errors_of_a_window_are_those_that_it_has() -> None:
 
 def test_a_window_that_is_far_from_the_others_is_decoded_where_it_is() -> None:
     far = replace(MIXTURE, means=MIXTURE.means + np.array([[4.0, -3.0], [-2.0, 5.0], [3.0, 2.0]]))
-    found = follow([*draw(4, *[MIXTURE] * 7, far)])
+    found = follow([*draw(4, *[MIXTURE] * 3, far)])
     estimate = found.windows[-1].estimate
     assert estimate is not None
     assert estimate.verdict.word in ("sound", "rough")
@@ -102,8 +102,9 @@ def test_a_window_that_is_far_from_the_others_is_decoded_where_it_is() -> None:
 
 
 def test_a_window_that_cannot_be_read_changes_no_answer_of_the_others() -> None:
-    windows = draw(3, *[MIXTURE] * 3, *[GROWN] * 3)
-    place, without = 3, follow(windows)
+    windows = draw(3, *[MIXTURE] * 2, *[GROWN] * 2)
+    place, without = 2, follow(windows)
+    assert without.changes
     found = follow([*windows[:place], "contains no sketch", *windows[place:]])
     gap = found.windows[place]
     assert (gap.doubt, gap.reading, gap.estimate, gap.n_sketches) == (
@@ -124,7 +125,7 @@ def test_a_window_that_cannot_be_read_changes_no_answer_of_the_others() -> None:
         assert np.array_equal(one.estimate.centres, other.estimate.centres)
     moved = [change.window + (place <= change.window) for change in without.changes]
     assert [change.window for change in found.changes] == moved
-    assert found.describe()[0] == "1 of 7 windows cannot be read: contains no sketch"
+    assert found.describe()[0] == "1 of 5 windows cannot be read: contains no sketch"
 
 
 def test_where_noise_hides_a_figure_it_is_left_out() -> None:
@@ -158,7 +159,7 @@ def test_too_few_or_too_many_windows_are_refused(
 
 
 def test_the_same_seed_gives_the_same_answer() -> None:
-    windows = [*draw(4, *[MIXTURE] * 3)]
+    windows = draw(4, *[MIXTURE] * 2)
     one, other = follow(windows, seed=5), follow(windows, seed=5)
     assert [w.reading for w in one.windows] == [w.reading for w in other.windows]
     another = follow(windows, seed=6)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sfumato.learning.looks.refinement import Estimate, combine
 
 Floats = NDArray[np.float64]
-K, D, RUNS = 6, 3, 600
+K, D, RUNS = 6, 3, 300
 
 
 def draw(rng: np.random.Generator, deviation: float, bias: float = 0.0) -> Estimate:
@@ -36,7 +36,7 @@ def measure(*stages: tuple[float, float]) -> tuple[float, float]:
 @pytest.mark.parametrize(("deviation", "share"), [(1.0, 0.5), (0.5, 0.2), (2.0, 0.8)])
 def test_looks_that_agree_are_combined_nearly_by_precision(deviation: float, share: float) -> None:
     # Exact precision has the share; estimating how far both agree costs a part of it. The mean of
-    # 600 runs errs by 3 %, so that a false alarm needs five deviations.
+    # 300 runs errs by 4 %, so that a false alarm needs three deviations; it is seeded.
     together, last = measure((deviation, 0.0), (1.0, 0.0))
     assert share * 0.85 < together / last < 0.15 * (1.0 - share) + 1.2 * share
 
@@ -46,7 +46,7 @@ def test_three_looks_of_one_noise_are_three_times_as_precise_as_one() -> None:
     assert together / last < 0.42
 
 
-@pytest.mark.parametrize("bias", [0.0, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0])
+@pytest.mark.parametrize("bias", [0.0, 1.0, 2.0, 4.0, 100.0])
 @pytest.mark.parametrize("deviation", [0.3, 1.0, 3.0])
 def test_an_earlier_look_never_makes_the_later_one_worse(bias: float, deviation: float) -> None:
     together, last = measure((deviation, bias), (1.0, 0.0))
@@ -110,15 +110,20 @@ def follow(seed: int, deviations: tuple[float, float], error: float, is_known: b
     return np.array([((each - best) ** 2 @ weights * counts).sum() for each in found])
 
 
-@pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize(
-    ("deviations", "most"), [((20.0, 20.0), 0.95), ((20.0, 60.0), 0.75), ((60.0, 20.0), 1.08)]
+    ("deviations", "most", "is_known"),
+    [
+        ((20.0, 20.0), 0.95, True),
+        ((20.0, 60.0), 0.75, False),
+        ((60.0, 20.0), 1.08, True),
+        ((60.0, 20.0), 1.08, False),
+    ],
 )
 def test_on_overlapping_records_all_looks_together_are_no_worse_than_the_last(
     deviations: tuple[float, float], most: float, is_known: bool
 ) -> None:
-    # Means of 30 seeds, which err by 7 % of each other: fixed, so that no run is a false alarm.
-    found = np.mean([follow(seed, deviations, 0.15, is_known) for seed in range(30)], axis=0)
+    # Means of 15 seeds, which err by 10 % of each other: fixed, so that no run is a false alarm.
+    found = np.mean([follow(seed, deviations, 0.15, is_known) for seed in range(15)], axis=0)
     sketch, _, alone, combined = found
     assert combined < most * alone
     assert combined < sketch

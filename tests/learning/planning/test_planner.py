@@ -55,7 +55,7 @@ def advise_on(study: StudyOutline, epsilon: Fraction, delta: Fraction, target: f
 
 
 @given(outlines, epsilons, deltas, targets)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_the_best_that_can_be_calibrated_is_recommended_or_where_bytes_are_scarce_the_least(
     study: StudyOutline, epsilon: Fraction, delta: Fraction, target: float
 ) -> None:
@@ -93,7 +93,7 @@ def test_the_best_that_can_be_calibrated_is_recommended_or_where_bytes_are_scarc
 
 
 @given(outlines, epsilons, epsilons, deltas, st.sampled_from([1.05, 1.1, 1.3]))
-@settings(max_examples=15)
+@settings(max_examples=5)
 def test_quality_never_falls_as_epsilon_grows(
     study: StudyOutline, one: Fraction, other: Fraction, delta: Fraction, target: float
 ) -> None:
@@ -136,7 +136,7 @@ def test_an_unknown_number_of_clusters_is_planned_for_as_high_as_the_budget_allo
 
 
 @given(outlines, st.sampled_from([PURE, DELTA]), st.sampled_from([1.08, 1.1, 1.3]))
-@settings(max_examples=3)
+@settings(max_examples=2)
 def test_the_smallest_epsilon_suffices_and_a_tenth_less_does_not(
     study: StudyOutline, delta: Fraction, target: float
 ) -> None:

@@ -16,6 +16,7 @@ from sfumato.shared.core import AMPLITUDE, SketchAccumulator, feature_table
 from sfumato.shared.plan import SketchPlan, plan_from_spec
 from sfumato.shared.privacy import DiscreteLaplace, compute_sensitivity
 from sfumato.shared.privacy.testing import SeededSource
+from tests.walking import Walk
 
 
 def test_noise_energy_is_that_of_the_seed_paper() -> None:
@@ -97,7 +98,7 @@ def test_predicted_snr_is_that_of_simulated_sketches_of_unequal_sizes(
     truth = expect_sketch(plan, 0.7)
     signal = float(np.mean(np.abs(truth) ** 2))
     errors = [
-        np.mean(np.abs(average_noisy_sketches(plan, 0.7, seed) - truth) ** 2) for seed in range(60)
+        np.mean(np.abs(average_noisy_sketches(plan, 0.7, seed) - truth) ** 2) for seed in range(40)
     ]
     predicted = predict_mechanism_snr(
         plan.mechanism,
@@ -106,9 +107,9 @@ def test_predicted_snr_is_that_of_simulated_sketches_of_unequal_sizes(
         alpha=plan.alpha,
         signal_energy=signal,
     )
-    # 3,600 squared errors, some correlated: three standard errors are about 8 %. A factor of 2/3 or
-    # 3/2 in a variance would not pass.
-    assert signal / np.mean(errors) == pytest.approx(predicted, rel=0.10)
+    # 2,400 squared errors, some correlated: three standard errors are about 10 %. A factor of 2/3
+    # or 3/2 in a variance would not pass.
+    assert signal / np.mean(errors) == pytest.approx(predicted, rel=0.12)
 
 
 # f, x, median and 90th percentile, of the table in `predict_relative_sse` and what stands below it.
@@ -147,18 +148,18 @@ MEASURED = [
 ]
 
 
-@pytest.mark.parametrize(("features", "x", "best", "worst"), MEASURED)
-def test_the_band_encloses_what_was_measured(
-    features: int, x: float, best: float, worst: float
-) -> None:
-    band = predict_relative_sse(
-        snr=x / features, n_frequencies=20 * features, n_clusters=5, n_dimensions=4
-    )
-    assert band.low <= best
-    assert band.high >= worst
-    # And says something: the part of it above 1 is at most three times what was reached, or less
-    # than what data may cost that are not Gaussian.
-    assert band.high - 1.0 <= max(3.0 * (worst - 1.0), 0.2)
+def test_the_band_encloses_what_was_measured() -> None:
+    with Walk() as walk:
+        for features, x, best, worst in MEASURED:
+            band = predict_relative_sse(
+                snr=x / features, n_frequencies=20 * features, n_clusters=5, n_dimensions=4
+            )
+            with walk.cell(features, x):
+                assert band.low <= best
+                assert band.high >= worst
+                # And says something: the part of it above 1 is at most three times what was
+                # reached, or less than what data may cost that are not Gaussian.
+                assert band.high - 1.0 <= max(3.0 * (worst - 1.0), 0.2)
 
 
 def test_snr_falls_with_noise_and_rises_with_records() -> None:

@@ -16,6 +16,7 @@ from sfumato.shared.errors import BudgetExceededError, ConfigError, LedgerError
 from sfumato.shared.privacy import Budget
 from sfumato.shared.spending import Account, take_turn
 from tests.shared.spending.killing import EVENT, LEDGER, count_releases, read_kept, release
+from tests.soak import small_and_soak
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,11 +31,12 @@ def account(tmp_path: Path) -> Account:
     )
 
 
+@small_and_soak("step", 3, 1)
 def test_a_program_that_is_killed_anywhere_is_finished_by_the_next_and_counted_once(
-    tmp_path: Path,
+    step: int, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.shared.spending.killing", str(tmp_path)],
+        [sys.executable, "-m", "tests.shared.spending.killing", str(tmp_path), str(step)],
         cwd=ROOT,
         # Forked children must have no threads of a numerical library.
         env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
@@ -44,8 +46,8 @@ def test_a_program_that_is_killed_anywhere_is_finished_by_the_next_and_counted_o
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["killed"] > 50
-    assert 5 < found["same"] < found["killed"]
+    assert found["killed"] > 50 // step
+    assert 5 // step < found["same"] < found["killed"]
 
 
 def test_what_was_drawn_and_could_not_be_shown_is_the_next_release(account: Account) -> None:

@@ -88,9 +88,9 @@ def draw_parts(plan: SketchPlan, seed: int, n: int) -> list[BatchRecord]:
 @pytest.mark.parametrize("neighbouring", ["replace-one", "add-remove-one"])
 @pytest.mark.parametrize("kind", PLANS)
 def test_an_honest_fleet_is_never_flagged(kind: str, neighbouring: str, n: int) -> None:
-    """80 parts a case, 1,280 in all: each is flagged with a chance below exp(-9)."""
+    """32 parts a case, 640 in all: each is flagged with a chance below exp(-9)."""
     plan = make_plan(kind, neighbouring)
-    for seed in range(10):
+    for seed in range(4):
         parts = draw_parts(plan, seed, n)
         assert all(is_plausible(plan, part) for part in parts)
         assert find_inconsistent(plan, parts) == []

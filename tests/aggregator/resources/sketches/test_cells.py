@@ -364,7 +364,7 @@ leaving = given(
     ),
 )
 _shared = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
-few = settings(max_examples=20, suppress_health_check=_shared)
+few = settings(max_examples=10, suppress_health_check=_shared)
 many = settings(max_examples=300, suppress_health_check=_shared, derandomize=False)
 
 

@@ -149,7 +149,7 @@ def test_neighbours_change_no_question_and_no_sum_beyond_its_sensitivity(
 ) -> None:
     method, used = VARIANTS[name](), []
     task = make_task(relation, scale=0.1, delta=delta_of(name))
-    for seed in range(4):
+    for seed in range(3):
         near, far = make_neighbours(relation, seed)
         used.append(max(compare_neighbours(method, task, near, far, seed=seed)))
     assert max(used) <= 1
@@ -243,7 +243,7 @@ def test_the_noise_of_every_round_has_the_stated_variance_and_no_other(name: str
     method, task = VARIANTS[name](), make_task("replace-one", delta=delta_of(name))
     records = QuantisedRecords(steps=draw_steps(5))
     ratios = []
-    for seed in range(12):
+    for seed in range(8):
         curator = play(method, task, records, seed=seed)
         for noise, exact, answer in zip(
             curator.noises, curator.exact, curator.answers, strict=True
@@ -253,8 +253,8 @@ def test_the_noise_of_every_round_has_the_stated_variance_and_no_other(name: str
             assert isinstance(noise, NoisyHistogram | SumsNoise)
             drawn = (answer.values - exact).astype(np.float64).ravel()
             ratios += (drawn**2 / noise.mechanism.variance).tolist()
-    # The least is 12 rounds of 12 numbers, whose bodies share radii: a relative deviation of 0.12
-    # at most, or of 0.04 with more rounds. 2/3 and 3/2 of the scale would give 0.44 and 2.25.
+    # The least is 8 rounds of 12 numbers, whose bodies share radii: a relative deviation of 0.15
+    # at most, or of 0.05 with more rounds. 2/3 and 3/2 of the scale would give 0.44 and 2.25.
     assert 0.55 < float(np.mean(ratios)) < 1.6
 
 

@@ -17,19 +17,19 @@ def choose(problem: DecodingProblem) -> ClusterChoice:
     return choose_n_clusters(problem, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(("n_clusters", "noise_variance"), [(1, 1e-2), (3, 1e-3), (5, 1e-2)])
+@pytest.mark.parametrize(("n_clusters", "noise_variance"), [(1, 1e-2), (5, 1e-2)])
 def test_the_number_of_separated_clusters_is_recommended(
     make_problem: MakeProblem, n_clusters: int, noise_variance: float
 ) -> None:
     # So many that their own sampling error is small beside the stated noise.
     records = draw_round_clusters(CORNERS[:n_clusters], 10_000)
     problem = make_problem(
-        records, n_clusters=8, n_frequencies=120, half_width=10.0, noise_variance=noise_variance
+        records, n_clusters=6, n_frequencies=120, half_width=10.0, noise_variance=noise_variance
     )
     choice = choose(problem)
     assert choice.recommended == n_clusters
     assert choice.reaches_floor
-    assert choice.residuals.shape == choice.noise_floors.shape == (8,)
+    assert choice.residuals.shape == choice.noise_floors.shape == (6,)
     assert np.all(np.diff(choice.residuals) <= 0.0)
     assert np.all(np.diff(choice.noise_floors) < 0.0)
 
@@ -52,7 +52,7 @@ def test_a_decoder_that_chooses_recovers_as_many_clusters_as_it_recommends(
 ) -> None:
     problem = make_problem(
         draw_round_clusters(CORNERS[:3], 10_000),
-        n_clusters=8,
+        n_clusters=5,
         n_frequencies=120,
         half_width=10.0,
         noise_variance=1e-3,
@@ -62,12 +62,12 @@ def test_a_decoder_that_chooses_recovers_as_many_clusters_as_it_recommends(
     solution = decoder.solve(problem, rng=np.random.default_rng(0), progress=fractions.append)
     assert solution.choice is not None
     assert solution.choice.recommended == len(solution.weights) == len(solution.centroids) == 3
-    assert solution.choice.residuals.shape == (8,)
+    assert solution.choice.residuals.shape == (5,)
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     plain = create_solver("mixture").solve(problem, rng=np.random.default_rng(0))
     assert plain.choice is None
-    assert len(plain.weights) == 8
+    assert len(plain.weights) == 5
 
 
 def test_noise_shows_no_clusters(make_problem: MakeProblem) -> None:

