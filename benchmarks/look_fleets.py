@@ -27,10 +27,10 @@ from benchmarks.reference import compute_sse, find_reference
 from benchmarks.runner import Case, Figure
 from benchmarks.sketches import Sketcher, add_noises, split_sizes, sum_parts, total_releases
 from sfumato.analyst.results import DecodeResult
-from sfumato.analyst.results.looks import LookOutline, LookPlan, plan_look
 from sfumato.analyst.sketching.solution import solve_totals
 from sfumato.learning.looks.study import measure_study
 from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.looks import LookOutline, LookPlan, plan_look
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.core.quantise import STEPS
 
@@ -167,7 +167,7 @@ class Campaign:
         """Look at the last phase, and return the refined centres, data units."""
         records = phases.records[-1].records
         planned = plan_look(
-            first,
+            first.shown,
             LookOutline(
                 aim="refine",
                 epsilon=epsilon,

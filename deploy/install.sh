@@ -27,8 +27,8 @@ for path in scipy.libs/*; do
     if cmp -s "$path" "numpy.libs/$(basename "$path")"; then ln -sf "../numpy.libs/$(basename "$path")" "$path"; fi
 done
 # A device runs none of these.
-case $1 in agent*) rm -rf sfumato/aggregator sfumato/analyst sfumato/helper sfumato/learning sfumato/simulator \
-    /opt/sfumato/bin/sfumato ;; esac
+case $1 in agent*) rm -rf sfumato/aggregator sfumato/analyst sfumato/helper sfumato/lab \
+    sfumato/learning sfumato/simulator /opt/sfumato/bin/sfumato ;; esac
 find . \( -path '*.dist-info/RECORD' -o -path './scipy/*/_test*.so' \) -delete
 find . -type d -name tests -prune -exec rm -rf {} +
 find . -type f \( -name '*.pyi' -o -name '*.pxd' -o -name '*.[ach]' -o -name '*.hpp' -o -name '*.cpp' \) -delete

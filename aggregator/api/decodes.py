@@ -17,6 +17,7 @@ from sfumato.shared.structure import structure
 from sfumato.shared.wire import Problem
 from sfumato.shared.wire.calls.decodes import Decodes
 from sfumato.shared.wire.objects.declaration import make_body
+from sfumato.shared.wire.objects.looks import PlanLookRequest, PlannedLookBody
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 from sfumato.shared.wire.objects.results import (
     DecodeBody,
@@ -75,6 +76,13 @@ async def ask_questions(
     decode: DecodeId, body: QuestionsRequest, services: ServicesDep
 ) -> AnswersBody:
     return await services.decodes.ask(decode, body)
+
+
+@serves(router, Decodes.plan_look)
+async def plan_look(
+    decode: DecodeId, body: PlanLookRequest, services: ServicesDep
+) -> PlannedLookBody:
+    return (await services.decodes.plan_look(decode, body)).to_body()
 
 
 @serves(router, Decodes.draw_synthetic_records)

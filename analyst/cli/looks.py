@@ -22,9 +22,10 @@ from sfumato.analyst.planning.files import write_text
 from sfumato.analyst.planning.pilots import parse_columns
 from sfumato.analyst.planning.spec import format_look
 from sfumato.analyst.results import DecodeResult
-from sfumato.analyst.results.looks import LookOutline, describe_look, plan_look, show_measured
+from sfumato.analyst.results.looks import describe_look, show_measured
 from sfumato.learning.answers.clusters import find_worse
 from sfumato.learning.looks.design import Aim
+from sfumato.learning.planning.looks import LookOutline, plan_look
 from sfumato.shared.command import SETTINGS, list_examples
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import find_cautions
@@ -124,11 +125,11 @@ def _plan_look(
         shares_records=same_records,
         columns=parse_columns(profile or [], "--profile"),
         clusters_per_sketch=per_sketch,
-        candidates=tuple(_find(each, key=key, url=url) for each in candidates or []),
+        candidates=tuple(_find(each, key=key, url=url).shown for each in candidates or []),
     )
-    planned = plan_look(found, outline)
+    planned = plan_look(found.shown, outline)
     if as_json:
-        print(json.dumps(planned.to_json(), ensure_ascii=False))
+        print(json.dumps(asdict(planned.to_body()), ensure_ascii=False))
     write_text(output, format_look(planned), exclusive=True)
     for line in (
         *planned.describe(),

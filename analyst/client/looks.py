@@ -9,8 +9,8 @@ from pathlib import Path
 from sfumato.analyst.client.decodes import AsyncDecodes
 from sfumato.analyst.levels import parse_delta, parse_epsilon
 from sfumato.analyst.results import DecodeResult
-from sfumato.analyst.results.looks import LookOutline, LookPlan, plan_look
 from sfumato.learning.looks.design import Aim
+from sfumato.learning.planning.looks import LookOutline, LookPlan, plan_look
 from sfumato.shared.errors import NotFoundError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.wire.references import is_beginning
@@ -77,14 +77,14 @@ class AsyncLooks(AsyncDecodes):
             Privacy of the look for each record: ``"0.1"``, ``"1/10"``, fractions, or floats by
             their text.
         aim, columns, candidates, n_records, n_sketches, clusters_per_sketch
-            As of :class:`sfumato.analyst.results.looks.LookOutline`; a ``profile`` has columns.
+            As of :class:`sfumato.learning.planning.looks.LookOutline`; a ``profile`` has columns.
         same_records
             Whether the look reads the records that the result is of: its epsilon is added.
 
         Raises
         ------
         ConfigError, PlanError, PrivacyError
-            As :func:`sfumato.analyst.results.looks.plan_look`.
+            As :func:`sfumato.learning.planning.looks.plan_look`.
         """
         outline = LookOutline(
             aim=aim,
@@ -95,9 +95,9 @@ class AsyncLooks(AsyncDecodes):
             shares_records=same_records,
             columns=tuple(columns),
             clusters_per_sketch=clusters_per_sketch,
-            candidates=tuple([await self._open_result(each) for each in candidates]),
+            candidates=tuple([(await self._open_result(each)).shown for each in candidates]),
         )
-        return plan_look(await self._open_result(result), outline)
+        return plan_look((await self._open_result(result)).shown, outline)
 
     async def _open_result(self, result: DecodeResult | str) -> DecodeResult:
         return await self.find_result(result) if isinstance(result, str) else result

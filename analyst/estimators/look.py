@@ -20,11 +20,11 @@ from sfumato.analyst.estimators.inputs import Exact, list_names, read_number
 from sfumato.analyst.estimators.lock import holding
 from sfumato.analyst.estimators.planning import Choices, predict_quality
 from sfumato.analyst.estimators.release import LOOK
-from sfumato.analyst.results.looks import LookOutline, plan_look
 from sfumato.analyst.sketching.release import draw_sums
 from sfumato.analyst.sketching.solution import sum_parts
 from sfumato.learning.answers.looks import TakenLook, take_looks
 from sfumato.learning.decoding.solution import Solution
+from sfumato.learning.planning.looks import LookOutline, plan_look
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, make_event
@@ -171,7 +171,7 @@ class LookedEstimator(CompressiveEstimator):
         """
         is_secret = self.plan_.releases_count
         planned = plan_look(
-            self.result_,
+            self.result_.shown,
             LookOutline(
                 aim="refine",
                 epsilon=level[0],

@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.analyst.planning.candidates import UNIT_WORDS
-from sfumato.analyst.results.looks import LookPlan
 from sfumato.learning.planning.alternatives import Fleet
 from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.looks import LookPlan
 from sfumato.learning.planning.outline import StudyOutline
 from sfumato.learning.planning.planner import Advice
 from sfumato.learning.planning.plans import list_decided, list_law, list_sizes

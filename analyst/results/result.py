@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from sfumato.learning.answers.questions import Inquiry
 from sfumato.learning.decoding.solution import Solution
 from sfumato.learning.generative.columns import Column
 from sfumato.learning.generative.synthesis import Origin
+from sfumato.learning.planning.looks import ShownResult
 from sfumato.shared.errors import ConfigError, DecodingError, MethodError
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_from_json, plan_to_json
 from sfumato.shared.structure import structure
@@ -301,9 +301,14 @@ class DecodeResult:
     @property
     def identity(self) -> bytes:
         """SHA-256 of plan, sums, centroids and shares: what the plan of a second look names."""
-        shown = [self.body.centroids, self.body.weights]
-        document = [compute_plan_digest(self.plan).hex(), self.digest, shown]
-        return hashlib.sha256(json.dumps(document).encode()).digest()
+        return self.shown.identity
+
+    @property
+    def shown(self) -> ShownResult:
+        """The parts of the result that a second look is planned from."""
+        known = {} if self.snapshot is None else vars(self.snapshot)
+        sizes = {name: known[name] for name in ("n_records", "n_sketches") if name in known}
+        return ShownResult(plan=self.plan, body=self.body, digest=self.digest, **sizes)
 
     @property
     def selection(self) -> str:

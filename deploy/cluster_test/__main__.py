@@ -4,7 +4,9 @@
 worker and the helper of secure sums, and lets devices of three languages enrol over HTTPS. In one
 study each device releases for itself; in the other two servers open a sum that neither sees in
 parts. One after the other, an aggregator, the worker, the helper and the database are killed in the
-middle of uploads, and started again. In the end every sum must be that of the records, bit by bit.
+middle of uploads, and started again. A second look then shows the centroids of the first study to
+devices of all languages, while an aggregator is killed, and at last each device. In the end every
+sum must be that of the records, bit by bit.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,7 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from deploy.cluster_test.checks import check_helper, check_local, check_stations, check_sum
+from deploy.cluster_test.checks import (
+    check_helper,
+    check_local,
+    check_look,
+    check_stations,
+    check_sum,
+    decode_local,
+)
 from deploy.cluster_test.devices import Agent, Device, NodeDevice, Sensor, Study
 from deploy.cluster_test.engine import (
     DEPLOY,
@@ -38,7 +48,7 @@ from deploy.cluster_test.engine import (
     run,
 )
 from deploy.cluster_test.relay import Relay
-from deploy.cluster_test.studies import Records, make_draft, make_local_plan
+from deploy.cluster_test.studies import Records, Window, make_draft, make_local_plan
 from sfumato.analyst import Client
 from sfumato.shared.errors import SketchError
 from sfumato.shared.plan import SketchPlan, plan_from_json, plan_to_json
@@ -49,6 +59,8 @@ _START_S = 300.0
 _DRAIN_S = 600.0
 _INTO_UPLOADS_S = 0.7
 """How long devices have uploaded when a service is killed."""
+_LONGEST_LIFE_S = 2.0
+"""How long a device that is to be killed works at most."""
 _HELPER_NAME = "A helper of this machine"
 
 
@@ -140,16 +152,28 @@ def _prepare_images(cluster: Cluster, options: argparse.Namespace) -> None:
         cluster.images = build_stand_ins(cluster.engine, base)
 
 
+@dataclass(kw_only=True)
+class _Fleet:
+    """Devices of one study, their records, and the slots that each of them has."""
+
+    records: Records
+    n_slots: int
+    devices: list[Device] = field(default_factory=list)
+
+    def deal(self, slot: int) -> Iterable[tuple[Device, Window]]:
+        """Give each device its records of a slot."""
+        return zip(self.devices, self.records.deal(slot, len(self.devices)), strict=True)
+
+
 class _Trial:
     """Devices and operators of one cluster."""
 
     def __init__(self, cluster: Cluster, folder: Path, options: argparse.Namespace) -> None:
         self._cluster, self._folder, self._options = cluster, folder, options
         self._n_slots = options.rounds * (len(_FAULTS) + 2)
-        rng = np.random.default_rng()
-        self._local = Records(plan=make_local_plan(self._n_slots), rng=rng)
-        self._local_devices: list[Device] = []
-        self._sum_devices: list[Device] = []
+        self._rng = np.random.default_rng()
+        self._fleets: dict[str, _Fleet] = {}
+        self.studies: dict[str, str] = {}
         self._faults: list[dict[str, Any]] = []
 
     def wait_until_ready(self) -> None:
@@ -174,27 +198,29 @@ class _Trial:
     def run(self) -> dict[str, Any]:
         """Let devices enrol and upload through all faults; return what was found."""
         with Client(self._cluster.url, key=self._key) as client:
-            plan = self._accept(make_draft(self._n_slots, n_devices=2 * self._options.devices))
-            self._summed = Records(plan=plan, rng=self._local.rng)
+            draft = make_draft(self._n_slots, n_devices=2 * self._options.devices)
             relay = Relay.start(self._make("relay"), self._cluster.url)
             try:
-                self._enrol(client, relay)
+                _say("devices enrol")
+                self._enrol(client, "local", make_local_plan(self._n_slots), relay)
+                self._enrol(client, "secure sum", self._accept(draft), None)
                 begun = time.monotonic()
                 self._upload_through_faults()
                 self._drain()
                 seconds = time.monotonic() - begun
+                self._look(client, relay)
             finally:
                 relay.stop()
             checks = self._check(client)
         return {
             "faults": self._faults,
             "seconds_of_uploads": round(seconds, 1),
-            "devices": {"local": len(self._local_devices), "secure_sum": len(self._sum_devices)},
+            "devices_killed": self._options.rounds * len(self._fleets["look"].devices),
+            "devices": {name: len(each.devices) for name, each in self._fleets.items()},
             "sketches": {
-                "local": self._n_slots * len(self._local_devices),
-                "secure_sum": self._n_slots * len(self._sum_devices),
+                name: each.n_slots * len(each.devices) for name, each in self._fleets.items()
             },
-            "records": {"local": self._local.n_records, "secure_sum": self._summed.n_records},
+            "records": {name: each.records.n_records for name, each in self._fleets.items()},
             "batches_opened": self._n_slots,
             "checks": checks,
         }
@@ -210,38 +236,28 @@ class _Trial:
         )  # fmt: skip
         return plan_from_json(json.loads(self._cluster.execute(helper, "cat", "/tmp/plan.json")))
 
-    def _enrol(self, client: Client, relay: Relay) -> None:
-        _say("devices enrol")
-        plans = {"local": self._local.plan, "secure sum": self._summed.plan}
-        self.studies = {
-            name: client.create_study(f"cluster test, {name}", plan).study_id
-            for name, plan in plans.items()
-        }
-        local, summed = (
-            Study(
-                url=self._cluster.url,
-                study_id=self.studies[name],
-                token=client.create_token(self.studies[name], max_uses=100),
-                helper=helper,
-            )
-            for name, helper in (
-                ("local", ""),
-                ("secure sum", self._summed.plan.helper.fingerprint.hex()),
-            )
+    def _enrol(
+        self, client: Client, name: str, plan: SketchPlan, relay: Relay | None, n_slots: int = 0
+    ) -> None:
+        """Create a study, and let devices enrol; sensors in C need a relay."""
+        self.studies[name] = client.create_study(f"cluster test, {name}", plan).study_id
+        study = Study(
+            url=self._cluster.url,
+            study_id=self.studies[name],
+            token=client.create_token(self.studies[name], max_uses=100),
+            helper=plan.helper.fingerprint.hex() if plan.sum_release else "",
         )
+        devices: list[Device] = []
         for number in range(self._options.devices):
-            for study, devices in ((local, self._local_devices), (summed, self._sum_devices)):
-                kind = "sum" if study is summed else "local"
-                devices.append(Agent(folder=self._make(f"{kind}-agent-{number}"), study=study))
-                devices.append(NodeDevice(folder=self._make(f"{kind}-node-{number}"), study=study))
-            # The sensor in C takes part where it adds the noise itself.
-            self._local_devices.append(
-                Sensor(
-                    folder=self._make(f"local-sensor-{number}"),
-                    study=local,
-                    relay_port=relay.port,
-                )
-            )
+            devices.append(Agent(folder=self._make(f"{name}-agent-{number}"), study=study))
+            devices.append(NodeDevice(folder=self._make(f"{name}-node-{number}"), study=study))
+            if relay is not None:
+                folder = self._make(f"{name}-sensor-{number}")
+                devices.append(Sensor(folder=folder, study=study, relay_port=relay.port))
+        records = Records(plan=plan, rng=self._rng)
+        self._fleets[name] = _Fleet(
+            records=records, n_slots=n_slots or self._n_slots, devices=devices
+        )
 
     def _make(self, name: str) -> Path:
         folder = self._folder / name
@@ -254,28 +270,48 @@ class _Trial:
             own = [next(slots) for _ in range(self._options.rounds)]
             _say(f"slots {own[0]} to {own[-1]}: {f'kill {fault}' if fault else 'no fault'}")
             with ThreadPoolExecutor(1) as pool:
-                uploads = pool.submit(self._upload_slots, own)
+                uploads = pool.submit(self._upload_slots, own, *self._fleets.values())
                 if fault:
                     self._kill(fault)
                 uploads.result()
 
-    def _upload_slots(self, slots: Sequence[int]) -> None:
+    def _upload_slots(self, slots: Sequence[int], *fleets: _Fleet) -> None:
         for slot in slots:
-            self._upload(slot)
+            self._upload(slot, *fleets)
 
-    def _upload(self, slot: int) -> None:
+    def _upload(self, slot: int, *fleets: _Fleet) -> None:
         """Let every device take its records of a slot, a few at once."""
-        works: list[Callable[[], None]] = []
-        for records, devices in (
-            (self._local, self._local_devices),
-            (self._summed, self._sum_devices),
-        ):
-            windows = records.deal(slot, len(devices))
-            for device, window in zip(devices, windows, strict=True):
-                works.append(partial(device.take, window))
+        self._work(
+            partial(device.take, window) for fleet in fleets for device, window in fleet.deal(slot)
+        )
+
+    @staticmethod
+    def _work(works: Iterable[Callable[[], None]]) -> None:
         with ThreadPoolExecutor(4) as pool:
             for done in [pool.submit(work) for work in works]:
                 done.result()
+
+    def _look(self, client: Client, relay: Relay) -> None:
+        """Show the centroids of the local study to devices, and kill an aggregator and them."""
+        first = decode_local(client, self.studies["local"])
+        change = client.plan_look(first, epsilon="1").plan.sensitivity.value
+        # As exact as the other studies: noise comes with a chance of at most exp(-100).
+        planned = client.plan_look(first, epsilon=str(100 * change), same_records=True)
+        rounds = self._options.rounds
+        _say("a second look: devices enrol, an aggregator is killed")
+        self._enrol(client, "look", planned.plan, relay, n_slots=2 * rounds)
+        fleet = self._fleets["look"]
+        with ThreadPoolExecutor(1) as pool:
+            uploads = pool.submit(self._upload_slots, range(rounds), fleet)
+            self._kill("aggregator")
+            uploads.result()
+        _say("each device is killed")
+        for slot in range(rounds, 2 * rounds):
+            self._work(
+                partial(device.die, window, self._rng.uniform(0.0, _LONGEST_LIFE_S))
+                for device, window in fleet.deal(slot)
+            )
+        self._drain()
 
     def _kill(self, service: str) -> None:
         time.sleep(_INTO_UPLOADS_S)
@@ -302,19 +338,24 @@ class _Trial:
         """Let devices send until nothing waits."""
         _say("devices send what waits")
         end = time.monotonic() + _DRAIN_S
-        for device in (*self._local_devices, *self._sum_devices):
-            while (sent := device.send()) < self._n_slots:
-                if time.monotonic() > end:
-                    raise ClusterError(f"{device}: has sent {sent} of {self._n_slots} sketches")
-                time.sleep(0.5)
+        for fleet in self._fleets.values():
+            for device in fleet.devices:
+                while (sent := device.send()) < fleet.n_slots:
+                    if time.monotonic() > end:
+                        raise ClusterError(f"{device}: has sent {sent} of {fleet.n_slots} sketches")
+                    time.sleep(0.5)
 
     def _check(self, client: Client) -> dict[str, bool]:
         _say("comparing sums")
-        local, summed = self.studies["local"], self.studies["secure sum"]
-        checks = check_local(client, local, self._local, n_devices=len(self._local_devices))
-        checks |= check_sum(client, summed, self._summed, n_reports=len(self._sum_devices))
+        local, summed, look = (
+            (self.studies[name], fleet.records, len(fleet.devices))
+            for name, fleet in self._fleets.items()
+        )
+        checks = check_local(client, *local)
+        checks |= check_sum(client, *summed)
+        checks |= check_look(client, *look, first=local[0])
         (helper,) = self._cluster.list_containers("helper")
-        checks |= check_helper(self._cluster, helper, client.batches(summed))
+        checks |= check_helper(self._cluster, helper, client.batches(summed[0]))
         checks |= check_stations(self._cluster, client)
         aggregator = self._cluster.list_containers("aggregator")[0]
         is_sound = self._cluster.succeeds(aggregator, "sfumato", "check-store")
@@ -338,10 +379,11 @@ def _print(outcome: dict[str, Any]) -> None:
             f"  killed {each['container']}: away {each['seconds_away']} s, "
             f"healthy {each['seconds_to_recover']} s after its start"
         )
-    for study in ("local", "secure_sum"):
+    print(f"  killed devices of the look {outcome['devices_killed']} times")
+    for study, n_devices in outcome["devices"].items():
         print(
-            f"  {study.replace('_', ' ')}: {outcome['devices'][study]} devices, "
-            f"{outcome['sketches'][study]} sketches, {outcome['records'][study]} records"
+            f"  {study}: {n_devices} devices, {outcome['sketches'][study]} sketches, "
+            f"{outcome['records'][study]} records"
         )
     for check, holds in outcome["checks"].items():
         print(f"  {'ok    ' if holds else 'FAILED'} {check}")

@@ -10,6 +10,7 @@ from itertools import pairwise
 from deploy.cluster_test.engine import Cluster, ClusterError
 from deploy.cluster_test.studies import Records
 from sfumato.analyst import Client
+from sfumato.analyst.results import DecodeResult
 from sfumato.shared.wire.objects.batches import BatchBody
 
 _OPEN_S = 400.0
@@ -24,7 +25,9 @@ print(json.dumps({"rows": rows, "journal": words}))
 """
 
 
-def check_local(client: Client, study: str, records: Records, *, n_devices: int) -> dict[str, bool]:
+def check_local(
+    client: Client, study: str, records: Records, n_devices: int, *, name: str = "local"
+) -> dict[str, bool]:
     """Compare the sum of all releases with that of the records."""
     sketches = list(client.sketches(study))
     n_slots = records.n_records // (n_devices * len(records.given[0]))
@@ -32,20 +35,41 @@ def check_local(client: Client, study: str, records: Records, *, n_devices: int)
     snapshot = client.snapshot(study)
     counts = (snapshot.n_sketches, snapshot.n_devices, snapshot.n_records)
     return {
-        "local: every sketch is stored once": len(sketches)
+        f"{name}: every sketch is stored once": len(sketches)
         == len(numbers)
         == len({each.sketch_id for each in sketches})
         == n_devices * n_slots,
-        "local: sketches, devices and records are all counted": counts
+        f"{name}: sketches, devices and records are all counted": counts
         == (n_devices * n_slots, n_devices, records.n_records),
-        "local: the sum is that of the records, bit by bit": client.snapshot_sums(
+        f"{name}: the sum is that of the records, bit by bit": client.snapshot_sums(
             snapshot.snapshot_id
         ).sums
         == records.sum_up(),
     }
 
 
-def check_sum(client: Client, study: str, records: Records, *, n_reports: int) -> dict[str, bool]:
+def decode_local(client: Client, study: str, *looks: str) -> DecodeResult:
+    """Decode the study of exact sums; its records have no clusters, and no answer is usable."""
+    decode = client.decode(study, n_clusters=2, looks=looks)
+    return decode.wait(timeout=_DECODE_S, allow_unusable=True)
+
+
+def check_look(
+    client: Client, study: str, records: Records, n_devices: int, *, first: str
+) -> dict[str, bool]:
+    """Compare what a look at a first study's centroids summed and measured with the records."""
+    checks = check_local(client, study, records, n_devices, name="look")
+    looked = decode_local(client, first, study).looks
+    assert looked is not None
+    (found,) = looked.looks
+    return checks | {
+        "look: it measures every record": round(found.n_records.value) == records.n_records,
+        "look: the decode that takes it over has the centroids that were shown": found.result
+        == decode_local(client, first).identity.hex(),
+    }
+
+
+def check_sum(client: Client, study: str, records: Records, n_reports: int) -> dict[str, bool]:
     """Wait until both servers have opened every batch, and compare their sum."""
     n_batches = records.n_records // (n_reports * len(records.given[0]))
     end = time.monotonic() + _OPEN_S

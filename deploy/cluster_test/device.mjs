@@ -16,7 +16,7 @@ const device = new Device({
 if (order.code) await device.enrol(order.code);
 for (const [time, record] of order.records) device.add(record, 1000 * time);
 await device.save();
-const { problems } = await device.flush();
+const { problems } = order.keeps ? { problems: [] } : await device.flush();
 const { sent, released } = await device.status();
 console.log(JSON.stringify({ sent, released, problems }));
 process.exit(0);

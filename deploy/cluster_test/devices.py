@@ -83,6 +83,9 @@ class Device(Protocol):
     def take(self, window: Window) -> None:
         """Fold the records of a slot, release them, and try to send all that waits."""
 
+    def die(self, window: Window, after_s: float) -> None:
+        """Take the records of a slot, and be killed while it works or sends."""
+
     def send(self) -> int:
         """Try to send what waits; return how many sketches were ever sent."""
 
@@ -97,6 +100,17 @@ class Agent:
 
     def take(self, window: Window) -> None:
         """Append records and run the agent once; it looks at the first of them when it enrols."""
+        self._append(window)
+        if not self.is_enrolled:
+            self._enrol()
+        self._run("once", "--send-for", str(_SEND_FOR_S))
+
+    def die(self, window: Window, after_s: float) -> None:
+        """Append records, run the agent, and kill it: it may have folded, released or sent."""
+        self._append(window)
+        self._run("once", "--send-for", str(_SEND_FOR_S), dies_after_s=after_s)
+
+    def _append(self, window: Window) -> None:
         times, records = window
         file = self.folder / "records.csv"
         if not file.exists():
@@ -104,9 +118,6 @@ class Agent:
         with file.open("a") as lines:
             for when, (x, y) in zip(times, records.tolist(), strict=True):
                 lines.write(f"{when},{x!r},{y!r}\n")
-        if not self.is_enrolled:
-            self._enrol()
-        self._run("once", "--send-for", str(_SEND_FOR_S))
 
     def send(self) -> int:
         """Run the agent once more."""
@@ -125,9 +136,9 @@ class Agent:
         self._run("init", "--token", self.study.token)
         self.is_enrolled = True
 
-    def _run(self, verb: str, *words: str) -> str:
-        config = str(self.folder / "agent.toml")
-        done = run([str(_BIN / "sfumato-agent"), verb, "--config", config, *words], check=False)
+    def _run(self, verb: str, *words: str, dies_after_s: float | None = None) -> str:
+        program = [str(_BIN / "sfumato-agent"), verb, "--config", str(self.folder / "agent.toml")]
+        done = run([*program, *words], check=False, dies_after_s=dies_after_s)
         if done.returncode not in (0, _WAITING):
             raise ClusterError(f"the agent ended with {done.returncode}: {done.stderr[-1000:]}")
         return done.stdout
@@ -164,18 +175,27 @@ class NodeDevice:
 
     def take(self, window: Window) -> None:
         """Add records and flush."""
-        times, records = window
-        self._order(list(zip(times, records.tolist(), strict=True)))
+        self._order(window)
+
+    def die(self, window: Window, after_s: float) -> None:
+        """Add records and store them; flush, and be killed. What is not stored may be lost."""
+        self._order(window, keeps=True)
+        self._order(None, dies_after_s=after_s)
 
     def send(self) -> int:
         """Flush."""
-        return self._order([])
+        done = self._order(None)
+        return int(json.loads(done)["sent"])
 
-    def _order(self, records: list[tuple[int, list[float]]]) -> int:
+    def _order(
+        self, window: Window | None, *, keeps: bool = False, dies_after_s: float | None = None
+    ) -> str:
+        records = [] if window is None else zip(window[0], window[1].tolist(), strict=True)
         order = {
             "folder": str(self.folder / "store"),
             "records": [[when, {"x": x, "y": y}] for when, (x, y) in records],
             "helper": self.study.helper,
+            "keeps": keeps,
         }
         if not self.is_enrolled:
             order["code"] = encode_enrolment_code(
@@ -186,9 +206,10 @@ class NodeDevice:
                 )
             )
         script = str(Path(__file__).with_name("device.mjs"))
-        done = run([self.node, script, str(_CLIENTS / "js/src")], text=json.dumps(order))
+        words = [self.node, script, str(_CLIENTS / "js/src")]
+        done = run(words, text=json.dumps(order), dies_after_s=dies_after_s)
         self.is_enrolled = True
-        return int(json.loads(done.stdout)["sent"])
+        return done.stdout
 
 
 @dataclass(kw_only=True)
@@ -214,11 +235,13 @@ class Sensor:
             *(_CLIENTS / "c/src").glob("*.c"),
             *(_CLIENTS / "c/examples" / name for name in examples),
         ]
+        # A plan of a look says in its header that it needs this.
+        wanted = ["-DSFUMATO_CLUSTERS"] * ("SFUMATO_CLUSTERS" in header.getvalue())
         folders = [_CLIENTS / "c/include", _CLIENTS / "c/src", self.folder]
         run(
             [
                 "cc", "-std=c11", "-O2", "-ffp-contract=off", *(f"-I{each}" for each in folders),
-                *map(str, sources), "-lm", "-o", str(self.folder / "sensor"),
+                *wanted, *map(str, sources), "-lm", "-o", str(self.folder / "sensor"),
             ]
         )  # fmt: skip
         self._enrol()
@@ -247,17 +270,23 @@ class Sensor:
         while self._run(lines):
             time.sleep(_PAUSE_S)
 
+    def die(self, window: Window, after_s: float) -> None:
+        """Take the records, and be killed when it next wakes: a window lies in its memory alone."""
+        self.take(window)
+        self._run("", dies_after_s=after_s)
+
     def send(self) -> int:
         """Run the sensor without records."""
         self._run("")
         return len(self.stored)
 
-    def _run(self, lines: str) -> int:
+    def _run(self, lines: str, *, dies_after_s: float | None = None) -> int:
         device = hashlib.sha256(self._public_key).hexdigest()
         with Element(self.key) as element:
             flash = str(self.folder / "flash")
             words = ["127.0.0.1", str(self.relay_port), device, element.path, flash]
-            done = run([str(self.folder / "sensor"), *words], text=lines, check=False)
+            program = [str(self.folder / "sensor"), *words]
+            done = run(program, text=lines, check=False, dies_after_s=dies_after_s)
         self.stored |= set(_STORED.findall(done.stderr))
         # NOT_READY and WAITING: no record of this run was taken.
         if done.returncode and not done.stderr.rstrip().endswith(("error 8", "error 11")):

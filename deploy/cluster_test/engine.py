@@ -39,22 +39,27 @@ def run(
     text: str | None = None,
     env: Mapping[str, str] | None = None,
     check: bool = True,
+    dies_after_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command.
+    """Run a command; one that is to die is killed after a time, unless it has ended by then.
 
     Raises
     ------
     ClusterError
         It failed, and ``check`` is set.
     """
-    done = subprocess.run(
-        words,
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
+    try:
+        done = subprocess.run(
+            words,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+            timeout=dies_after_s,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 0, "", "")
     if check and done.returncode:
         said = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise ClusterError(f"`{' '.join(words[:4])}` ended with {done.returncode}: {said}")

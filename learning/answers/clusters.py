@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.looks.measurement import LARGEST_BEYOND, Measurement, Number
-from sfumato.learning.looks.study import measure_study, require_look
+from sfumato.learning.looks.study import measure_study, require_look, to_units
 from sfumato.shared.core import ClustersStatistic
-from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.wire.objects.answers import DimensionBody, VerdictBody, Word, describe_promise
 from sfumato.shared.wire.objects.looks import (
@@ -164,11 +163,11 @@ def _find_doubts(found: Measurement) -> Iterator[str]:
 def _describe_each(
     plan: SketchPlan, whole: ClustersStatistic, found: Measurement
 ) -> Iterator[MeasuredClusterBody]:
-    centres = _to_units(plan, whole.assigned, whole.centres.astype(np.float64))
-    refined = _to_units(plan, whole.assigned, found.moved)
+    centres = to_units(plan, whole.assigned, whole.centres.astype(np.float64))
+    refined = to_units(plan, whole.assigned, found.moved)
     usable = np.where(found.is_phantom[:, None], whole.origins, found.means)
-    means = _to_units(plan, whole.summed, usable)
-    errors = _to_units(plan, whole.summed, usable, found.means_error)
+    means = to_units(plan, whole.summed, usable)
+    errors = to_units(plan, whole.summed, usable, found.means_error)
     usual = None if found.squares is None else float((found.shares * found.squares).sum())
     for j, is_phantom in enumerate(found.is_phantom.tolist()):
         spread = None
@@ -187,20 +186,6 @@ def _describe_each(
             is_phantom=is_phantom,
             is_wide=bool(found.is_wide[j]),
         )
-
-
-def _to_units(
-    plan: SketchPlan, axes: tuple[int, ...], steps: Floats, widths: Floats | None = None
-) -> Floats:
-    """Return points on some axes, or widths about them, in data units: shape ``(k, len(axes))``."""
-    quantiser, encoder, at = plan.space.quantiser, plan.space.encoder, list(axes)
-    whole = np.tile(quantiser.centre, (len(steps), 1))
-    whole[:, at] += steps * quantiser.half_width[at] / STEPS
-    if widths is None:
-        return encoder.decode(whole)[:, at]
-    half = np.zeros_like(whole)
-    half[:, at] = widths * quantiser.half_width[at] / STEPS
-    return encoder.decode_widths(whole, half)[:, at]
 
 
 def _name(plan: SketchPlan, axes: tuple[int, ...]) -> list[DimensionBody]:

@@ -11,9 +11,11 @@ from sfumato.learning.estimate.counts import count_records
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.looks.measurement import Measurement, measure
 from sfumato.learning.looks.noise import LookNoise
+from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import DecodingError, WrongStatisticError
 from sfumato.shared.plan import ClustersPart, SketchPlan
 
+Floats = NDArray[np.float64]
 _GAUSSIAN = "discrete-gaussian"
 
 
@@ -99,3 +101,17 @@ def measure_study(
         is_gaussian=plan.release.mechanism == _GAUSSIAN,
     )
     return measure(sums, whole, noise)
+
+
+def to_units(
+    plan: SketchPlan, axes: tuple[int, ...], steps: Floats, widths: Floats | None = None
+) -> Floats:
+    """Return points on some axes, or widths about them, in data units: shape ``(k, len(axes))``."""
+    quantiser, encoder, at = plan.space.quantiser, plan.space.encoder, list(axes)
+    whole = np.tile(quantiser.centre, (len(steps), 1))
+    whole[:, at] += steps * quantiser.half_width[at] / STEPS
+    if widths is None:
+        return encoder.decode(whole)[:, at]
+    half = np.zeros_like(whole)
+    half[:, at] = widths * quantiser.half_width[at] / STEPS
+    return encoder.decode_widths(whole, half)[:, at]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sfumato.shared.wire.calls.call import Bare, Call, Events, Pages
+from sfumato.shared.wire.objects.looks import PlanLookRequest, PlannedLookBody
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
 from sfumato.shared.wire.objects.results import DecodeBody, DecodeRequest
 from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
@@ -33,6 +34,10 @@ class Decodes:
         Answer questions on the records behind a decode, from its stored density.
 
         Shares of boxes, quantiles, densities and means, with error bars. It costs no privacy.
+    plan_look
+        Plan a second look at a decode's centroids, and predict how accurate it will be.
+
+        Nothing is stored or spent: `POST /v1/studies` with the plan shows the centroids to devices.
     draw_synthetic_records
         Draw synthetic records from the stored densities of a decode.
 
@@ -70,6 +75,13 @@ class Decodes:
         QuestionsRequest,
         AnswersBody,
         problems="decoding-invalid",
+    )
+    plan_look = Call(
+        "analyst",
+        "POST /v1/decodes/{decode}/look",
+        PlanLookRequest,
+        PlannedLookBody,
+        problems="decoding-invalid plan-invalid privacy-invalid",
     )
     draw_synthetic_records = Call(
         "analyst",

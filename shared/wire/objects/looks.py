@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from sfumato.shared.structure import member
+from typing import Annotated, Any, Literal
+
+from sfumato.shared.plan import Dimension
+from sfumato.shared.structure import Rule, member
 from sfumato.shared.wire.objects.answers import DimensionBody, PromiseBody, VerdictBody
-from sfumato.shared.wire.objects.declaration import Hex, body
+from sfumato.shared.wire.objects.declaration import Hex, body, request
+
+Level = Annotated[str, Rule(min_length=1, max_length=50)]
 
 
 @body
@@ -111,3 +116,72 @@ class LooksBody:
     cost: str = member(
         "The same in words.", "a record that the sketch and 1 look read costs epsilon 2 in all"
     )
+
+
+@request
+class PlanLookRequest:
+    """A second look at the clusters of a decode, before it exists."""
+
+    aim: Literal["measure", "refine", "profile"] = member(
+        "`measure`: numbers and spreads, with the least noise; `refine`: means of the columns too; "
+        "`profile`: means of further columns besides.",
+        "refine",
+        default="refine",
+    )
+    epsilon: Level = member(
+        "The epsilon of each record and sketch of the look, exact: `1`, `0.5` or `1/2`.",
+        "1",
+        default="1",
+    )
+    delta: Level = member("Its delta; 0 for pure epsilon.", "0", default="0")
+    same_records: bool = member(
+        "Whether the look reads the records that the decode is of: its epsilon is added.",
+        False,
+        default=False,
+    )
+    columns: Annotated[list[Dimension], Rule(max_length=64)] = member(
+        "Further columns of a `profile`, which the decode did not read.", [], default_factory=list
+    )
+    n_records: Annotated[int, Rule(ge=1, le=1 << 49)] | None = member(
+        "Expected records; null for those of the decode.", None, default=None
+    )
+    n_sketches: Annotated[int, Rule(ge=1, le=1 << 49)] | None = member(
+        "Expected sketches; null for those of the decode.", None, default=None
+    )
+    clusters_per_sketch: Annotated[int, Rule(ge=1, le=1 << 20)] | None = member(
+        "Clusters that a sketch carries, a divisor of all; null for all.", None, default=None
+    )
+
+
+@body
+class PlannedLookBody:
+    """The plan of a second look, and how accurate its answers will be: standard deviations."""
+
+    statements: list[str] = member(
+        "What it will give and cost, a sentence each.", ["one record costs epsilon 2 in all."]
+    )
+    pays: bool | None = member(
+        "Whether refined centroids are expected to be better than the first; null where that "
+        "cannot be told.",
+        True,
+    )
+    shares_error: list[float] = member("Error of the share of each cluster.", [0.002, 0.002])
+    summed: list[str] = member("Axes whose means are asked for.", ["pressure"])
+    means_error: list[list[float]] = member(
+        "Error of each mean: a row for each cluster, in the units of the columns.", [[0.03], [0.04]]
+    )
+    spread_error: float | None = member(
+        "Relative error of the mean squared distance; null where it is not asked for.", 0.004
+    )
+    gain_error: float | None = member(
+        "Error of what one more k-means step would gain, where it would gain nothing; null where "
+        "it is not asked for.",
+        0.0004,
+    )
+    excess: float | None = member(
+        "What noise adds to the squared distances of refined centroids, over them; null where "
+        "not all means are asked for.",
+        0.001,
+    )
+    least_share: float = member("The smallest share that is told from an empty cluster.", 0.004)
+    plan: dict[str, Any] = member("The plan.", {"see": "`POST /v1/studies`"})

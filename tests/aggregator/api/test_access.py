@@ -62,6 +62,7 @@ CALLS = {
         GET DELETE /v1/decodes/{decode}
         GET /v1/decodes/{decode}/events
         POST /v1/decodes/{decode}/questions
+        POST /v1/decodes/{decode}/look
         POST /v1/decodes/{decode}/records
         POST GET /v1/studies/{study}/schedules
         GET PATCH DELETE /v1/schedules/{schedule}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +21,7 @@ from sfumato.analyst.client.connection import Connection
 from sfumato.analyst.periods import Choice
 from sfumato.analyst.results import DecodeResult
 from sfumato.learning.answers.clusters import find_worse
+from sfumato.learning.looks.design import Aim
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError, WrongStatisticError
 from sfumato.shared.plan import ClustersPart, Dimension, PlanSpec, SketchPlan, create_plan
@@ -205,6 +206,43 @@ async def test_a_look_that_measures_only_leaves_the_centroids_and_measures_the_s
     assert found.bars == first.bars
     with pytest.raises(ConfigError, match="columns"):
         await client.plan_look(first, epsilon="1", columns=[Dimension(name="x", unit="1")])
+
+
+async def test_the_server_plans_the_look_that_a_client_plans(
+    server: Server, client: AsyncClient
+) -> None:
+    await collect(server, "main", make_plan())
+    decode = await client.decode("main", n_clusters=3)
+    url = f"/v1/decodes/{decode.decode_id}/look"
+    assert_problem(await server.desk.post(url, {}), "decoding-invalid", 422, "decode")
+    await work(server)
+    first = await decode.wait()
+    column = Dimension(name="x", unit="mi", lower=0.0, upper=10.0)
+    plans: dict[Aim, tuple[Dimension, ...]] = {"measure": (), "refine": (), "profile": (column,)}
+    for aim, columns in plans.items():
+        for same in (False, True):
+            planned = await client.plan_look(
+                first, epsilon="1/2", aim=aim, same_records=same, columns=columns
+            )
+            asked: dict[str, Any] = {
+                "aim": aim,
+                "epsilon": "1/2",
+                "same_records": same,
+                "columns": [{"name": "x", "unit": "mi", "lower": 0.0, "upper": 10.0}][
+                    : len(columns)
+                ],
+            }
+            answer = await server.desk.post(url, asked)
+            assert answer.status_code == 200
+            assert answer.json() == asdict(planned.to_body())
+            assert len(answer.json()["summed"]) == {"measure": 0, "refine": 2, "profile": 3}[aim]
+    for asked, field in (
+        ({"epsilon": "0"}, "epsilon"),
+        ({"delta": "none"}, "delta"),
+        ({"columns": [asdict(column)]}, "columns"),
+        ({"clusters_per_sketch": 2}, "clusters_per_sketch (--per-sketch)"),
+    ):
+        assert_problem(await server.desk.post(url, asked), "request-invalid", 422, field)
 
 
 def draw_window(seed: int, share: float) -> Floats:

@@ -45,3 +45,63 @@ def test_measured_shares_stand_beside_predicted_ones_with_the_doubts_of_the_look
     report = render_report(found, title="refined")
     for words in ("What second looks measured", measured.statement, "of the squared distances"):
         assert words in report.replace("&#x27;", "'"), words
+
+
+def fill(scene: Scene, values: dict[str, str]) -> None:
+    for label, value in values.items():
+        done = scene.page.evaluate(
+            """(([label, value]) => {
+              const { control } = [...document.querySelectorAll("details.look label")]
+                .find((each) => each.firstChild.textContent === label);
+              control.value = value;
+              return control.dispatchEvent(new Event("change"));
+            })"""
+            + f"({[label, value]})"
+        )
+        assert done, label
+
+
+def plan_on_page(scene: Scene) -> str:
+    scene.page.evaluate("document.querySelector('details.look .result').replaceChildren()")
+    scene.page.evaluate("document.querySelector('details.look form').requestSubmit()")
+    scene.page.wait_for("details.look .result > *", problem=True)
+    return scene.page.text("details.look .result")
+
+
+def test_a_look_is_planned_on_the_page_says_what_it_gives_and_becomes_a_study(
+    scene: Scene,
+) -> None:
+    server = scene.aggregator
+    study = publish_records(server, "looked at", make_plan(), PARTS)
+    with Client(server.url, key=server.key) as client:
+        decode = client.decode(study, n_clusters=3)
+        first = decode.wait()
+        refined = client.plan_look(first, epsilon="1/2", same_records=True)
+        measured = client.plan_look(first, epsilon="2", aim="measure")
+        scene.enter(f"{server.url}/#studies/{study}/decodes/{decode.decode_id}")
+        scene.page.wait_for("details.look")
+        scene.page.evaluate("document.querySelector('details.look').open = true")
+
+        fill(scene, {"It shall": "measure", "Epsilon of a record": "2"})
+        text = plan_on_page(scene)
+        assert all(each in text for each in measured.describe())
+        assert "Mean of" not in text
+
+        fill(scene, {"It shall": "profile", "Column": "tide", "Lowest value": "0"})
+        fill(scene, {"Highest value": "5", "Unit": "m"})
+        assert "Mean of tide" in plan_on_page(scene)
+
+        fill(scene, {"It shall": "refine", "Epsilon of a record": "none"})
+        assert "epsilon" in plan_on_page(scene)
+        scene.page.complaints.clear()
+
+        fill(scene, {"It reads": "same", "Epsilon of a record": "1/2"})
+        text = plan_on_page(scene)
+        for each in refined.describe():
+            assert each in text, each
+        assert "one record costs" in text
+        scene.page.evaluate("document.querySelector('details.look .result form').requestSubmit()")
+        scene.page.wait_for("details.look .result .verdict.good a", problem=True)
+        made = client.study(client.find_study("looked at look"))
+        assert client.plan(made.study_id) == refined.plan
+    assert not scene.page.complaints

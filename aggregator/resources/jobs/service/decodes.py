@@ -25,6 +25,7 @@ from sfumato.aggregator.resources.snapshots.service.snapshots import (
     SnapshotService,
 )
 from sfumato.aggregator.resources.studies.record import StudyRecord
+from sfumato.aggregator.resources.studies.service.advice import read_epsilon, read_number
 from sfumato.learning.answers.looks import TakenLook, require_looks, take_looks
 from sfumato.learning.answers.posterior_bytes import pack_posterior, unpack_posterior
 from sfumato.learning.answers.questions import Inquiry
@@ -34,11 +35,15 @@ from sfumato.learning.decoding.solver import Solver
 from sfumato.learning.estimate.search_box import Stated, check_search_box
 from sfumato.learning.generative.columns import Column, read_columns
 from sfumato.learning.generative.synthesis import Origin, Synthesiser
+from sfumato.learning.planning.looks import LookOutline, LookPlan, ShownResult, plan_look
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.errors import ConfigError, DecodingError, NotFoundError
 from sfumato.shared.plan import SketchPlan
+from sfumato.shared.structure import structure
 from sfumato.shared.wire.objects.answers import describe_promise
+from sfumato.shared.wire.objects.looks import PlanLookRequest
 from sfumato.shared.wire.objects.questions import AnswersBody, QuestionsRequest
+from sfumato.shared.wire.objects.results import ResultBody
 from sfumato.shared.wire.objects.synthesis import SynthesisRequest, SyntheticBody
 
 _DOMAIN = "sfumato/v1/decode"
@@ -317,6 +322,43 @@ class DecodeService(RequestService[DecodeRecord]):
             self._inquiries.popitem(last=False)
         return decode, study, inquiry
 
+    async def plan_look(self, decode_id: bytes, asked: PlanLookRequest) -> LookPlan:
+        """Plan a second look at a result; nothing is stored.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such decode, or its snapshot is gone.
+        DecodingError
+            It has not succeeded.
+        ConfigError, PlanError, PrivacyError
+            A member breaks its rule, or the result cannot be looked at.
+        """
+        outline = LookOutline(
+            aim=asked.aim,
+            epsilon=read_epsilon(asked.epsilon),
+            delta=read_number(asked.delta, "delta", "from 0 to below 1"),
+            n_records=asked.n_records,
+            n_sketches=asked.n_sketches,
+            shares_records=asked.same_records,
+            columns=tuple(asked.columns),
+            clusters_per_sketch=asked.clusters_per_sketch,
+        )
+        async with self._store.begin() as transaction:
+            decode = await self._require(transaction, decode_id)
+            study = await require_study(transaction, decode.study_id)
+            snapshot = await _require_snapshot(transaction, decode)
+        if decode.result is None:
+            raise _refuse_unfinished(decode)
+        first = ShownResult(
+            plan=await self._plans.get(study),
+            body=structure(ResultBody, decode.result, strict=False),
+            digest=snapshot.digest.hex(),
+            n_records=snapshot.n_records,
+            n_sketches=snapshot.n_sketches,
+        )
+        return await asyncio.to_thread(plan_look, first, outline)
+
     async def prepare(self, decode: DecodeRecord) -> DecodeWork:
         """Load the inputs of a decode, for a worker.
 
@@ -329,9 +371,7 @@ class DecodeService(RequestService[DecodeRecord]):
         """
         async with self._store.begin() as transaction:
             study = await require_study(transaction, decode.study_id)
-            snapshot = await transaction.get(SnapshotRecord, decode.snapshot_id)
-        if snapshot is None:
-            raise NotFoundError("is gone", field="snapshot", fix="make it again")
+            snapshot = await _require_snapshot(transaction, decode)
         plan = await self._plans.get(study)
         solver = create_any_solver(plan.kind, decode.decoder, decode.settings)
         if solver.name != decode.solver:
@@ -354,6 +394,13 @@ class DecodeService(RequestService[DecodeRecord]):
         )
 
 
+async def _require_snapshot(transaction: Transaction, decode: DecodeRecord) -> SnapshotRecord:
+    snapshot = await transaction.get(SnapshotRecord, decode.snapshot_id)
+    if snapshot is None:
+        raise NotFoundError("is gone", field="snapshot", fix="make it again")
+    return snapshot
+
+
 def _refuse_question(decode: DecodeRecord) -> DecodingError:
     if decode.state == "succeeded":
         return DecodingError(
@@ -361,6 +408,10 @@ def _refuse_question(decode: DecodeRecord) -> DecodingError:
             field="decode",
             fix="decode with the mixture decoder, or with fewer clusters",
         )
+    return _refuse_unfinished(decode)
+
+
+def _refuse_unfinished(decode: DecodeRecord) -> DecodingError:
     return DecodingError(
         f"must have succeeded, and is {decode.state}",
         field="decode",

@@ -17,6 +17,7 @@ from sfumato.learning.planning.remedies import Remedies, find_remedies
 from sfumato.shared.core.seeds import SEED_BYTES
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import Dimension, SketchPlan, plan_from_spec
+from sfumato.shared.structure import read_exact
 from sfumato.shared.wire.objects.advice import AdviceRequest, PlannedDimension
 
 _USUAL_SHARE = 1 / 6
@@ -47,7 +48,7 @@ class AdviceService(Service):
 
 
 def _advise(request: AdviceRequest, *, origin: int) -> StudyAdvice:
-    epsilon = _read_epsilon(request.epsilon)
+    epsilon = read_epsilon(request.epsilon)
     n_sketches = request.n_devices * request.n_windows
     outline = StudyOutline(
         n_records=n_sketches * request.records_per_window,
@@ -73,19 +74,23 @@ def _advise(request: AdviceRequest, *, origin: int) -> StudyAdvice:
     return StudyAdvice(advice=advice, plan=plan, remedies=remedies)
 
 
-def _read_epsilon(text: str) -> Fraction:
-    try:
-        epsilon = Fraction(text)
-    except (ValueError, ZeroDivisionError) as error:
-        raise ConfigError(
-            f"must be a number above 0, and is {text!r}",
-            field="epsilon",
-            fix="write 1, 0.5 or 1/2",
-        ) from error
+def read_epsilon(text: str) -> Fraction:
+    """Read an exact epsilon; raises `ConfigError`."""
+    epsilon = read_number(text, "epsilon", "above 0")
     # A text of few characters may be a number of many digits.
     if not Fraction(1, 10**6) <= epsilon <= 10**6:
         raise ConfigError("must be from 0.000001 to 1000000", field="epsilon", fix="write 1")
     return epsilon
+
+
+def read_number(text: str, field: str, range_: str) -> Fraction:
+    """Read an exact number; raises `ConfigError`."""
+    try:
+        return read_exact(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ConfigError(
+            f"must be a number {range_}, and is {text!r}", field=field, fix="write 1, 0.5 or 1/2"
+        ) from error
 
 
 def _describe(dimension: PlannedDimension, request: AdviceRequest) -> dict[str, Any]:

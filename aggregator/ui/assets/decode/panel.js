@@ -67,7 +67,7 @@ function predict(study, plan, controls, signal) {
 }
 
 /** The card with form, progress and result; `decode` is an existing decode to show at once. */
-export function decodePanel(study, plan, decode, signal, onended = () => {}) {
+export function decodePanel({ study, plan, rest: decode, scope, signal }, onended) {
   const controls = makeControls(plan);
   const box = searchedWithin(study.search_box ?? {}, plan.dimensions);
   const start = h("button", { type: "submit", class: "main" }, "Decode");
@@ -77,7 +77,7 @@ export function decodePanel(study, plan, decode, signal, onended = () => {}) {
     signal,
     showEnd: async (ended) => {
       const snapshot = await request(`/v1/snapshots/${ended.snapshot_id}`, { signal });
-      return showResult(ended, snapshot, plan, signal);
+      return showResult(ended, snapshot, plan, { study, scope, signal });
     },
   });
 

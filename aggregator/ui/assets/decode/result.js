@@ -6,6 +6,7 @@ import { showClusters } from "../answers/clusters.js";
 import { axesOf } from "../base/axes.js";
 import { bottomAxis, dot, frame, leftAxis, line, reach, scale } from "../chart/chart.js";
 import { askPanel } from "./ask.js";
+import { lookPanel } from "./look.js";
 import { makePlot } from "./profile.js";
 import { syntheticPanel } from "./synthetic.js";
 import { describeExcluded, describeSource } from "../study/selection.js";
@@ -199,7 +200,7 @@ function withhold(result, nodes) {
 }
 
 /** Show centroids with weights as a picture and a table, with their quality. */
-export function showResult(decode, snapshot, plan, signal) {
+export function showResult(decode, snapshot, plan, { study, scope, signal }) {
   const { result } = decode;
   const rows = sortByWeight(result);
   // Only the plan has the bounds; plan and result both have names and units.
@@ -240,6 +241,7 @@ export function showResult(decode, snapshot, plan, signal) {
     showLooks(result),
     showStability(result),
     result.bars && [askPanel(decode, plan, signal), syntheticPanel(decode, signal)],
+    rows[0].spread && lookPanel(decode, study, scope, signal),
     h("details", {}, h("summary", {}, "Details of the decode"), factList(showDetails(decode, result))),
   );
 }

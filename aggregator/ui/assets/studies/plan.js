@@ -15,8 +15,8 @@ const OUTLOOKS = {
 
 const number = (value, more = {}) => h("input", { type: "number", required: true, value, inputmode: "decimal", ...more });
 
-/** One column of the records. */
-function makeColumn(remove) {
+/** One column of the records; without a spread it is one of a plan, and not of advice. */
+export function makeColumn(remove, { hasSpread = true } = {}) {
   const inputs = {
     name: h("input", { type: "text", required: true, maxlength: "200", autocomplete: "off", dir: "auto" }),
     unit: h("input", { type: "text", maxlength: "200", autocomplete: "off", placeholder: "none" }),
@@ -48,7 +48,7 @@ function makeColumn(remove) {
       field("Highest value", inputs.upper),
       field("Scale", inputs.scale),
       resolution,
-      spread,
+      hasSpread && spread,
       h("div", { class: "buttons end" }, h("button", { type: "button", class: "small", onclick: () => remove(node) }, "Remove")),
     ),
   );
@@ -57,7 +57,7 @@ function makeColumn(remove) {
     unit: inputs.unit.value.trim() || "1",
     lower: Number(inputs.lower.value),
     upper: Number(inputs.upper.value),
-    spread: inputs.spread.value === "" ? null : Number(inputs.spread.value),
+    ...(hasSpread && { spread: inputs.spread.value === "" ? null : Number(inputs.spread.value) }),
     transform: isLog() ? { kind: "log", resolution: Number(inputs.resolution.value) } : null,
   });
   return { node, read };

@@ -65,10 +65,12 @@ export function section(title, content, signal) {
   return h("section", { class: "card" }, h("h2", {}, title), place);
 }
 
-function patterns({ study, plan, rest, signal }) {
-  if (!DECODED.includes(plan.plan.statistic.kind)) return [answersPanel(study, plan.plan, rest, signal)];
+function patterns(context) {
+  const { study, rest, signal } = context;
+  const { plan } = context.plan;
+  if (!DECODED.includes(plan.statistic.kind)) return [answersPanel(study, plan, rest, signal)];
   const past = historyPanel(study, signal);
-  return [decodePanel(study, plan.plan, rest, signal, past.reload), past.node];
+  return [decodePanel({ ...context, plan }, past.reload), past.node];
 }
 
 const SECTIONS = [
