@@ -247,16 +247,19 @@ def follow_stream(
             yield batch.timestamps, batch.values, task.labeller.find(batch.values)
 
 
+_WRITTEN = (
+    *("encoding", "delimiter", "header", "skip_lines", "comment"),
+    *("decimal", "thousands", "strip", "missing_values"),
+)
+"""Settings of how lines are written."""
+
+
 def _find_text_settings(source: SourceSettings) -> StdinSettings:
     if not isinstance(source, TextSettings) or source.format != "csv":
         return StdinSettings(kind="stdin")
     return StdinSettings(
         kind="stdin",
-        encoding=source.encoding,
-        delimiter=source.delimiter,
-        header=source.header,
-        decimal=source.decimal,
-        strip=source.strip,
+        **{name: getattr(source, name) for name in _WRITTEN},
     )
 
 

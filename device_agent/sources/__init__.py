@@ -16,6 +16,7 @@ from sfumato.device_agent.sources.interface import (
     RecordBatch,
     RecordSource,
 )
+from sfumato.device_agent.sources.joined import require_never_joined
 from sfumato.device_agent.sources.mapping import ReadingReport
 from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import StreamSettings, find_source
@@ -75,4 +76,5 @@ def open_source(
         from sfumato.device_agent.sources.cells import JoinSource
 
         return JoinSource(stream, dimensions, known, digest_key, folder, now=now)
+    require_never_joined(stream.name, known)
     return find_source(stream.source.kind)(stream, dimensions, known, digest_key, folder)

@@ -12,7 +12,7 @@ import hashlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.device_agent.sources.interface import FileCopy, Guarantee, RecordBatch, RecordSource
+from sfumato.device_agent.sources.joined import JOINED
 from sfumato.device_agent.sources.mapping import RecordMapping
 from sfumato.device_agent.sources.positions import KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import Join, SourceSettings, StreamSettings, find_source
@@ -35,7 +36,6 @@ Integers = NDArray[np.int64]
 BATCH_RECORDS = 4096
 _MERGED = 1 << 16
 """So many messages are merged at once: a merge reads all open cells."""
-_SOURCE = "join:cells"
 _CLOSED, _GRID = "closed", "grid"
 
 
@@ -102,6 +102,11 @@ class OpenCells:
     take
         ``last``, ``mean``, ``min`` or ``max`` of the messages of a cell and column. The last is
         that with the latest time; of equal times, that which came last.
+
+    Guarantees
+    ----------
+    A value is a function of its own messages in the order in which they came: to the last bit, for
+    when others are merged, or how many there are, changes no rounding.
     """
 
     def __init__(self, take: str) -> None:
@@ -126,8 +131,8 @@ class OpenCells:
         codes, values, counts = self._codes[:n], self._values[:n], self._counts[:n]
         self._codes, self._values = self._codes[n:], self._values[n:]
         self._times, self._counts = self._times[n:], self._counts[n:]
-        with np.errstate(over="ignore"):
-            return codes, values / counts if self._take == "mean" else values
+        with np.errstate(invalid="ignore"):
+            return codes, values / counts
 
     def _merge(self) -> None:
         if not self._waiting:
@@ -140,16 +145,27 @@ class OpenCells:
         self._waiting, self._n_waiting = [], 0
         if not codes.size:
             return
+        if self._take == "mean":
+            self._sum(codes, values, counts)
+            return
         # Stable, and what was there before stands before what came: so ties go by arrival.
         order = np.lexsort((times, codes))
         codes, values, times, counts = codes[order], values[order], times[order], counts[order]
         starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
         ends = np.append(starts[1:], codes.size) - 1
         self._codes, self._times = codes[starts], times[ends]
-        reduce = {"min": np.minimum, "max": np.maximum, "mean": np.add}.get(self._take)
+        reduce = {"min": np.minimum, "max": np.maximum}.get(self._take)
+        self._values = values[ends] if reduce is None else reduce.reduceat(values, starts)
+        self._counts = np.ones(starts.size)
+
+    def _sum(self, codes: Integers, values: Floats, counts: Floats) -> None:
+        """Add values one after the other: what was summed before, then what came."""
+        self._codes, places = np.unique(codes, return_inverse=True)
+        self._values, self._counts = np.zeros(self._codes.size), np.zeros(self._codes.size)
+        self._times = np.zeros(self._codes.size)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._values = values[ends] if reduce is None else reduce.reduceat(values, starts)
-        self._counts = np.add.reduceat(counts, starts)
+            np.add.at(self._values, places, values)
+            np.add.at(self._counts, places, counts)
 
 
 class JoinSource(RecordSource):
@@ -186,17 +202,16 @@ class JoinSource(RecordSource):
         self._n_added = self._n_passed = 0
         self._done: dict[str, Position] = {}
         self._changes: deque[tuple[int, SourceChanges]] = deque()
-        self._n_late = self._n_outside = 0
         self._stream, self._known = stream.name, known
-        place = self._find_place(_SOURCE, name="join")
+        place = self._find_place(JOINED, name="join")
         self._closed = self._due = int(place.get(_CLOSED, 0))
         self._digest = _digest_cells(stream, dimensions, self._grid)
         if place and place[_GRID] != self._digest:
             raise LedgerError(
                 "must stay as it was: under other cells a message could count again",
                 field=f"stream {stream.name}: join",
-                fix="restore its cells, keys and times, with [streams.columns] and where, or give "
-                "the stream another name, whose epsilon adds",
+                fix="restore [streams.source] and [streams.columns], or give the stream another "
+                "name, whose epsilon adds",
             )
         self._inner = find_source(stream.source.kind)(stream, dimensions, known, digest_key, folder)
         self.report = self._inner.report
@@ -258,12 +273,25 @@ class JoinSource(RecordSource):
             if batch is not None:
                 self._add(batch)
                 return self._make_batch(self._closed)
-            # Only now: what the source holds may be of any cell.
-            over = self._grid.count_over(self._now() - self._join.grace_s)
-            self._due = max(self._closed, over)
-            if self._closed == self._due:
+            # Only where the source holds nothing more: what it holds may be of any cell.
+            if self._inner.is_waiting or not self._find_due():
                 return None
         return self._make_batch(min(self._due, self._closed + BATCH_RECORDS))
+
+    def read(self) -> Iterator[RecordBatch]:
+        """See ``RecordSource``; all messages are read before a cell closes."""
+        for batch in self._inner.read():
+            self._add(batch)
+            yield self._make_batch(self._closed)
+        self._find_due()
+        while self._closed < self._due:
+            yield self._make_batch(min(self._due, self._closed + BATCH_RECORDS))
+
+    def _find_due(self) -> bool:
+        """Find which cells are over by the clock; return whether one of them is open."""
+        over = self._grid.count_over(self._now() - self._join.grace_s)
+        self._due = max(self._closed, over)
+        return self._closed < self._due
 
     def _add(self, batch: RecordBatch) -> None:
         if not len(batch.timestamps):
@@ -271,17 +299,18 @@ class JoinSource(RecordSource):
         assert batch.kinds is not None
         columns = batch.kinds % self._grid.n_columns
         values = batch.values[np.arange(len(columns)), columns]
-        # One stamp from the future would hold its place in the source for ever.
-        is_believed = batch.timestamps <= self._now() + CLOCK_LEEWAY_S
-        codes = np.where(is_believed, self._grid.find_codes(batch.timestamps, batch.kinds), -1)
+        codes = self._grid.find_codes(batch.timestamps, batch.kinds)
         is_open = codes >= self._closed * self._grid.n_columns
-        self._n_outside += int(np.count_nonzero(codes < 0))
-        self._n_late += int(np.count_nonzero((codes >= 0) & ~is_open))
+        self.report.n_outside += int(np.count_nonzero(codes < 0))
+        self.report.n_late += int(np.count_nonzero((codes >= 0) & ~is_open))
+        self.report.n_ahead += int(
+            np.count_nonzero(batch.timestamps > self._now() + CLOCK_LEEWAY_S)
+        )
         is_added = is_open & np.isfinite(values)
         self._cells.add(codes[is_added], values[is_added], batch.timestamps[is_added])
         last = int(codes.max()) // self._grid.n_columns
         self._behind.append((last, batch.position_after(len(codes) - 1)))
-        self._behind.extend((last, position) for position in batch.beside)
+        self._behind.extend((last, position) for position in batch.beside())
         self._n_added = self._n_passed + len(self._behind)
         self._note_changes()
 
@@ -302,27 +331,18 @@ class JoinSource(RecordSource):
             table = make_table(records, timestamps)
             places = range(first + 1, stop + 1)
             self._keeper.add(records, records, table, places, None)
-        self._describe()
+        done = tuple(self._done.values())
+        if stop > first:
+            self._done.clear()
         return RecordBatch(
             values=records,
             timestamps=timestamps,
             position_after=lambda i: self._make_position(first + i + 1),
-            beside=tuple(self._done.values()),
+            beside=lambda: done,
         )
 
     def _make_position(self, closed: int) -> Position:
-        return Position(source=_SOURCE, place={_CLOSED: closed, _GRID: self._digest})
-
-    def _describe(self) -> None:
-        """Count, for the owner, the messages that are in no record."""
-        kept = [note for note in self.report.notes if not note.endswith(_IN_NONE)]
-        for n, why in (
-            (self._n_late, "came after their cell was closed"),
-            (self._n_outside, "have a time outside the cells, or none"),
-        ):
-            if n:
-                kept.append(f"{n} message(s) {why}, {_IN_NONE}")
-        self.report.notes[:] = kept
+        return Position(source=JOINED, place={_CLOSED: closed, _GRID: self._digest})
 
     def _note_changes(self) -> None:
         changes = self._inner.take_changes()
@@ -342,20 +362,16 @@ class JoinSource(RecordSource):
 
     def released(self, positions: Iterable[Position]) -> None:
         """See ``RecordSource``."""
-        self._inner.released(each for each in positions if each.source != _SOURCE)
+        self._inner.released(each for each in positions if each.source != JOINED)
 
     def close(self) -> None:
         """See ``RecordSource``."""
         self._inner.close()
 
 
-_IN_NONE = "and are in no record"
-_TIMES = ("timestamp", "timestamp_format", "timestamp_zone", "timestamp_clock")
-
-
 def _digest_cells(stream: StreamSettings, dimensions: Sequence[Dimension], grid: Grid) -> str:
     """Return a digest of all that decides in which cell a message is."""
     mapping = RecordMapping(stream, dimensions)
-    times = [getattr(stream.source, name, None) for name in _TIMES]
-    found = (grid, times, mapping.fields.keys, sorted(mapping.fields.kinds.items()))
+    reading = stream.source.digest_times()
+    found = (grid, reading, mapping.fields.keys, sorted(mapping.fields.kinds.items()))
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]

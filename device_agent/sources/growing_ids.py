@@ -52,26 +52,26 @@ class GrowingIds:
         doubtful
             Shape ``(n,)``: which of them may be repetitions; such a one without an id is dropped.
         """
-        values = table.to_matrix()
+        wanted = np.arange(len(table.ids)) if table.chosen is None else np.flatnonzero(table.chosen)
+        values, timestamps, ids = (
+            table.to_matrix()[wanted],
+            table.timestamps[wanted],
+            table.ids[wanted],
+        )
+        doubtful = None if doubtful is None else doubtful[wanted]
         n = len(values)
         kept, last = np.arange(n), np.full(n, self._last)
         if self._in_use:
-            is_id = table.ids != NO_ID
-            grown = np.maximum.accumulate(np.append(np.int64(self._last), table.ids))
+            is_id = ids != NO_ID
+            grown = np.maximum.accumulate(np.append(np.int64(self._last), ids))
             is_kept = np.where(is_id, grown[1:] > grown[:-1], True)
             if doubtful is not None:
                 is_kept &= is_id | ~doubtful
             kept = np.flatnonzero(is_kept)
             last = grown[1:][kept]
             values = np.where(is_id[:, np.newaxis], values, NAN)
-            unknown = is_kept & ~is_id
-            if table.chosen is not None:
-                unknown &= table.chosen
-            self.n_unknown += int(np.count_nonzero(unknown))
+            self.n_unknown += int(np.count_nonzero(is_kept & ~is_id))
         self.n_dropped += n - len(kept)
-        if table.chosen is not None:
-            is_wanted = table.chosen[kept]
-            kept, last = kept[is_wanted], last[is_wanted]
         if not len(kept):
             return None
         before, self._n_records = self._n_records, self._n_records + len(kept)
@@ -85,9 +85,9 @@ class GrowingIds:
 
         return RecordBatch(
             values=values[kept],
-            timestamps=table.timestamps[kept],
+            timestamps=timestamps[kept],
             position_after=position_after,
-            kinds=None if table.kinds is None else table.kinds[kept],
+            kinds=None if table.kinds is None else table.kinds[wanted][kept],
         )
 
     def describe(self) -> list[str]:

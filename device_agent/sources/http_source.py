@@ -91,6 +91,7 @@ class HttpSource(RecordSource):
         The cursors behind the place cannot be told from new ones.
     """
 
+    chooses = True
     settings = HttpSettings
     _settings: HttpSettings
     _parser: JsonLinesParser
@@ -160,6 +161,11 @@ class HttpSource(RecordSource):
         return random.uniform(
             _SHORTEST_PAUSE_S, max(_SHORTEST_PAUSE_S, min(most, _LONGEST_PAUSE_S))
         )
+
+    @property
+    def is_waiting(self) -> bool:
+        """See ``RecordSource``."""
+        return self._fetcher.is_busy or bool(self._n_failures)
 
     def read(self) -> Iterator[RecordBatch]:
         """Yield the new records; waits for the server."""

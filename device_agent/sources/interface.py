@@ -49,7 +49,7 @@ from sfumato.device_agent.sources.mapping import ReadingReport, RecordMapping
 from sfumato.device_agent.sources.positions import DigestKey, KnownPosition, Position, SourceChanges
 from sfumato.device_agent.sources.settings import SourceSettings, StreamSettings
 from sfumato.device_agent.sources.shown_rows import RowKeeper
-from sfumato.shared.errors import LedgerError
+from sfumato.shared.errors import ConfigError, LedgerError
 from sfumato.shared.plan import Dimension
 from sfumato.shared.reading import LineParser, RecordTable
 from sfumato.shared.reading.records import NO_KIND
@@ -69,7 +69,7 @@ class RecordBatch:
     position_after
         The position behind record ``i`` of this batch; called in ascending order.
     beside
-        Positions that are stored with that of the last record.
+        Returns positions that are stored with that of the last record, behind it.
     kinds
         Shape ``(n,)``: which kind a record is, where a stream joins messages of several.
     """
@@ -77,7 +77,7 @@ class RecordBatch:
     values: NDArray[np.float64]
     timestamps: NDArray[np.float64]
     position_after: Callable[[int], Position]
-    beside: tuple[Position, ...] = ()
+    beside: Callable[[], tuple[Position, ...]] = tuple
     kinds: NDArray[np.int64] | None = None
 
     @classmethod
@@ -91,6 +91,8 @@ class RecordBatch:
             values=values[places],
             timestamps=timestamps[places],
             position_after=lambda i: position_after(int(places[i])),
+            # Behind what was passed over: a file of which nothing else is left is done.
+            beside=lambda: (position_after(len(timestamps) - 1),),
             kinds=table.kinds[places],
         )
 
@@ -157,6 +159,8 @@ class RecordSource(ABC):
 
     settings: ClassVar[type[SourceSettings]] = SourceSettings
     """The declaration of ``[streams.source]``."""
+    chooses: ClassVar[bool] = False
+    """Whether it reads what ``where`` and ``join`` name: by ``RecordBatch.of_table``."""
     _settings: SourceSettings
     _parser: LineParser | None = None
 
@@ -173,6 +177,12 @@ class RecordSource(ABC):
         self._stream = stream.name
         self._settings = stream.source
         self._mapping = RecordMapping(stream, dimensions)
+        if self._mapping.fields.keys and not self.chooses:
+            raise ConfigError(
+                "cannot be combined with where or join: this kind of source reads all records",
+                field="streams.source.kind",
+                fix="let it choose its records itself",
+            )
         self._known = known
         self._key = DigestKey(digest_key)
         self._folder = folder
@@ -204,6 +214,11 @@ class RecordSource(ABC):
         0 where that is for the program that writes the records.
         """
         return 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether ``read_batch`` gave nothing because the source did not answer."""
+        return False
 
     @property
     def ended(self) -> bool:

@@ -268,9 +268,12 @@ class LineFile:
         """Read the header of a file that was read before."""
         parser, place = self._lines.parser, 0
         while parser.needs_header:
-            data = os.pread(self._file.fileno(), len(BOM) + MAX_LINE_BYTES, place)
-            line = data[: data.find(b"\n") + 1]
-            place += len(line)
+            line = b""
+            while b"\n" not in line and (data := os.pread(self._file.fileno(), 1 << 16, place)):
+                part = data[: data.find(b"\n") + 1] or data
+                line, place = (line + part)[: MAX_LINE_BYTES + 1], place + len(part)
+                if part.endswith(b"\n"):
+                    break
             parser.read_header(line.removeprefix(BOM), self.name)
 
 

@@ -27,6 +27,8 @@ _held: dict[tuple[int, int], tuple[int, int]] = {}
 class LocalSource(RecordSource):
     """Source on this machine's disks; see ``RecordSource``."""
 
+    chooses = True
+
     _settings: LocalSettings
 
     @cached_property

@@ -43,6 +43,9 @@ class ReadingReport:
         Bytes of the records read.
     unfinished_line
         The number of a last line without an end, which was left for the next time.
+    n_late, n_outside, n_ahead
+        Where messages are joined: how many came after their cell was closed, have a time outside
+        the cells or none, and have a time ahead of this machine's clock.
     notes
         Anything else that the owner should know.
     """
@@ -53,6 +56,9 @@ class ReadingReport:
     untimed: list[tuple[int, str]] = field(default_factory=list)
     bytes_read: int = 0
     unfinished_line: int | None = None
+    n_late: int = 0
+    n_outside: int = 0
+    n_ahead: int = 0
     notes: list[str] = field(default_factory=list)
 
     def add_unusable(self, line: int, name: str) -> None:
@@ -78,6 +84,9 @@ class ReadingReport:
             shown = getattr(self, name)
             shown += getattr(other, name)[: SHOWN_LINES - len(shown)]
         self.n_unusable += other.n_unusable
+        self.n_late += other.n_late
+        self.n_outside += other.n_outside
+        self.n_ahead += other.n_ahead
         self.n_untimed += other.n_untimed
         self.bytes_read += other.bytes_read
 
@@ -110,6 +119,17 @@ class ReadingReport:
                 "none if the plan protects a device as a whole: "
                 + _show_places(self.untimed, self.n_untimed)
             )
+        for n, what in (
+            (self.n_late, "came after their interval was closed, and are in no record"),
+            (self.n_outside, "have a time outside the intervals or none, and are in no record"),
+            (
+                self.n_ahead,
+                "have a time ahead of this machine's clock: they wait for it, and after each "
+                "restart the source is read again from there",
+            ),
+        ):
+            if n:
+                messages.append(f"{n} message(s) {what}")
         if self.unfinished_line is not None:
             messages.append(
                 f"line {self.unfinished_line} has no end yet and was left for the next time"
@@ -146,6 +166,14 @@ class RecordMapping:
         for dimension, column in zip(dimensions, columns, strict=True):
             _require_unconverted(dimension, column)
         keys, kinds = _list_kinds(stream, columns)
+        read = {column.name for column in columns} if join is None else {join.value}
+        if measured := sorted(read & set(keys)):
+            raise ConfigError(
+                f"cannot choose by {measured[0]!r}, which is read as a value: what it says would "
+                "decide whether there is a record",
+                field="streams.source.where" if join is None else "streams.source.join",
+                fix="choose by the name of a sensor, a place or a quantity",
+            )
         self.fields = Fields(
             values=tuple(column.name if join is None else join.value for column in columns),
             levels=tuple(dimension.levels for dimension in dimensions),
@@ -201,7 +229,8 @@ class RecordMapping:
         for i in np.flatnonzero(bad.any(axis=1)).tolist():
             what = table.damaged.get(i) or self.fields.values[int(bad[i].argmax())]
             report.add_unusable(places[i], what)
-        if self.fields.time is not None:
+        # Of messages it is for the join to say.
+        if self.fields.time is not None and not self._is_joined:
             is_untimed = np.isnan(table.timestamps)
             if table.chosen is not None:
                 is_untimed &= table.chosen

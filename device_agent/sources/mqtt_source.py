@@ -101,6 +101,7 @@ class MqttSource(RecordSource):
         The broker refuses the client or the subscription.
     """
 
+    chooses = True
     settings = MqttSettings
     _settings: MqttSettings
     _parser: LineParser
@@ -144,6 +145,11 @@ class MqttSource(RecordSource):
             return 1.0
         # Full jitter: all clients of a broker lose it at the same moment.
         return random.uniform(1.0, min(float(2 << min(self._n_failures, 10)), _LONGEST_PAUSE_S))
+
+    @property
+    def is_waiting(self) -> bool:
+        """See ``RecordSource``."""
+        return self._client is None or not self._subscribed
 
     def _disconnect(self) -> None:
         # The broker keeps the session and what comes meanwhile.
@@ -217,7 +223,7 @@ class MqttSource(RecordSource):
         public = f'{{"topic": {json.dumps(message.topic)}, "arrival": {message.arrival!r}'.encode()
         if self._settings.format == "value":
             text = payload.decode(self._settings.encoding, "replace")
-            return b'%s, "value": %s}' % (public, json.dumps(text, ensure_ascii=False).encode())
+            return b'%s, "value": %s}' % (public, json.dumps(text).encode())
         rest = payload.lstrip()
         # What is no object has no values; of its own fields, those in front count.
         return b"%s, %s" % (public, rest[1:] if rest[:1] == b"{" else b"-")

@@ -69,6 +69,7 @@ class SqliteSource(LocalSource):
         self._source = f"sqlite:{self._settings.path}"
         self._last = self._find_last()
         self._n_read = 0
+        self._is_locked = False
         # What cannot be opened is for SQLite to complain about.
         with suppress(OSError):
             # Released behind the connection: closing a descriptor of the file would take SQLite's
@@ -89,6 +90,11 @@ class SqliteSource(LocalSource):
         """See ``RecordSource``."""
         return self._settings.poll_s
 
+    @property
+    def is_waiting(self) -> bool:
+        """See ``RecordSource``."""
+        return self._is_locked
+
     def read_batch(self) -> RecordBatch | None:
         """See ``RecordSource``."""
         try:
@@ -98,12 +104,14 @@ class SqliteSource(LocalSource):
             header = [column[0] for column in cursor.description or ()]
             keys, fields = self._take_fields(cursor, header)
         except sqlite3.Error as error:
-            if _is_busy(error):
+            self._is_locked = _is_busy(error)
+            if self._is_locked:
                 self.report.note(
                     f"{self._settings.path} is locked by its writer; the agent tries again"
                 )
                 return None
             raise self._make_error(error) from error
+        self._is_locked = False
         if not keys:
             return None
         self._check_keys(keys)

@@ -48,6 +48,7 @@ class StdinSource(RecordSource):
         The file descriptor to read.
     """
 
+    chooses = True
     settings = StdinSettings
     _settings: StdinSettings
 

@@ -181,7 +181,10 @@ class CsvParser:
     def parse(self, block: Block) -> RecordTable:
         """See ``LineParser``."""
         if self._has_blanks:
-            block = Block(_join_blanks(block.data), line=block.line, start=block.start)
+            data = block.data
+            if block.may_have_long_line:
+                data = b"".join(map(_break_long, block.lines()))
+            block = Block(_join_blanks(data), line=block.line, start=block.start)
         return self._parse(block)
 
     def _parse(self, block: Block) -> RecordTable:
@@ -321,6 +324,17 @@ class CsvParser:
         if self._has_blanks:
             text = _join_blanks(text.encode()).decode()
         return split_line(_strip_end(text), self._delimiter)
+
+
+def _break_long(line: bytes) -> bytes:
+    """Return a line that is too long as one that is broken behind its first whole fields.
+
+    Before blanks are joined, for how many of them are kept of a long line is chance.
+    """
+    if len(line) <= MAX_LINE_BYTES:
+        return line
+    kept = line[:MAX_LINE_BYTES]
+    return kept[: max(kept.rfind(b" "), kept.rfind(b"\t")) + 1] + b'"\n'
 
 
 def _join_blanks(data: bytes) -> bytes:

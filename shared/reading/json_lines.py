@@ -35,6 +35,13 @@ class JsonLinesParser:
         self._fields = fields
         self._encoding = encoding
         # What a line spells more than once, or with escapes, may name a public field twice.
+        for name in fields.public:
+            if any(key in _PLACES for key in name.split(".")):
+                raise RecordError(
+                    "cannot be an element of a list: damage before it would hide it",
+                    field=name,
+                    fix="let the program that writes the records put it into a member of its own",
+                )
         keys = {key for name in fields.public for key in (name, *name.split("."))}
         self._spellings = [f'"{key}"' for key in sorted(keys)]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.structure import Rule, Text, declared, member
 
+_ESCAPES = r"\u0041 \x0a \n \101"
 BLANKS = "blanks"
 """In place of a delimiter: any number of spaces and tabs."""
 _ASCII = "".join(map(chr, range(32, 127))) + "\r\n\t"
@@ -20,7 +21,9 @@ def keeps_ascii(encoding: str) -> bool:
     encoding in which one character changes how those behind it are read would join them.
     """
     has_states = codecs.lookup(encoding).name.startswith(("iso2022", "hz", "utf-7"))
-    return not has_states and _ASCII.encode(encoding) == _ASCII.encode("ascii")
+    if has_states or _ASCII.encode(encoding) != _ASCII.encode("ascii"):
+        return False
+    return _ESCAPES.encode("ascii").decode(encoding) == _ESCAPES
 
 
 def is_delimiter(text: str) -> bool:

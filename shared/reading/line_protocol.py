@@ -10,6 +10,7 @@ from sfumato.shared.reading.json_lines import BrokenRecord, JsonLinesParser
 # Possessive: each character is looked at once, whatever a line holds.
 _KEY = r"(?:[^\\,= ]|\\.)++"
 _VALUE = r'(?:"(?:[^"\\]|\\.)*+"|[^", ]++)'
+_SERIES = re.compile(rf"({_KEY})((?:,{_KEY}={_KEY})*+) ")
 _LINE = re.compile(
     rf"({_KEY})((?:,{_KEY}={_KEY})*+) ++({_KEY}={_VALUE}(?:,{_KEY}={_VALUE})*+)(?: ++(-?[0-9]++))?"
 )
@@ -26,27 +27,45 @@ class LineProtocolParser(JsonLinesParser):
     """The records of lines of line protocol; see ``LineParser``.
 
     The fields of a record are its ``measurement``, its tags, its fields, and its ``time``, a whole
-    number. A line that has a name twice cannot be sketched.
+    number. A line that has a name twice cannot be sketched. Records are chosen by measurement and
+    tags, which stand in front, whatever is behind them.
     """
 
     @property
     def caveats(self) -> list[str]:
         """See ``LineParser``."""
         return [
-            f"{name!r} is read from whole lines alone: a line that is broken anywhere has none"
-            for name in self._fields.public
+            f"{name!r} stands behind the fields of a line: where they are broken, it has none"
+            for name in (self._fields.time.names if self._fields.time else ())
         ]
 
     def _read(self, text: str) -> dict[str, Any]:
         point = read_point(text)
-        return BrokenRecord() if point is None else point
+        if point is None:
+            return BrokenRecord()
+        if self._fields.keys:
+            # A field of that name is a value, in a whole line too.
+            series = _read_series(text)
+            point.update({name: series.get(name) for name in self._fields.keys})
+        return point
 
     def _is_plain(self, text: str, n_records: int) -> bool:
         # A name that stands twice has made the record a broken one.
         return True
 
     def _find_public(self, text: str, name: str) -> object:
-        return None
+        return _read_series(text).get(name)
+
+
+def _read_series(text: str) -> dict[str, str]:
+    """Return measurement and tags of a line; none where they are broken, or one stands twice."""
+    match = _SERIES.match(text)
+    if match is None:
+        return {}
+    pairs = [("measurement", _unescape(match[1]))]
+    pairs += [(_unescape(key), _unescape(value)) for key, value in _TAG.findall(match[2])]
+    series = dict(pairs)
+    return series if len(series) == len(pairs) else {}
 
 
 def read_point(text: str) -> dict[str, Any] | None:

@@ -68,7 +68,7 @@ class NpyRows:
             )
             time = self._fields.time
             table = make_table(columns, None if time is None else _to_times(rows[time.name], time))
-            keys = [rows[name].tolist() for name in self._fields.keys]
+            keys = [rows[name].astype("U").tolist() for name in self._fields.keys]
             return replace(table, kinds=self._fields.find_kinds(keys))
         n, d = self._shape
         if self._is_fortran:

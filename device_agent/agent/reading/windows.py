@@ -275,7 +275,9 @@ class WindowReader:
         self._source = open_stream_source(
             self.device, self._stream, now=lambda: self._clocks().latest_believable
         )
-        self._first_times = FirstTimes(self.device, self._stream)
+        # The times of joined records are those of their intervals, whatever messages say.
+        if self._stream.source.join is None:
+            self._first_times = FirstTimes(self.device, self._stream)
         self.note_changes()
 
     @property
@@ -355,7 +357,7 @@ class WindowReader:
         if cut.stop > cut.start:
             position = batch.position_after(cut.stop - 1)
             is_last = cut.stop == len(batch.timestamps)
-            for each in (position, *(batch.beside if is_last else ())):
+            for each in (position, *(batch.beside() if is_last else ())):
                 self._positions[each.source] = each
             self.n_unsaved += cut.stop - cut.start
         if cut.closed is not None:

@@ -71,7 +71,7 @@ class Reader:
         found: list[float] = []
         for batch in source.read():
             n_kept = len(batch.values) if limit is None else min(limit, len(batch.values))
-            for each in batch.beside if n_kept == len(batch.values) else ():
+            for each in batch.beside() if n_kept == len(batch.values) else ():
                 known = KnownPosition(stream=self.stream.name, position=each)
                 self.known[self.stream.name, each.source] = known
             for i in range(n_kept):

@@ -165,6 +165,14 @@ def test_a_header_without_the_column_is_refused() -> None:
     pipe.close()
 
 
+def test_ids_of_records_that_are_not_wanted_make_none_a_repetition() -> None:
+    pipe = Pipe(make_reader(id="n", where={"s": "a"}))
+    pipe.write(b"n,s,x\n1,a,1\n1000,b,2\n2,a,3\n")
+    pipe.finish()
+    assert numbers(pipe) == [1.0, 3.0]
+    pipe.close()
+
+
 def test_a_real_standard_input_is_read_to_its_end() -> None:
     program = (
         "from pathlib import Path\n"

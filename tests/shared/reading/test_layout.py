@@ -20,6 +20,7 @@ from sfumato.shared.reading import (
     make_parser,
     open_rows,
 )
+from sfumato.shared.reading.layout import keeps_ascii
 
 XY = Fields(values=("x", "y"))
 NAN = float("nan")
@@ -94,6 +95,24 @@ def test_a_long_run_of_blanks_costs_no_more_than_its_length() -> None:
     np.testing.assert_array_equal(table.to_matrix()[0], [1.0, 2.0])
 
 
+@pytest.mark.parametrize("before", [b"1 2\n", b"1 2.55\n"])
+def test_how_much_is_kept_of_a_long_line_of_blanks_changes_no_value(before: bytes) -> None:
+    blanks = Layout(delimiter="blanks", header=("x", "y"))
+    cutter, found = LineCutter(), []
+    data = before + b"5" + b" " * 65_530 + b"123456789\n6 7\n"
+    parser = make_parser("csv", XY, blanks)
+    for start in range(0, len(data), 65_545):
+        block = cutter.feed(data[start : start + 65_545])
+        if block is not None:
+            found += parser.parse(block).to_matrix().tolist()
+    np.testing.assert_array_equal(found[1:], [[NAN, NAN], [6.0, 7.0]])
+
+
+@pytest.mark.parametrize("encoding", ["raw_unicode_escape", "unicode_escape", "utf-7", "utf-16"])
+def test_an_encoding_in_which_a_line_may_hold_the_end_of_one_is_refused(encoding: str) -> None:
+    assert not keeps_ascii(encoding)
+
+
 def test_a_date_and_a_time_of_day_are_one_time() -> None:
     def read(text: str) -> datetime:
         return datetime.strptime(f"{text} +0000", "%d.%m.%Y %H:%M:%S %z")
@@ -109,6 +128,12 @@ def test_an_element_of_a_list_is_a_field() -> None:
     fields = Fields(values=("v.0", "v.1.x"))
     table = parse(b'{"v": [1, {"x": 2}]}\n{"v": [3]}\n{"v": 4}\n', Layout(), fields, "jsonl")
     np.testing.assert_array_equal(table.to_matrix(), [[1.0, 2.0], [3.0, NAN], [NAN, NAN]])
+
+
+def test_no_record_is_chosen_by_an_element_of_a_list() -> None:
+    fields = Fields(values=("x",), keys=("v.0",), kinds={("a",): 0})
+    with pytest.raises(RecordError, match="cannot be an element of a list"):
+        make_parser("jsonl", fields)
 
 
 CHOSEN = Fields(values=("x",), keys=("s", "n"), kinds={("kitchen", "2"): 0})

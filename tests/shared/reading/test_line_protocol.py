@@ -65,6 +65,24 @@ def test_what_is_escaped_is_read_as_it_was(names: list[str], value: float) -> No
     assert point == {"measurement": measurement, tag: name, name: repr(value), "time": 1}
 
 
+pieces = st.sampled_from(["x=1", ",", " ", '"', "s=b", "=", "7", "\\", "measurement=c"])
+
+
+@given(rest=st.lists(pieces, max_size=8).map("".join))
+def test_whatever_stands_behind_measurement_and_tags_a_line_is_chosen_alike(rest: str) -> None:
+    fields = Fields(values=("x",), keys=("measurement", "s"), kinds={("c", "a"): 0})
+    table = make_parser("influx", fields).parse(Block(f"c,s=a {rest}\nd,s=a {rest}\n".encode()))
+    assert table.kinds is not None
+    assert table.kinds.tolist() == [0, -1]
+
+
+def test_a_field_chooses_no_record() -> None:
+    fields = Fields(values=("x",), keys=("s",), kinds={("a",): 0})
+    table = make_parser("influx", fields).parse(Block(b'c x=1,s="a" 1\nc,s=a x=1 1\n'))
+    assert table.kinds is not None
+    assert table.kinds.tolist() == [-1, 0]
+
+
 def test_points_become_records_and_broken_ones_keep_their_place() -> None:
     fields = Fields(
         values=("idle", "n"),
@@ -80,7 +98,8 @@ def test_points_become_records_and_broken_ones_keep_their_place() -> None:
     np.testing.assert_array_equal(table.to_matrix()[[0, 3]], [[97.5, 3.0], [4.0, np.nan]])
     np.testing.assert_array_equal(table.timestamps, [1.5, 1e-9, np.nan, np.nan])
     assert table.kinds is not None
-    assert table.kinds.tolist() == [0, -1, -1, 0]
+    # A broken line is chosen by what stands in front of the damage.
+    assert table.kinds.tolist() == [0, -1, 0, 0]
     assert table.damaged == {2: "line"}
     assert parser.read_texts(b"c,host=a idle=4 1\n") == ["4", "", "1", "a"]
 
