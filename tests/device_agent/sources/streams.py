@@ -71,11 +71,11 @@ class Reader:
         found: list[float] = []
         for batch in source.read():
             n_kept = len(batch.values) if limit is None else min(limit, len(batch.values))
+            for i in range(n_kept):
+                self.remember(batch.position_after, i)
             for each in batch.beside() if n_kept == len(batch.values) else ():
                 known = KnownPosition(stream=self.stream.name, position=each)
                 self.known[self.stream.name, each.source] = known
-            for i in range(n_kept):
-                self.remember(batch.position_after, i)
             found += batch.values[:n_kept, 0].tolist()
             if n_kept < len(batch.values):
                 break
