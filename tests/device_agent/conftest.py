@@ -3,6 +3,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ BASE = 1_700_000_000 // HOUR * HOUR
 """Long ago, so that every slot is over by the clock."""
 
 
+@cache
 def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
     settings: dict[str, Any] = {
         "dimensions": tuple(
