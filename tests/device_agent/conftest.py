@@ -1,6 +1,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -191,6 +192,16 @@ class Agent(Files):
 @pytest.fixture
 def make_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Server], Agent]:
     return lambda server: Agent(tmp_path, server, capsys)
+
+
+AgentFor = Callable[[SketchPlan], Agent]
+
+
+@pytest.fixture
+def agent_for(make_agent: Callable[[Server], Agent]) -> Iterator[AgentFor]:
+    """Make agents, each with a server of its own for a study of a plan."""
+    with ExitStack() as stack:
+        yield lambda plan: make_agent(stack.enter_context(running(plan)))
 
 
 @pytest.fixture

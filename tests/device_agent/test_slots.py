@@ -18,7 +18,7 @@ from sfumato.device_agent.sources import RecordBatch, RecordSource
 from sfumato.shared.errors import RecordError
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import SketchMessage, decode_payload
-from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.conftest import Agent, AgentFor, make_plan
 from tests.device_agent.driver import keep, put_back
 from tests.device_agent.serving import Server, running
 
@@ -160,19 +160,18 @@ def test_a_record_that_cannot_be_sketched_counts_in_the_secret_number(loud: Agen
 
 
 def test_more_records_than_the_plan_foresees_change_nothing_but_a_saturated_release(
-    clock: SlotClock, make_agent: Callable[[Server], Agent]
+    clock: SlotClock, agent_for: AgentFor
 ) -> None:
     plan = make_plan(**(LOUD | {"most_records": 10}))
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.write_config(per_record=str(10**9))
-        agent.init()
-        write(agent, *([at(1.5)] * 50))
-        agent.once()
-        agent.once()
-        assert [m.header.slots for m in messages(agent)] == [(i, i) for i in range(4)]
-        limit = plan.coordinate_limits(None)[1][-1] / plan.count_scale
-        assert counts(agent) == [0, round(limit), 0, 0]
+    agent = agent_for(plan)
+    agent.write_config(per_record=str(10**9))
+    agent.init()
+    write(agent, *([at(1.5)] * 50))
+    agent.once()
+    agent.once()
+    assert [m.header.slots for m in messages(agent)] == [(i, i) for i in range(4)]
+    limit = plan.coordinate_limits(None)[1][-1] / plan.count_scale
+    assert counts(agent) == [0, round(limit), 0, 0]
 
 
 def test_what_a_run_releases_is_sent_by_the_next_before_anything_is_read(secret: Agent) -> None:
