@@ -1,6 +1,7 @@
 import gc
 import inspect
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -8,6 +9,15 @@ from pathlib import Path
 # Tests run on every core already; threads below them would only contend. Before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Thousands of databases wait for a disk at each commit; in memory none does. Where programs may not
+# be started there, or there is little room, files are where they usually are.
+if (
+    Path("/dev/shm").is_dir()
+    and shutil.disk_usage("/dev/shm").free > 4 << 30
+    and not os.statvfs("/dev/shm").f_flag & os.ST_NOEXEC
+):
+    os.environ.setdefault("TMPDIR", "/dev/shm")
 
 # As where nothing was compiled. Programs that tests start go by the same variable themselves.
 if os.environ.get("SFUMATO_ENGINE") == "numpy":
@@ -39,13 +49,6 @@ settings.register_profile(
     "explore", settings.get_profile("ci"), derandomize=False, max_examples=1000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-# Thousands of databases wait for a disk at each commit; in memory none does. Where programs may not
-# be started there, or there is little room, everything is where it usually is.
-_MEMORY = Path("/dev/shm")
-_room = os.statvfs(_MEMORY) if _MEMORY.is_dir() else None
-if _room and not _room.f_flag & os.ST_NOEXEC and _room.f_bavail * _room.f_frsize > 4 << 30:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Every HTTP client reads all that it trusts when it is made. Those of a system take 0.1 s, longer
 # than the rest of most tests; one takes nothing. Processes that tests start inherit it.

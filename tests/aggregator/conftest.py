@@ -1,7 +1,9 @@
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from sfumato.aggregator.base.store import Store
 from tests.aggregator.databases import open_kind
@@ -38,3 +40,14 @@ async def server(
 @pytest.fixture
 def desk(server: Server) -> Desk:
     return server.desk
+
+
+@pytest.fixture
+def logging_of_the_test_run() -> Iterator[None]:
+    """Commands configure the logs of their process; here that is the test run's."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import httpx
@@ -42,6 +43,7 @@ SKETCH = {"Content-Type": SKETCH_MEDIA_TYPE}
 CLUSTERS = np.array([[-5.0, -5.0], [0.0, 5.0], [5.0, -2.0]])
 
 
+@cache
 def make_plan(**changes: Any) -> SketchPlan:
     """Return a small plan; ``changes`` replace its choices."""
     choices: dict[str, Any] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from sfumato.aggregator.app import create_app
 from sfumato.aggregator.base.store import Store
@@ -83,6 +84,18 @@ async def proxied() -> AsyncIterator[tuple[Proxy, str]]:
         await proxy.close()
 
 
+@contextlib.asynccontextmanager
+async def serving(url: str) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    """Run a server over a database that may not be there."""
+    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
+    ):
+        yield app, http
+
+
 async def wait_until(http: httpx.AsyncClient, status: int) -> httpx.Response:
     """Ask whether the server is ready until it answers so."""
     while True:
@@ -118,12 +131,7 @@ async def test_a_database_that_is_down_at_the_start_and_later_is_waited_for(
     proxied: tuple[Proxy, str],
 ) -> None:
     proxy, url = proxied
-    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
-    ):
+    async with serving(url) as (app, http):
         await require_unavailable(http, "ab" * 32)
         await proxy.open()
         await wait_until(http, 200)
@@ -148,13 +156,8 @@ async def test_monitors_are_answered_while_the_database_hangs(proxied: tuple[Pro
     """As under SIGSTOP: connections stay open, and nothing comes."""
     proxy, url = proxied
     await proxy.open()
-    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
-    app.state.services.readiness.patience_s = 0.3
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
-    ):
+    async with serving(url) as (app, http):
+        app.state.services.readiness.patience_s = 0.3
         await wait_until(http, 200)
         proxy.is_flowing.clear()
         async with asyncio.timeout(10):
@@ -171,12 +174,7 @@ async def test_a_folder_that_appears_later_is_used(tmp_path: Path) -> None:
     """The same for SQLite: a file system that is mounted late."""
     database = tmp_path / "late.db"
     database.mkdir()
-    app = create_app(Settings(database_url=str(database), n_workers=0))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
-    ):
+    async with serving(str(database)) as (_, http):
         assert_problem(await http.get("/readyz"), "unavailable", 503)
         assert_problem(await http.get(f"/v1/studies/{'ab' * 32}/plan"), "unavailable", 503)
         database.rmdir()
@@ -189,12 +187,7 @@ async def test_a_shared_database_without_tables_is_waited_for_until_it_is_migrat
     bare: tuple[Store, str],
 ) -> None:
     store, url = bare
-    app = create_app(Settings(database_url=url, n_workers=0, metrics_key="k" * 16))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
-    ):
+    async with serving(url) as (_, http):
         answer = await http.get("/readyz")
         assert_problem(answer, "unavailable", 503, "database")
         assert "sfumato migrate" in answer.json()["detail"]

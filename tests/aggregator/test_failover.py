@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
-from sfumato.aggregator.app import create_app
 from sfumato.aggregator.base.store import open_store
 from sfumato.aggregator.database.schema import migrate_database
-from sfumato.aggregator.settings import Settings, normalise_database_url
+from sfumato.aggregator.settings import normalise_database_url
 from tests.aggregator.fleet import Desk, Device, make_plan
-from tests.aggregator.test_database_away import wait_until
+from tests.aggregator.test_database_away import serving, wait_until
 from tests.ports import hold_port, port_of
 
 pytestmark = pytest.mark.anyio
@@ -89,12 +87,7 @@ async def test_a_standby_that_takes_over_has_every_sketch_that_was_acknowledged(
     store = open_store(normalise_database_url(url))
     await migrate_database(store.engine)
     await store.close()
-    app = create_app(Settings(database_url=url, n_workers=0))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://aggregator") as http,
-    ):
+    async with serving(url) as (app, http):
         await wait_until(http, 200)
         key, _ = await app.state.services.keys.create(name="op", scope="operator")
         desk, plan = Desk(http, key, key), make_plan()

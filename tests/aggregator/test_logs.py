@@ -1,6 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,17 +12,7 @@ from sfumato.aggregator.logs import configure_logging
 from tests.aggregator.databases import open_kind
 from tests.aggregator.serving import open_server
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def logging_of_the_test_run() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("logging_of_the_test_run")]
 
 
 async def fail_at_audits(store: Store) -> None:

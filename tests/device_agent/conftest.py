@@ -1,8 +1,10 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ BASE = 1_700_000_000 // HOUR * HOUR
 """Long ago, so that every slot is over by the clock."""
 
 
+@cache
 def make_plan(*, window: WindowRule | None = None, **choices: Any) -> SketchPlan:
     settings: dict[str, Any] = {
         "dimensions": tuple(
@@ -189,6 +192,16 @@ class Agent(Files):
 @pytest.fixture
 def make_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Server], Agent]:
     return lambda server: Agent(tmp_path, server, capsys)
+
+
+AgentFor = Callable[[SketchPlan], Agent]
+
+
+@pytest.fixture
+def agent_for(make_agent: Callable[[Server], Agent]) -> Iterator[AgentFor]:
+    """Make agents, each with a server of its own for a study of a plan."""
+    with ExitStack() as stack:
+        yield lambda plan: make_agent(stack.enter_context(running(plan)))
 
 
 @pytest.fixture

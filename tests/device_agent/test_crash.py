@@ -6,7 +6,7 @@ Before one of each kind here, before every one in `make soak`.
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ import pytest
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import PayloadForm, SketchMessage, decode_payload
-from tests.device_agent.conftest import Agent, make_other_plan, make_plan
+from tests.device_agent.conftest import Agent, AgentFor, make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import keep, put_back
 from tests.device_agent.killing import Victim, victim_in
-from tests.device_agent.serving import Server, running
 from tests.soak import small_and_soak
 
 _N_RECORDS = 21
@@ -57,28 +56,27 @@ PLANS = {
 def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
     statistic: str,
     every: bool,
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
     victim: Victim,
     tmp_path: Path,
 ) -> None:
-    with running(PLANS[statistic]) as server:
-        agent = make_agent(server)
-        agent.write_config(per_record=str(10**9))
-        agent.init()
-        agent.append(0, 1, lines=10)
-        with agent.records.open("a") as file:
-            file.write(f"{time.time()},1,1\n")
-        template = tmp_path / "template"
-        keep(agent.state, template)
-        kills = victim.list_kills(agent, every=every)
-        for kill_at in kills:
-            reset(agent, template)
-            is_killed = victim.run(agent, kill_at)
-            require_ledger_and_outbox_agree(agent)
-            report = agent.once()
-            assert (report["waiting"], report["shelved"]) == (0, 0)
-            require_each_record_once(agent)
-            require_no_second_draw(agent)
+    agent = agent_for(PLANS[statistic])
+    agent.write_config(per_record=str(10**9))
+    agent.init()
+    agent.append(0, 1, lines=10)
+    with agent.records.open("a") as file:
+        file.write(f"{time.time()},1,1\n")
+    template = tmp_path / "template"
+    keep(agent.state, template)
+    kills = victim.list_kills(agent, every=every)
+    for kill_at in kills:
+        reset(agent, template)
+        is_killed = victim.run(agent, kill_at)
+        require_ledger_and_outbox_agree(agent)
+        report = agent.once()
+        assert (report["waiting"], report["shelved"]) == (0, 0)
+        require_each_record_once(agent)
+        require_no_second_draw(agent)
     # The last round must have been one that nothing interrupted.
     assert not is_killed
     assert report["released"] == 0
@@ -87,7 +85,7 @@ def test_killed_anywhere_either_nothing_was_released_or_the_same_bytes_are_sent(
 
 @small_and_soak("every", False, True)
 def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
-    every: bool, make_agent: Callable[[Server], Agent], victim: Victim, tmp_path: Path
+    every: bool, agent_for: AgentFor, victim: Victim, tmp_path: Path
 ) -> None:
     # Where presence is secret.
     length = 10**7
@@ -98,24 +96,23 @@ def test_killed_anywhere_every_slot_is_released_once_and_each_record_is_in_one(
         window=WindowRule(kind="time", origin=int(time.time() - 2.5 * length), length_s=length),
         **LOUD,
     )
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.write_config(per_record=str(10**9))
-        agent.init()
-        with agent.records.open("a") as file:
-            file.writelines(f"{time.time() - age * length},1,1\n" for age in (2, 2, 1, 0))
-        template = tmp_path / "template"
-        keep(agent.state, template)
-        kills = victim.list_kills(agent, every=every)
-        for kill_at in kills:
-            reset(agent, template)
-            is_killed = victim.run(agent, kill_at)
-            agent.once()
-            assert agent.once()["waiting"] == 0
-            require_secret_counts(agent, [2, 1])
-            require_no_second_draw(agent)
-        assert not is_killed
-        assert len(kills) > 8
+    agent = agent_for(plan)
+    agent.write_config(per_record=str(10**9))
+    agent.init()
+    with agent.records.open("a") as file:
+        file.writelines(f"{time.time() - age * length},1,1\n" for age in (2, 2, 1, 0))
+    template = tmp_path / "template"
+    keep(agent.state, template)
+    kills = victim.list_kills(agent, every=every)
+    for kill_at in kills:
+        reset(agent, template)
+        is_killed = victim.run(agent, kill_at)
+        agent.once()
+        assert agent.once()["waiting"] == 0
+        require_secret_counts(agent, [2, 1])
+        require_no_second_draw(agent)
+    assert not is_killed
+    assert len(kills) > 8
 
 
 def require_secret_counts(agent: Agent, expected: list[int]) -> None:

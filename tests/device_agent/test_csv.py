@@ -1,5 +1,4 @@
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ from sfumato.device_agent.sources.line_file import BATCH_RECORDS
 from sfumato.device_agent.sources.settings import StreamSettings
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.plan import WindowRule
-from tests.device_agent.conftest import BASE, Agent, make_plan
-from tests.device_agent.serving import Server, running
+from tests.device_agent.conftest import BASE, Agent, AgentFor, make_plan
 from tests.device_agent.sources.streams import make_dimensions
 
 SECRET = "987654.321"
@@ -45,16 +43,16 @@ def once_with(agent: Agent, content: str | bytes, status: int = 0) -> dict[str, 
     ],
 )
 def test_an_unusable_record_keeps_its_place_and_adds_zero(
-    line: str | bytes, field: str, make_agent: Callable[[Server], Agent]
+    line: str | bytes, field: str, agent_for: AgentFor
 ) -> None:
     plan = make_plan(window=WindowRule(kind="count", length=100), measurements_per_record=4)
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.init()
-        bad = line.encode() if isinstance(line, str) else line
-        good = f"{BASE},1.5,2.5\n".encode()
-        report = once_with(agent, b"time,x,y\n" + good + bad + b"\n" + good)
-        (device,) = server.devices
+    agent = agent_for(plan)
+    server = agent.server
+    agent.init()
+    bad = line.encode() if isinstance(line, str) else line
+    good = f"{BASE},1.5,2.5\n".encode()
+    report = once_with(agent, b"time,x,y\n" + good + bad + b"\n" + good)
+    (device,) = server.devices
     assert (report["records_read"], report["unsketchable"]) == (3, 1)
     assert report["raw_bytes_read"] == 2 * len(good) + len(bad) + 1
     assert f"line 3 ({field})" in agent.out

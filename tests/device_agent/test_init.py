@@ -1,7 +1,6 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 from sfumato.device_agent.store import schema
 from sfumato.shared.errors import TransportError
 from sfumato.shared.plan import Label, LocalRelease, compute_plan_digest, encode_plan
-from tests.device_agent.conftest import Agent, make_plan
-from tests.device_agent.serving import TOKEN, Server, running
+from tests.device_agent.conftest import Agent, AgentFor, make_plan
+from tests.device_agent.serving import TOKEN, running
 
 
 def test_the_state_is_closed_to_others(enrolled: Agent) -> None:
@@ -128,28 +127,28 @@ def test_a_plan_with_too_little_noise_is_refused(agent: Agent) -> None:
 
 
 def test_labels_are_those_that_the_plan_declares_and_then_fixed(
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
 ) -> None:
     plan = make_plan(labels=(Label(name="site", values=("north", "south")),))
-    with running(plan) as server:
-        agent = make_agent(server)
-        text = agent.config.read_text()
+    agent = agent_for(plan)
+    server = agent.server
+    text = agent.config.read_text()
 
-        def label(line: str) -> None:
-            agent.config.write_text(text.replace("[budget]", f"[labels]\n{line}\n[budget]"))
+    def label(line: str) -> None:
+        agent.config.write_text(text.replace("[budget]", f"[labels]\n{line}\n[budget]"))
 
-        assert agent.run("init", "--token", TOKEN) == 2
-        assert "labels.site: is missing" in agent.err
-        label('site = "east"')
-        assert agent.run("init", "--token", TOKEN) == 2
-        assert "labels.site: must be a declared value" in agent.err
-        label('site = "north"')
-        agent.init()
-        ((_, labels),) = server.devices.values()
-        assert labels == {"site": "north"}
-        label('site = "south"')
-        assert agent.run("init", "--token", TOKEN) == 2
-        assert "labels: must stay those" in agent.err
+    assert agent.run("init", "--token", TOKEN) == 2
+    assert "labels.site: is missing" in agent.err
+    label('site = "east"')
+    assert agent.run("init", "--token", TOKEN) == 2
+    assert "labels.site: must be a declared value" in agent.err
+    label('site = "north"')
+    agent.init()
+    ((_, labels),) = server.devices.values()
+    assert labels == {"site": "north"}
+    label('site = "south"')
+    assert agent.run("init", "--token", TOKEN) == 2
+    assert "labels: must stay those" in agent.err
 
 
 def test_a_folder_or_key_that_others_can_read_is_refused(enrolled: Agent) -> None:

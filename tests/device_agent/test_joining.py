@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,11 @@ from sfumato.device_agent.sources.shown_rows import RowKeeper
 from sfumato.shared.plan import Dimension, WindowRule
 from sfumato.shared.plan.dimensions import LogTransform
 from sfumato.shared.reading.records import make_table
-from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
-from tests.device_agent.serving import TOKEN, Server, running
+from tests.device_agent.conftest import BASE, HOUR, Agent, AgentFor, make_plan
+from tests.device_agent.serving import TOKEN
 from tests.device_agent.sources.streams import make_stream
 from tests.device_agent.test_one_source import feeding
 
-MakeAgent = Callable[[Server], Agent]
 SECRET: dict[str, Any] = {"neighbouring": "add-remove-one", "least_records": None}
 N = 40
 NOWHERE = Position(source="csv:r", place={})
@@ -82,21 +80,19 @@ def test_a_limit_is_the_largest_share_that_joins(n_bad: int, joins: bool, agent:
     assert agent.run("init", "--token", TOKEN) == (0 if joins else 2)
 
 
-def test_times_before_the_study_are_outside_of_it(make_agent: MakeAgent) -> None:
+def test_times_before_the_study_are_outside_of_it(agent_for: AgentFor) -> None:
     rule = WindowRule(kind="time", origin=BASE + N * HOUR, length_s=HOUR)
-    with running(make_plan(window=rule)) as server:
-        agent = make_agent(server)
-        agent.records.write_text(lines())
-        assert agent.run("init", "--token", TOKEN) == 2
+    agent = agent_for(make_plan(window=rule))
+    agent.records.write_text(lines())
+    assert agent.run("init", "--token", TOKEN) == 2
     assert "lie before the study's first window" in agent.err
 
 
-def test_with_windows_by_count_no_time_keeps_a_stream_from_joining(make_agent: MakeAgent) -> None:
-    with running(make_plan(window=WindowRule(kind="count", length=10))) as server:
-        agent = make_agent(server)
-        agent.records.write_text(lines("never"))
-        agent.init()
-        assert agent.once()["released"] == N // 10
+def test_with_windows_by_count_no_time_keeps_a_stream_from_joining(agent_for: AgentFor) -> None:
+    agent = agent_for(make_plan(window=WindowRule(kind="count", length=10)))
+    agent.records.write_text(lines("never"))
+    agent.init()
+    assert agent.once()["released"] == N // 10
 
 
 def test_no_more_records_are_looked_at_than_the_owner_says(agent: Agent) -> None:
@@ -220,18 +216,18 @@ def test_a_lost_note_of_joining_holds_streams_until_the_owner_looks(enrolled: Ag
 
 @pytest.mark.parametrize("choices", [SECRET, {"unit": "device"}])
 def test_where_no_wait_may_show_times_nothing_joins_unseen_unless_the_owner_says_so(
-    choices: dict[str, Any], make_agent: MakeAgent
+    choices: dict[str, Any], agent_for: AgentFor
 ) -> None:
     rule = WindowRule(kind="time", origin=BASE, length_s=10**8)
-    with running(make_plan(window=rule, **choices)) as server:
-        agent = make_agent(server)
-        agent.write_config(unseen=False)
-        for command in (("check",), ("init", "--token", TOKEN)):
-            assert agent.run(*command) == 2
-            assert "[check] unseen = true" in agent.err
-        assert not server.devices
-        agent.records.write_text(lines())
-        agent.init()
+    agent = agent_for(make_plan(window=rule, **choices))
+    server = agent.server
+    agent.write_config(unseen=False)
+    for command in (("check",), ("init", "--token", TOKEN)):
+        assert agent.run(*command) == 2
+        assert "[check] unseen = true" in agent.err
+    assert not server.devices
+    agent.records.write_text(lines())
+    agent.init()
 
 
 def test_an_unseen_stream_begins_with_times_that_can_be_read(enrolled: Agent) -> None:
@@ -293,21 +289,19 @@ def test_a_json_document_has_all_that_the_owner_asks_for(agent: Agent) -> None:
     assert error["field"] == "streams[0].source.timestamp_format"
 
 
-def test_the_table_fits_and_says_what_becomes_of_each_value(make_agent: MakeAgent) -> None:
+def test_the_table_fits_and_says_what_becomes_of_each_value(agent_for: AgentFor) -> None:
     dimensions = (
         Dimension(
             name="a very long name of a dimension", unit="m/s", lower=0.0, upper=9.0, scale=1.0
         ),
         Dimension(name="y", unit="1", lower=-10.0, upper=10.0, scale=1.0),
     )
-    with running(make_plan(dimensions=dimensions)) as server:
-        agent = make_agent(server)
-        agent.config.write_text(
-            agent.config.read_text()
-            + '\n[streams.columns]\n"a very long name of a dimension" = "x"'
-        )
-        agent.records.write_text(lines(x="8.25") + f"{BASE},11,{'z' * 999}\n")
-        assert agent.run("check", "--values") == 0, agent.err
+    agent = agent_for(make_plan(dimensions=dimensions))
+    agent.config.write_text(
+        agent.config.read_text() + '\n[streams.columns]\n"a very long name of a dimension" = "x"'
+    )
+    agent.records.write_text(lines(x="8.25") + f"{BASE},11,{'z' * 999}\n")
+    assert agent.run("check", "--values") == 0, agent.err
     table = [line for line in agent.out.splitlines() if line.startswith("      ")]
     assert max(map(len, table)) <= 100, max(table, key=len)
     text = "\n".join(re.sub(" +", " ", line).strip() for line in table)
@@ -320,22 +314,21 @@ def test_the_table_fits_and_says_what_becomes_of_each_value(make_agent: MakeAgen
 
 @pytest.mark.parametrize("choices", [SECRET, {"unit": "device"}])
 def test_after_joining_how_many_records_there_are_is_shown_to_who_asks_alone(
-    choices: dict[str, Any], make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    choices: dict[str, Any], agent_for: AgentFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = WindowRule(kind="time", origin=BASE, length_s=10**8)
-    with running(make_plan(window=rule, **choices)) as server:
-        agent = make_agent(server)
-        agent.records.write_text(lines())
-        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-        assert agent.run("check") == 0
-        assert "40 records" in agent.out
-        agent.init()
-        agent.records.write_text(lines() + f"{BASE},1,1")
-        assert agent.run("check") == 0
-        assert "records, in" not in agent.out
-        assert "line 42" not in agent.out
-        assert agent.run("check", "--values") == 0
-        assert "records, in" in agent.out
+    agent = agent_for(make_plan(window=rule, **choices))
+    agent.records.write_text(lines())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert agent.run("check") == 0
+    assert "40 records" in agent.out
+    agent.init()
+    agent.records.write_text(lines() + f"{BASE},1,1")
+    assert agent.run("check") == 0
+    assert "records, in" not in agent.out
+    assert "line 42" not in agent.out
+    assert agent.run("check", "--values") == 0
+    assert "records, in" in agent.out
 
 
 def test_logarithms_levels_and_public_values_are_shown_as_they_are_sketched(

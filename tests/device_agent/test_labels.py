@@ -75,6 +75,15 @@ def pull(agent: Agent, *arguments: str, status: int = 0) -> dict[str, Any]:
     return document
 
 
+@pytest.fixture
+def pulled(agent: Agent) -> Agent:
+    """A device that has the published result of its study."""
+    publish(agent.server)
+    agent.init()
+    assert pull(agent)["is_new"]
+    return agent
+
+
 def label(agent: Agent, text: str, *arguments: str) -> list[list[str]]:
     path = agent.folder / "more.csv"
     path.write_text(text)
@@ -97,14 +106,11 @@ def test_each_line_of_a_file_gets_its_cluster_behind_it(agent: Agent) -> None:
     ]
 
 
-def test_labelling_asks_nobody_and_changes_nothing(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    agent.server.stop()
-    n_requests, before = len(agent.server.requests), agent.dump()
-    label(agent, "x,y\n1,1\n")
-    assert (len(agent.server.requests), agent.dump()) == (n_requests, before)
+def test_labelling_asks_nobody_and_changes_nothing(pulled: Agent) -> None:
+    pulled.server.stop()
+    n_requests, before = len(pulled.server.requests), pulled.dump()
+    label(pulled, "x,y\n1,1\n")
+    assert (len(pulled.server.requests), pulled.dump()) == (n_requests, before)
 
 
 def test_the_request_is_the_same_whatever_records_there_are(agent: Agent) -> None:
@@ -162,28 +168,22 @@ def test_a_key_in_the_configuration_takes_precedence(agent: Agent) -> None:
     assert pull(agent)["public_key"] == other
 
 
-def test_an_altered_result_is_refused_and_the_stored_one_stays(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    publish(agent.server, sequence=101)
-    assert agent.server.published is not None
-    altered = bytearray(agent.server.published)
+def test_an_altered_result_is_refused_and_the_stored_one_stays(pulled: Agent) -> None:
+    publish(pulled.server, sequence=101)
+    assert pulled.server.published is not None
+    altered = bytearray(pulled.server.published)
     altered[-1] ^= 1
-    agent.server.published = bytes(altered)
-    pull(agent, status=2)
-    assert "does not verify with the server's result key" in agent.err
-    assert label(agent, "x,y\n5,5\n")[1][2] == "2"
+    pulled.server.published = bytes(altered)
+    pull(pulled, status=2)
+    assert "does not verify with the server's result key" in pulled.err
+    assert label(pulled, "x,y\n5,5\n")[1][2] == "2"
 
 
 @pytest.mark.parametrize("sequence", [99, 100])
-def test_an_older_result_never_replaces_a_newer_one(agent: Agent, sequence: int) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    publish(agent.server, sequence=sequence, name="another")
-    pull(agent, status=2)
-    assert f"has number {sequence}, and this device has 100 already" in agent.err
+def test_an_older_result_never_replaces_a_newer_one(pulled: Agent, sequence: int) -> None:
+    publish(pulled.server, sequence=sequence, name="another")
+    pull(pulled, status=2)
+    assert f"has number {sequence}, and this device has 100 already" in pulled.err
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,11 @@ def test_a_study_without_a_publication_says_so(enrolled: Agent) -> None:
     assert "no such study" in enrolled.err
 
 
-def test_while_the_server_is_away_the_stored_result_goes_on_being_used(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    agent.server.stop()
-    pull(agent, status=75)
-    assert "the stored result goes on being used" in agent.err
-    assert label(agent, "x,y\n-5,-5\n")[1][2] == "1"
+def test_while_the_server_is_away_the_stored_result_goes_on_being_used(pulled: Agent) -> None:
+    pulled.server.stop()
+    pull(pulled, status=75)
+    assert "the stored result goes on being used" in pulled.err
+    assert label(pulled, "x,y\n-5,-5\n")[1][2] == "1"
 
 
 def test_a_result_that_is_not_to_be_used_is_shown_with_its_verdict(agent: Agent) -> None:
@@ -223,25 +220,19 @@ def test_a_result_that_is_not_to_be_used_is_shown_with_its_verdict(agent: Agent)
     assert "verdict: do not use" in agent.out
 
 
-def test_a_stored_result_that_was_altered_on_the_disk_is_not_used(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    path = agent.keys / "result.json"
+def test_a_stored_result_that_was_altered_on_the_disk_is_not_used(pulled: Agent) -> None:
+    path = pulled.keys / "result.json"
     found = json.loads(path.read_text())
     found["document"] = found["document"][:-2] + "00"
     path.write_text(json.dumps(found))
-    assert agent.run("cluster", "--csv", "more.csv") == 2
-    assert agent.run("status", "--json") == 0
-    assert "does not verify" in json.loads(agent.out)["published_result"]["problem"]
+    assert pulled.run("cluster", "--csv", "more.csv") == 2
+    assert pulled.run("status", "--json") == 0
+    assert "does not verify" in json.loads(pulled.out)["published_result"]["problem"]
 
 
-def test_forgetting_the_device_forgets_the_result(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    assert agent.run("forget", "--yes") == 0
-    assert not list(agent.state.glob("study-*/result.json*"))
+def test_forgetting_the_device_forgets_the_result(pulled: Agent) -> None:
+    assert pulled.run("forget", "--yes") == 0
+    assert not list(pulled.state.glob("study-*/result.json*"))
 
 
 def test_once_and_the_daemon_pull_only_if_the_owner_wants_it(agent: Agent) -> None:
@@ -261,11 +252,8 @@ def test_once_and_the_daemon_pull_only_if_the_owner_wants_it(agent: Agent) -> No
         assert stop(process) == 0
 
 
-def test_a_stream_is_followed_from_its_beginning(agent: Agent) -> None:
-    publish(agent.server)
-    agent.init()
-    pull(agent)
-    agent.records.write_text("time,x,y\n1700000000,-5,-5\n")
+def test_a_stream_is_followed_from_its_beginning(pulled: Agent) -> None:
+    pulled.records.write_text("time,x,y\n1700000000,-5,-5\n")
     command = [
         sys.executable,
         "-m",
@@ -276,12 +264,12 @@ def test_a_stream_is_followed_from_its_beginning(agent: Agent) -> None:
         "--json",
     ]
     with subprocess.Popen(
-        [*command, "--config", str(agent.config)], stdout=subprocess.PIPE, text=True
+        [*command, "--config", str(pulled.config)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
             assert json.loads(process.stdout.readline())["cluster"] == 1
-            with agent.records.open("a") as file:
+            with pulled.records.open("a") as file:
                 file.write("1700000001,5,5\n")
             row = json.loads(process.stdout.readline())
         finally:
@@ -294,7 +282,7 @@ def test_a_stream_is_followed_from_its_beginning(agent: Agent) -> None:
         "is_far": False,
         "doubt": None,
     }
-    assert agent.once()["records_read"] == 2  # the agent's own place has not moved
+    assert pulled.once()["records_read"] == 2  # the pulled's own place has not moved
 
 
 def test_the_far_limit_is_within_4_per_cent_of_the_exact_one() -> None:

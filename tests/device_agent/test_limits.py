@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.limits import DEFAULT_DELTA, DEFAULT_EPSILON
-from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.conftest import Agent, AgentFor, make_plan
 from tests.device_agent.serving import TOKEN, Server, running
 
 
@@ -34,16 +34,16 @@ def try_to_enrol(
 @pytest.mark.parametrize("tables", [(), ("[budget]",), ('[policy]\nservers = ["SERVER"]',)])
 @pytest.mark.parametrize("epsilon", ["1001/1000", "2", "10", "1000000000"])
 def test_without_a_limit_a_plan_above_the_default_is_refused_and_nothing_is_sent(
-    make_agent: Callable[[Server], Agent], epsilon: str, tables: tuple[str, ...]
+    agent_for: AgentFor, epsilon: str, tables: tuple[str, ...]
 ) -> None:
     plan = make_plan(epsilon=Fraction(epsilon), mechanism="discrete-laplace")
-    with running(plan) as server:
-        agent = make_agent(server)
-        write_limits(agent, *(table.replace("SERVER", server.url) for table in tables))
-        assert agent.run("init", "--token", TOKEN) != 0
-        assert "budget.per_record: releasing sketch 0" in agent.err
-        assert "above the default limit 1. Write [budget] per_record = " in agent.err
-        assert not server.devices
+    agent = agent_for(plan)
+    server = agent.server
+    write_limits(agent, *(table.replace("SERVER", server.url) for table in tables))
+    assert agent.run("init", "--token", TOKEN) != 0
+    assert "budget.per_record: releasing sketch 0" in agent.err
+    assert "above the default limit 1. Write [budget] per_record = " in agent.err
+    assert not server.devices
 
 
 def test_a_plan_at_the_default_is_obeyed_and_the_default_shown(
@@ -101,13 +101,12 @@ def test_a_delta_of_one_or_more_is_refused_by_name(agent: Agent, value: str) -> 
 
 
 def test_check_shows_limits_defaults_and_what_is_odd_about_a_plan(
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
 ) -> None:
     plan = make_plan(epsilon=Fraction(20))
-    with running(plan) as server:
-        agent = make_agent(server)
-        write_limits(agent, '[budget]\nper_record = "20"\nlifetime = "90"')
-        agent.run("check")
+    agent = agent_for(plan)
+    write_limits(agent, '[budget]\nper_record = "20"\nlifetime = "90"')
+    agent.run("check")
     assert "policy: none is set, so every plan within the budget is obeyed" in agent.out
     assert "budget: epsilon at most 20 for each record, epsilon at most 90 for someone" in agent.out
     assert "plan: epsilon is 20: above 10" in agent.out
@@ -115,23 +114,22 @@ def test_check_shows_limits_defaults_and_what_is_odd_about_a_plan(
 
 
 def test_the_budget_shows_limits_and_what_holds_for_people(
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
 ) -> None:
-    with running(make_plan(delta=Fraction(1, 10**6))) as server:
-        agent = make_agent(server)
-        write_limits(agent)
-        agent.init()
-        agent.append(0, 1, 2, 3)
-        agent.once()
-        assert agent.run("budget", "--json") == 0
-        report = json.loads(agent.out)
-        assert report["limits"]["defaults"] == ["delta", "per_record"]
-        n_releases = report["streams"][0]["n_releases"]
-        assert n_releases == 4
-        people = {p["n_records"]: p for p in report["streams"][0]["people"]}
-        # Gaussian: twenty records at more than twenty, four windows at less than four.
-        assert people[20]["window_epsilon"] == "33.1"
-        assert people[1]["lifetime_epsilon"] == "2.13"
-        assert agent.run("budget") == 0
-        assert "33.1" in agent.out
-        assert "by default" in agent.out
+    agent = agent_for(make_plan(delta=Fraction(1, 10**6)))
+    write_limits(agent)
+    agent.init()
+    agent.append(0, 1, 2, 3)
+    agent.once()
+    assert agent.run("budget", "--json") == 0
+    report = json.loads(agent.out)
+    assert report["limits"]["defaults"] == ["delta", "per_record"]
+    n_releases = report["streams"][0]["n_releases"]
+    assert n_releases == 4
+    people = {p["n_records"]: p for p in report["streams"][0]["people"]}
+    # Gaussian: twenty records at more than twenty, four windows at less than four.
+    assert people[20]["window_epsilon"] == "33.1"
+    assert people[1]["lifetime_epsilon"] == "2.13"
+    assert agent.run("budget") == 0
+    assert "33.1" in agent.out
+    assert "by default" in agent.out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfumato.shared.plan import WindowRule
-from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, AgentFor, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.serving import TOKEN, Server, running
 from tests.device_agent.test_one_source import TIME, count_released, feeding, join, write_config
@@ -140,14 +140,14 @@ def test_where_presence_is_secret_the_ledger_notes_every_file_whether_it_held_a_
 
 
 def test_files_are_not_deleted_where_that_would_show_which_held_a_record(
-    make_agent: Callable[[Server], Agent], tmp_path: Path
+    agent_for: AgentFor, tmp_path: Path
 ) -> None:
     window = WindowRule(kind="time", origin=BASE, length_s=HOUR)
     plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
-    with running(plan) as server:
-        agent = make_agent(server)
-        table = of_folder(tmp_path / "in") + 'whole = true\nreleased = "delete"\n'
-        write_config(agent, table)
-        assert agent.run("init", "--token", TOKEN) == 2
-        assert "streams[0].source.released" in agent.err
-        assert json.dumps(server.devices) == "{}"
+    agent = agent_for(plan)
+    server = agent.server
+    table = of_folder(tmp_path / "in") + 'whole = true\nreleased = "delete"\n'
+    write_config(agent, table)
+    assert agent.run("init", "--token", TOKEN) == 2
+    assert "streams[0].source.released" in agent.err
+    assert json.dumps(server.devices) == "{}"

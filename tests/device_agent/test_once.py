@@ -17,7 +17,7 @@ from sfumato.shared.errors import (
 )
 from sfumato.shared.plan import WindowRule
 from sfumato.shared.wire import PayloadForm
-from tests.device_agent.conftest import BASE, HOUR, Agent, make_other_plan, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, AgentFor, make_other_plan, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.driver import Driver, put_back
 from tests.device_agent.serving import TOKEN, Server, running
@@ -56,21 +56,21 @@ LEVELS = {"a": 0.0, "é": 1.0, '"1, or 2"': 2.0, " a ": 0.0}
     "statistic", ["fourier", "histogram", "grid", "moments", "clusters", "columns"]
 )
 def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
-    statistic: str, make_agent: Callable[[Server], Agent]
+    statistic: str, agent_for: AgentFor
 ) -> None:
     plan = make_plan(**LOUD) if statistic == "fourier" else make_other_plan(statistic, **LOUD)
     fields = [(f"{i % 7 - 3}.5", f"{i % 5}") for i in range(50)]
     if statistic == "columns":
         texts = [*LEVELS, "A", "e\u0301", "nan", "", '""', "1"]
         fields = [("" if i % 4 == 0 else x, texts[i % 10]) for i, (x, _) in enumerate(fields)]
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.write_config(per_record=str(10**9))
-        agent.init()
-        lines = [f"{BASE + i},{','.join(record)}\n" for i, record in enumerate(fields)]
-        agent.records.write_text("time,x,y\n" + "".join(lines), encoding="utf-8")
-        agent.once()
-        (message,) = server.stored.values()
+    agent = agent_for(plan)
+    server = agent.server
+    agent.write_config(per_record=str(10**9))
+    agent.init()
+    lines = [f"{BASE + i},{','.join(record)}\n" for i, record in enumerate(fields)]
+    agent.records.write_text("time,x,y\n" + "".join(lines), encoding="utf-8")
+    agent.once()
+    (message,) = server.stored.values()
     exact = SketchAccumulator(plan.statistic_of(message.header.device + b"/meter"))
     read = float if statistic != "columns" else lambda text: LEVELS.get(text, np.nan)
     exact.add(np.array([(float(x or "nan"), read(y)) for x, y in fields]))
@@ -80,21 +80,21 @@ def test_released_sums_are_the_exact_sums_plus_noise_of_the_planned_size(
 
 @pytest.mark.parametrize("measurements", [8, 2])
 def test_an_open_window_is_carried_from_run_to_run_bit_for_bit(
-    measurements: int, make_agent: Callable[[Server], Agent]
+    measurements: int, agent_for: AgentFor
 ) -> None:
     plan = make_plan(
         window=WindowRule(kind="count", length=1000), measurements_per_record=measurements
     )
     rng = np.random.default_rng(5)
     values = np.round(rng.normal(size=(1650, 2)), 3)
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.init()
-        for part in np.array_split(values, 7):
-            with agent.records.open("a") as file:
-                file.writelines(f"0,{x!r},{y!r}\n" for x, y in part.tolist())
-            agent.once()
-        (device,) = server.devices
+    agent = agent_for(plan)
+    server = agent.server
+    agent.init()
+    for part in np.array_split(values, 7):
+        with agent.records.open("a") as file:
+            file.writelines(f"0,{x!r},{y!r}\n" for x, y in part.tolist())
+        agent.once()
+    (device,) = server.devices
     expected = SketchAccumulator(plan.statistic_of(device + b"/meter"), first_record=1000)
     expected.add(values[1000:])
     ((sums, n_records),) = query(agent.state, "SELECT sums, n_records FROM open_windows")
@@ -131,18 +131,17 @@ def test_a_refused_budget_changes_nothing_and_other_sketches_are_still_sent(
 
 
 def test_gaussian_releases_are_judged_at_the_delta_of_the_budget(
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
 ) -> None:
-    with running(make_plan(delta=Fraction(1, 10**6))) as server:
-        agent = make_agent(server)
-        agent.write_config(delta="1e-9")
-        assert agent.run("init", "--token", TOKEN) == 3
-        assert "at delta 1e-09, above the owner's limit 1" in agent.err
-        agent.write_config(lifetime="19/10", delta="1e-5")
-        agent.init()
-        agent.append(0, 1, 2, 3, lines=10)
-        report = agent.once(status=3)
-        assert "budget.lifetime" in agent.err
+    agent = agent_for(make_plan(delta=Fraction(1, 10**6)))
+    agent.write_config(delta="1e-9")
+    assert agent.run("init", "--token", TOKEN) == 3
+    assert "at delta 1e-09, above the owner's limit 1" in agent.err
+    agent.write_config(lifetime="19/10", delta="1e-5")
+    agent.init()
+    agent.append(0, 1, 2, 3, lines=10)
+    report = agent.once(status=3)
+    assert "budget.lifetime" in agent.err
     # Sums of epsilon would allow one release; by concentrated losses three fit in 1.9.
     assert report["released"] == 3
     assert (report["epsilon_spent_lifetime"], report["delta_spent_lifetime"]) == ("3", "3/1000000")

@@ -19,10 +19,10 @@ from sfumato.shared.plan import WindowRule, plan_to_json
 from sfumato.shared.spending import OwnersLedger
 from sfumato.shared.spending.places import LEDGER_VARIABLE
 from sfumato.shared.wire import SketchMessage
-from tests.device_agent.conftest import BASE, Agent, make_plan
+from tests.device_agent.conftest import BASE, Agent, AgentFor, make_plan
 from tests.device_agent.daemons import query
 from tests.device_agent.killing import victim_in
-from tests.device_agent.serving import TOKEN, Server, running
+from tests.device_agent.serving import TOKEN, running
 from tests.soak import small_and_soak
 
 
@@ -249,19 +249,19 @@ def test_a_device_does_not_enrol_where_others_have_spent_what_it_needs(
 
 
 def test_when_a_release_is_noted_does_not_tell_how_long_reading_took(
-    make_agent: Callable[[Server], Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_for: AgentFor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = WindowRule(kind="time", origin=BASE, length_s=10**7)
     plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
     moments = itertools.count(int(time.time()))
-    with running(plan) as server:
-        agent = make_agent(server)
-        name_ledger(agent, tmp_path / "ledger")
-        agent.init()
-        agent.append(0, lines=5)
-        server.stop()
-        monkeypatch.setattr(time, "time", lambda: float(next(moments)))
-        agent.run("once")
+    agent = agent_for(plan)
+    server = agent.server
+    name_ledger(agent, tmp_path / "ledger")
+    agent.init()
+    agent.append(0, lines=5)
+    server.stop()
+    monkeypatch.setattr(time, "time", lambda: float(next(moments)))
+    agent.run("once")
     reserved = query(tmp_path, "SELECT DISTINCT reserved_at FROM entries", name="ledger")
     assert reserved == query(agent.state, "SELECT DISTINCT released_at FROM events")
     assert len(reserved) == 1

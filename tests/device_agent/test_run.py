@@ -3,7 +3,6 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from sfumato.device_agent.agent.monitoring import LOG
 from sfumato.shared.errors import DuplicateUploadError
 from sfumato.shared.plan import WindowRule
-from tests.device_agent.conftest import BASE, HOUR, Agent, make_plan
+from tests.device_agent.conftest import BASE, HOUR, Agent, AgentFor, make_plan
 from tests.device_agent.daemons import accept, daemon, query, stop, wait_until
-from tests.device_agent.serving import Server, running
 
 
 def log_of(agent: Agent) -> str:
@@ -210,14 +208,13 @@ def test_a_source_that_hangs_holds_up_no_other(enrolled: Agent) -> None:
 
 
 def test_a_plan_that_hides_presence_is_refused_with_what_serves_instead(
-    make_agent: Callable[[Server], Agent],
+    agent_for: AgentFor,
 ) -> None:
     window = WindowRule(kind="time", origin=3600, length_s=3600)
     plan = make_plan(neighbouring="add-remove-one", least_records=None, window=window)
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.init()
-        assert agent.run("run") == 2
+    agent = agent_for(plan)
+    agent.init()
+    assert agent.run("run") == 2
     assert "`sfumato-agent once` by a timer" in agent.err
     LOG.handlers.clear()
 

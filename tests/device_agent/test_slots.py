@@ -18,7 +18,7 @@ from sfumato.device_agent.sources import RecordBatch, RecordSource
 from sfumato.shared.errors import RecordError
 from sfumato.shared.plan import SketchPlan, WindowRule
 from sfumato.shared.wire import SketchMessage, decode_payload
-from tests.device_agent.conftest import Agent, make_plan
+from tests.device_agent.conftest import Agent, AgentFor, make_plan
 from tests.device_agent.driver import keep, put_back
 from tests.device_agent.serving import Server, running
 
@@ -106,6 +106,13 @@ def counts(agent: Agent) -> list[int]:
     return found
 
 
+def settle(agent: Agent) -> list[int]:
+    """Release, and send what was released; return the numbers of records."""
+    agent.once()
+    agent.once()
+    return counts(agent)
+
+
 def query(agent: Agent, statement: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(agent.state / "agent.sqlite")
     try:
@@ -133,9 +140,7 @@ def test_slots_in_which_the_agent_was_off_are_released_as_empty(
     loud.once()
     clock.now = at(9.5)
     write(loud, at(9.2))
-    loud.once()
-    loud.once()
-    assert counts(loud) == [1, 0, 0, 0, 1, 0, 0, 0, 0]
+    assert settle(loud) == [1, 0, 0, 0, 1, 0, 0, 0, 0]
 
 
 def test_each_record_is_in_its_own_slot_and_a_late_one_in_the_lowest_that_is_left(
@@ -154,25 +159,22 @@ def test_each_record_is_in_its_own_slot_and_a_late_one_in_the_lowest_that_is_lef
 def test_a_record_that_cannot_be_sketched_counts_in_the_secret_number(loud: Agent) -> None:
     with loud.records.open("a") as file:
         file.write(f"{at(0.5)},nan,1\n{at(0.5)},x,1\n{at(0.5)},1,1\nbroken\n")
-    loud.once()
-    loud.once()
-    assert counts(loud) == [4, 0, 0, 0]
+    assert settle(loud) == [4, 0, 0, 0]
 
 
 def test_more_records_than_the_plan_foresees_change_nothing_but_a_saturated_release(
-    clock: SlotClock, make_agent: Callable[[Server], Agent]
+    clock: SlotClock, agent_for: AgentFor
 ) -> None:
     plan = make_plan(**(LOUD | {"most_records": 10}))
-    with running(plan) as server:
-        agent = make_agent(server)
-        agent.write_config(per_record=str(10**9))
-        agent.init()
-        write(agent, *([at(1.5)] * 50))
-        agent.once()
-        agent.once()
-        assert [m.header.slots for m in messages(agent)] == [(i, i) for i in range(4)]
-        limit = plan.coordinate_limits(None)[1][-1] / plan.count_scale
-        assert counts(agent) == [0, round(limit), 0, 0]
+    agent = agent_for(plan)
+    agent.write_config(per_record=str(10**9))
+    agent.init()
+    write(agent, *([at(1.5)] * 50))
+    agent.once()
+    agent.once()
+    assert [m.header.slots for m in messages(agent)] == [(i, i) for i in range(4)]
+    limit = plan.coordinate_limits(None)[1][-1] / plan.count_scale
+    assert counts(agent) == [0, round(limit), 0, 0]
 
 
 def test_what_a_run_releases_is_sent_by_the_next_before_anything_is_read(secret: Agent) -> None:
@@ -266,9 +268,7 @@ def test_a_source_that_cannot_be_read_holds_up_no_slot_and_loses_nothing(
     away.rename(loud.records)
     write(loud, at(5.5))
     clock.now = at(7.5)
-    loud.once()
-    loud.once()
-    assert counts(loud) == [1, 0, 0, 0, 1, 0, 1]
+    assert settle(loud) == [1, 0, 0, 0, 1, 0, 1]
 
 
 def test_where_a_source_breaks_off_decides_nothing(
@@ -292,9 +292,7 @@ def test_where_a_source_breaks_off_decides_nothing(
         assert loud.once(status=2)["released"] == 4
     assert query(loud, "SELECT * FROM positions") == []
     clock.now = at(5.5)
-    loud.once()
-    loud.once()
-    assert counts(loud) == [0, 0, 0, 0, 5000]
+    assert settle(loud) == [0, 0, 0, 0, 5000]
 
 
 def test_how_long_reading_takes_is_noted_nowhere(
@@ -319,9 +317,7 @@ def test_records_of_more_slots_than_memory_holds_are_each_in_their_own(
     rng = np.random.default_rng(7)
     places = rng.permutation(np.repeat(np.arange(20), 3) + 0.5)
     write(loud, *(at(place) for place in places.tolist()))
-    loud.once()
-    loud.once()
-    assert counts(loud) == [3] * 20
+    assert settle(loud) == [3] * 20
 
 
 def test_a_budget_that_does_not_pay_for_every_slot_that_is_due_releases_and_reads_nothing(
@@ -416,9 +412,7 @@ def test_nothing_is_released_before_the_study_begins(loud: Agent, clock: SlotClo
     write(loud, at(-5.6))
     assert loud.once()["released"] == 0
     clock.now = at(1.5)
-    loud.once()
-    loud.once()
-    assert counts(loud) == [1]
+    assert settle(loud) == [1]
 
 
 def test_a_released_sum_is_nowhere_on_the_disk(secret: Agent, clock: SlotClock) -> None:

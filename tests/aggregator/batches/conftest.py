@@ -44,6 +44,7 @@ from tests.aggregator.fleet import Device, change_bytes
 from tests.aggregator.serving import Server, SteppedClock, open_server
 from tests.shared.sharing.samples import make_draft
 
+ON_BOTH = pytest.mark.parametrize("pair", ["sqlite", "postgres"], indirect=True)
 KEY = "sfh_key"
 HOUR = 3600
 STEP_S = 0.002
@@ -197,6 +198,11 @@ class Pair:
         _, end = self.plan.window.slot_bounds(slot)
         self.clock.seconds = end + grace * release.grace_s + 1.0
 
+    async def close(self, slot: int = 0, *, grace: int = 1) -> None:
+        """Go to that time, and let a worker do all that is due."""
+        self.end_slot(slot, grace=grace)
+        await self.work()
+
     async def work(self) -> None:
         """Let a worker do all that is due, and go on where a step failed before."""
         await self.server.services.opener.run_due()
@@ -302,13 +308,7 @@ async def open_pair(
     helper.database.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
     async with open_pair(tmp_path, kind=request.param) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def sqlite_pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with open_pair(tmp_path) as opened:
         yield opened

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sfumato.aggregator.base.helper_client import HelperClient
 from sfumato.shared.errors import HelperError
 from sfumato.shared.sharing.batches import choose_part
-from tests.aggregator.batches.conftest import Pair, open_pair
+from tests.aggregator.batches.conftest import ON_BOTH, Pair, open_pair
 from tests.aggregator.fleet import Device, assert_problem
 
 pytestmark = pytest.mark.anyio
@@ -33,14 +33,12 @@ async def fill(pair: Pair, count: int = 4) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(count)])
 
 
-async def test_batches_are_listed_with_state_and_counts(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_batches_are_listed_with_state_and_counts(pair: Pair) -> None:
     await fill(pair)
     (waiting,) = (await read(pair))["items"]
     assert (waiting["state"], waiting["n_reports"], waiting["total"]) == ("open", 4, None)
 
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
 
     (listed,) = (await read(pair))["items"]
     shown = await read(pair, f"/{listed['batch_id']}")
@@ -50,8 +48,7 @@ async def test_batches_are_listed_with_state_and_counts(sqlite_pair: Pair) -> No
     assert shown["total"]
 
 
-async def test_an_operator_opens_a_batch_before_its_time(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_an_operator_opens_a_batch_before_its_time(pair: Pair) -> None:
     devices = await pair.enrol(5)
     await pair.upload(*[pair.report(device) for device in devices[:2]])
     batch = await pair.only()
@@ -67,15 +64,14 @@ async def test_an_operator_opens_a_batch_before_its_time(sqlite_pair: Pair) -> N
     assert await pair.states() == ["acknowledged", "open"]
 
 
+@ON_BOTH
 async def test_a_batch_is_set_aside_and_admitted_exactly(pair: Pair) -> None:
     devices = await pair.enrol(4)
     await pair.upload(*[pair.report(device) for device in devices])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     pair.end_slot(1, grace=0)
     await pair.upload(*[pair.report(device, sequence=1, slot=1) for device in devices[:3]])
-    pair.end_slot(1)
-    await pair.work()
+    await pair.close(1)
     first, second = await pair.batches()
     before = await pair.sum_all()
     url = f"/v1/studies/{pair.study.hex()}/snapshots"
@@ -100,8 +96,7 @@ async def test_a_batch_is_set_aside_and_admitted_exactly(pair: Pair) -> None:
     assert await pair.find_faults() == []
 
 
-async def test_decisions_about_a_batch_are_in_the_audit_log(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_decisions_about_a_batch_are_in_the_audit_log(pair: Pair) -> None:
     await fill(pair)
     batch = await pair.only()
     await call(pair, batch.batch_id, "open")
@@ -117,8 +112,7 @@ async def test_decisions_about_a_batch_are_in_the_audit_log(sqlite_pair: Pair) -
     assert sorted(noted) == [(action, batch.batch_id.hex()) for action in actions]
 
 
-async def test_only_an_opened_batch_can_be_set_aside(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_only_an_opened_batch_can_be_set_aside(pair: Pair) -> None:
     await fill(pair)
     batch = await pair.only()
 
@@ -128,9 +122,8 @@ async def test_only_an_opened_batch_can_be_set_aside(sqlite_pair: Pair) -> None:
     assert "must be acknowledged, and is open" in answer.json()["rule"]
 
 
-async def test_garbage_is_flagged_and_stays_out_of_the_sums(sqlite_pair: Pair) -> None:
+async def test_garbage_is_flagged_and_stays_out_of_the_sums(pair: Pair) -> None:
     """A random vector passes with probability 16^-40."""
-    pair = sqlite_pair
     devices = await pair.enrol(4)
     reports = [pair.report(device) for device in devices]
     rng = np.random.default_rng(0)
@@ -138,9 +131,7 @@ async def test_garbage_is_flagged_and_stays_out_of_the_sums(sqlite_pair: Pair) -
         devices[0], reports[0], rng.integers(0, 256, 4096, dtype=np.uint8).tobytes()
     )
     await pair.upload(*reports)
-    pair.end_slot()
-
-    await pair.work()
+    await pair.close()
 
     batch = await pair.only()
     assert (batch.standing, batch.flags) == ("flagged", ["implausible"])
@@ -165,9 +156,7 @@ async def test_a_part_that_differs_leaves_the_sums_until_an_operator_decides(
         bad = its[0]
         bad.message = pair.shift(bad.device, bad, shift)
         await pair.upload(*reports)
-        pair.end_slot()
-
-        await pair.work()
+        await pair.close()
 
         batches = await pair.batches()
         assert [each.flags for each in batches if each.part == part] == [["inconsistent"]]
@@ -185,11 +174,9 @@ async def test_a_part_that_differs_leaves_the_sums_until_an_operator_decides(
         assert await pair.find_faults() == []
 
 
-async def test_single_devices_cannot_be_looked_at(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_single_devices_cannot_be_looked_at(pair: Pair) -> None:
     await fill(pair)
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     url = f"/v1/studies/{pair.study.hex()}/analyses"
 
     answer = await pair.server.desk.operate("POST", url, {"kind": "devices", "n_clusters": 2})
@@ -198,8 +185,7 @@ async def test_single_devices_cannot_be_looked_at(sqlite_pair: Pair) -> None:
     assert "no server has the sums of one" in answer.json()["rule"]
 
 
-async def test_a_batch_whose_helper_is_gone_is_given_up(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_batch_whose_helper_is_gone_is_given_up(pair: Pair) -> None:
     devices = await pair.enrol(4)
     await pair.upload(*[pair.report(device) for device in devices[:3]])
     pair.end_slot()
@@ -227,9 +213,8 @@ async def test_a_batch_whose_helper_is_gone_is_given_up(sqlite_pair: Pair) -> No
 
 
 async def test_a_total_that_the_helper_never_got_is_given_up_and_one_that_it_has_is_not(
-    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = sqlite_pair
     await fill(pair)
     pair.end_slot()
 
@@ -252,8 +237,7 @@ async def test_a_total_that_the_helper_never_got_is_given_up_and_one_that_it_has
     pair.end_slot(1, grace=0)
     devices = [Device(number, {}) for number in range(4)]
     await pair.upload(*[pair.report(device, sequence=1, slot=1) for device in devices])
-    pair.end_slot(1)
-    await pair.work()
+    await pair.close(1)
     _, second = await pair.batches()
     answer = await call(pair, second.batch_id, "give-up", reason="by mistake")
     assert_problem(answer, "store-conflict", 409, "batch")

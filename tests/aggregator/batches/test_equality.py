@@ -59,8 +59,7 @@ async def test_a_total_is_what_one_device_with_all_records_would_release(
                 for device, count in zip(devices, counts, strict=True)
             ]
         )
-        pair.end_slot()
-        await pair.work()
+        await pair.close()
 
         whole = SketchAccumulator(plan.statistic_of(b"one device"))
         for device, count in zip(devices, counts, strict=True):
@@ -85,9 +84,7 @@ async def test_neither_order_nor_silence_changes_the_sum_of_the_rest(tmp_path: P
         reports = [pair.report(device) for device in devices]
         heard = [reports[i] for i in (7, 2, 5, 0, 8)]
         await pair.upload(*heard)
-        pair.end_slot()
-
-        await pair.work()
+        await pair.close()
 
         batch = await pair.only()
         assert (pair.read_total(batch) - noises).tolist() == np.sum(
@@ -102,9 +99,7 @@ async def test_parts_and_labels_are_batches_that_add_up(tmp_path: Path) -> None:
         north = await pair.enrol(30, site="north")
         south = await pair.enrol(30, first=100, site="south")
         await pair.upload(*[pair.report(device) for device in north + south])
-        pair.end_slot()
-
-        await pair.work()
+        await pair.close()
 
         batches = await pair.batches()
         assert {(each.labels["site"], each.part) for each in batches} == {

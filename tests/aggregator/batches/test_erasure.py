@@ -36,8 +36,7 @@ async def send(pair: Pair) -> list[Report]:
 
 
 async def open_batches(pair: Pair) -> None:
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
 
 
 async def let_it_be_too_late(pair: Pair) -> None:
@@ -69,9 +68,8 @@ async def withdraw(pair: Pair) -> None:
 
 @pytest.mark.parametrize("end", [open_batches, let_it_be_too_late, give_up, exclude_all, withdraw])
 async def test_payloads_are_in_no_file_after_their_end(
-    end: Callable[[Pair], Awaitable[None]], sqlite_pair: Pair
+    end: Callable[[Pair], Awaitable[None]], pair: Pair
 ) -> None:
-    pair = sqlite_pair
     reports = await send(pair)
 
     await end(pair)
@@ -79,8 +77,8 @@ async def test_payloads_are_in_no_file_after_their_end(
     assert count_payloads(pair, reports) == 0
 
 
-async def test_somebody_who_reads_delays_it_for_as_long_as_they_read(sqlite_pair: Pair) -> None:
-    pair, store = sqlite_pair, sqlite_pair.server.store
+async def test_somebody_who_reads_delays_it_for_as_long_as_they_read(pair: Pair) -> None:
+    store = pair.server.store
     reports = await send(pair)
     async with store.begin() as transaction:
         await transaction.get(StudyRecord, pair.study)
@@ -100,9 +98,9 @@ async def test_somebody_who_reads_delays_it_for_as_long_as_they_read(sqlite_pair
 
 
 async def test_what_a_process_left_in_the_log_goes_with_the_next_ones_first_commit(
-    sqlite_pair: Pair,
+    pair: Pair,
 ) -> None:
-    pair, store = sqlite_pair, sqlite_pair.server.store
+    store = pair.server.store
     reports = await send(pair)
     async with store.begin() as transaction:
         await transaction.get(StudyRecord, pair.study)

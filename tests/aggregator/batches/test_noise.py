@@ -41,8 +41,7 @@ async def open_slot(pair: Pair, slot: int) -> NDArray[np.int64]:
     pair.devices = pair.devices or await pair.enrol(3)
     reports = [pair.report(device, sequence=slot, slot=slot) for device in pair.devices]
     await pair.upload(*reports)
-    pair.end_slot(slot)
-    await pair.work()
+    await pair.close(slot)
     batch = (await pair.batches())[-1]
     assert batch.state == "acknowledged"
     noise: NDArray[np.int64] = pair.read_total(batch) - np.sum([r.sums for r in reports], axis=0)
@@ -111,9 +110,9 @@ async def test_a_leader_that_used_a_noise_twice_would_be_found(
 
 
 async def test_nothing_is_said_of_a_total_before_it_is_stored_and_the_helper_has_it(
-    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair, seen = sqlite_pair, []
+    seen: list[Any] = []
     check: Callable[..., bool] = checks.is_plausible
 
     def watch(plan: SketchPlan, batch: BatchRecord) -> bool:
@@ -132,10 +131,10 @@ def _find_at_helper(batches: Batches) -> str:
 
 
 async def test_a_crash_before_the_total_is_stored_shows_nobody_the_first_noise(
-    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The helper gets one total, of one noise, though two were drawn."""
-    pair, drawn = sqlite_pair, []
+    drawn: list[NDArray[np.int64]] = []
     draw = BatchOpener._draw_noise
 
     def draw_and_fail(opener: BatchOpener, plan: SketchPlan) -> NDArray[np.int64]:

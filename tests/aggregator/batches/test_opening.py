@@ -8,18 +8,17 @@ import pytest
 from sfumato.aggregator.base.sums.layout import Layout
 from sfumato.aggregator.base.sums.selection import Selection
 from sfumato.aggregator.resources.sketches.store.cells import sum_sketches
-from tests.aggregator.batches.conftest import Pair
+from tests.aggregator.batches.conftest import ON_BOTH, Pair
 
 pytestmark = pytest.mark.anyio
 
 
+@ON_BOTH
 async def test_a_batch_opens_to_the_exact_sum_and_two_noises(pair: Pair) -> None:
     """Each noise is bounded with probability 1 - 2^-60."""
     reports = [pair.report(device) for device in await pair.enrol(5)]
     await pair.upload(*reports)
-    pair.end_slot()
-
-    await pair.work()
+    await pair.close()
 
     (batch,) = await pair.batches()
     assert (batch.state, batch.standing, batch.n_reports) == ("acknowledged", "counted", 5)
@@ -28,10 +27,10 @@ async def test_a_batch_opens_to_the_exact_sum_and_two_noises(pair: Pair) -> None
     assert np.count_nonzero(noise) > noise.size / 2
 
 
+@ON_BOTH
 async def test_a_total_is_one_sketch_of_all_records(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     (batch,) = await pair.batches()
 
     async with pair.server.store.begin() as transaction:
@@ -43,11 +42,9 @@ async def test_a_total_is_one_sketch_of_all_records(pair: Pair) -> None:
     assert totals.sums.tolist() == pair.read_total(batch).tolist()
 
 
-async def test_a_total_decodes_like_the_sketch_of_one_device(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_total_decodes_like_the_sketch_of_one_device(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
 
     url = f"/v1/studies/{pair.study.hex()}"
     answer = await pair.server.desk.post(f"{url}/snapshots", {})

@@ -27,8 +27,7 @@ async def fill(pair: Pair, n_devices: int) -> None:
         await pair.upload(
             *[pair.report(device, sequence=slot, slot=slot, count=40) for device in devices]
         )
-        pair.end_slot(slot)
-        await pair.work()
+        await pair.close(slot)
 
 
 async def decode(pair: Pair) -> dict[str, Any]:

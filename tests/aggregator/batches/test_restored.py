@@ -17,13 +17,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_leader_of_before_the_opening_gets_the_same_total(
-    sqlite_pair: Pair, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
-    pair = sqlite_pair
     await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
     pair.copy_leader(tmp_path / "backup.db")
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     before = await pair.only()
 
     pair.restore_leader(tmp_path / "backup.db")
@@ -41,16 +39,14 @@ async def test_a_leader_of_before_the_opening_gets_the_same_total(
 
 
 async def test_a_leader_that_forgot_reports_gets_the_total_of_all(
-    sqlite_pair: Pair, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
-    pair = sqlite_pair
     devices = await pair.enrol(6)
     reports = [pair.report(device) for device in devices]
     await pair.upload(*reports[:4])
     pair.copy_leader(tmp_path / "backup.db")
     await pair.upload(reports[4])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     before = await pair.only()
 
     pair.restore_leader(tmp_path / "backup.db")
@@ -71,16 +67,14 @@ async def test_a_leader_that_forgot_reports_gets_the_total_of_all(
 
 
 async def test_a_leader_that_forgot_nearly_all_reports_gets_the_total_in_the_end(
-    sqlite_pair: Pair, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
-    pair = sqlite_pair
     devices = await pair.enrol(4)
     reports = [pair.report(device) for device in devices]
     await pair.upload(reports[0])
     pair.copy_leader(tmp_path / "backup.db")
     await pair.upload(*reports[1:])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     before = await pair.only()
 
     pair.restore_leader(tmp_path / "backup.db")
@@ -94,20 +88,15 @@ async def test_a_leader_that_forgot_nearly_all_reports_gets_the_total_in_the_end
     assert await pair.find_faults() == []
 
 
-async def test_reports_of_two_batches_find_their_own_again(
-    sqlite_pair: Pair, tmp_path: Path
-) -> None:
-    pair = sqlite_pair
+async def test_reports_of_two_batches_find_their_own_again(pair: Pair, tmp_path: Path) -> None:
     pair.copy_leader(tmp_path / "backup.db")
     devices = await pair.enrol(7)
     pair.copy_leader(tmp_path / "backup.db")
     reports = [pair.report(device) for device in devices]
     await pair.upload(*reports[:3])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     await pair.upload(*reports[3:])
-    pair.end_slot(grace=2)
-    await pair.work()
+    await pair.close(grace=2)
     before = await pair.batches()
 
     pair.restore_leader(tmp_path / "backup.db")
@@ -122,9 +111,8 @@ async def test_reports_of_two_batches_find_their_own_again(
 
 
 async def test_reports_that_only_the_helper_knows_are_waited_for(
-    sqlite_pair: Pair, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
-    pair = sqlite_pair
     reports, before = await forget_a_report_that_the_helper_holds(pair, tmp_path)
     await pair.work()
     batch = await pair.only()
@@ -143,9 +131,8 @@ async def test_reports_that_only_the_helper_knows_are_waited_for(
 
 
 async def test_an_operator_opens_a_batch_without_reports_that_only_the_helper_knows(
-    sqlite_pair: Pair, tmp_path: Path
+    pair: Pair, tmp_path: Path
 ) -> None:
-    pair = sqlite_pair
     reports, _ = await forget_a_report_that_the_helper_holds(pair, tmp_path)
     await pair.work()
     batch = await pair.only()
@@ -153,8 +140,7 @@ async def test_an_operator_opens_a_batch_without_reports_that_only_the_helper_kn
     await pair.server.services.batches.open(pair.study, batch.batch_id)
     await pair.work()
     await pair.upload(reports[-1])
-    pair.end_slot(grace=3)
-    await pair.work()
+    await pair.close(grace=3)
 
     first, second = await pair.batches()
     assert (first.state, first.n_reports) == ("acknowledged", len(reports) - 1)
@@ -187,10 +173,10 @@ async def forget_a_report_that_the_helper_holds(
 
 
 async def test_a_total_that_reaches_the_helper_late_takes_the_place_of_a_second(
-    sqlite_pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader is restored, gets the answer again, and draws; nobody has seen either noise."""
-    pair, sent = sqlite_pair, []
+    sent: list[bytes] = []
     await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
     pair.copy_leader(tmp_path / "backup.db")
     pair.end_slot()
@@ -216,16 +202,12 @@ async def test_a_total_that_reaches_the_helper_late_takes_the_place_of_a_second(
     assert await pair.find_faults() == []
 
 
-async def test_a_total_is_given_back_though_the_plan_is_retired(
-    sqlite_pair: Pair, tmp_path: Path
-) -> None:
-    pair = sqlite_pair
+async def test_a_total_is_given_back_though_the_plan_is_retired(pair: Pair, tmp_path: Path) -> None:
     devices = await pair.enrol(5)
     await pair.upload(*[pair.report(device) for device in devices[:3]])
     pair.copy_leader(tmp_path / "backup.db")
     await pair.upload(pair.report(devices[3]))
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     before = await pair.only()
     pair.helper.plans.retire(compute_plan_digest(pair.plan), now=0.0)
 
@@ -240,16 +222,14 @@ async def test_a_total_is_given_back_though_the_plan_is_retired(
 
 
 async def test_a_helper_restored_with_its_clock_ahead_takes_no_report_and_the_batch_says_so(
-    sqlite_pair: Pair,
+    pair: Pair,
 ) -> None:
-    pair = sqlite_pair
     pair.clock.seconds += 86_400.0
     _, burnt_before = pair.helper.batches.mark_restored()
     pair.clock.seconds -= 86_400.0
     assert burnt_before == pair.clock.seconds + 86_400.0 + CLOCK_SKEW_S
     await pair.upload(*[pair.report(device) for device in await pair.enrol(4)])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
 
     batch = await pair.only()
     assert (batch.state, batch.n_reports) == ("open", 0)

@@ -12,7 +12,7 @@ from sfumato.aggregator.database.copy import copy_database
 from sfumato.aggregator.resources.batches.record import BatchRecord
 from sfumato.shared.plan import SketchPlan, compute_plan_digest, plan_to_json
 from sfumato.shared.wire.message import decode_message
-from tests.aggregator.batches.conftest import HOUR, Pair, make_sum_draft, open_pair
+from tests.aggregator.batches.conftest import HOUR, ON_BOTH, Pair, make_sum_draft, open_pair
 from tests.aggregator.databases import open_sqlite
 from tests.aggregator.fleet import assert_problem
 from tests.shared.sharing.samples import make_plan
@@ -20,31 +20,25 @@ from tests.shared.sharing.samples import make_plan
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_batch_waits_for_the_end_of_its_grace_period(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_batch_waits_for_the_end_of_its_grace_period(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
-    pair.end_slot(grace=0)
-    await pair.work()
+    await pair.close(grace=0)
     assert await pair.states() == ["open"]
 
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
 
     assert await pair.states() == ["acknowledged"]
 
 
-async def test_late_reports_are_a_batch_of_their_own(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_late_reports_are_a_batch_of_their_own(pair: Pair) -> None:
     devices = await pair.enrol(7)
     await pair.upload(*[pair.report(device) for device in devices[:3]])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     await pair.upload(*[pair.report(device) for device in devices[3:]])
     await pair.work()
     assert await pair.states() == ["acknowledged", "open"]
 
-    pair.end_slot(grace=2)
-    await pair.work()
+    await pair.close(grace=2)
 
     _, second = await pair.batches()
     assert (second.number, second.state, second.n_reports) == (1, "acknowledged", 4)
@@ -66,10 +60,10 @@ async def test_a_batch_that_may_wait_until_it_is_too_late_opens_before(tmp_path:
         assert await pair.states() == ["acknowledged", "acknowledged"]
 
 
+@ON_BOTH
 async def test_too_few_reports_are_dropped_unread_when_it_is_too_late(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(2)])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     assert await pair.states() == ["open"]
 
     release = pair.plan.sum_release
@@ -89,8 +83,7 @@ async def test_too_few_reports_are_dropped_unread_when_it_is_too_late(pair: Pair
     assert await pair.find_faults() == []
 
 
-async def test_a_report_that_comes_too_late_is_refused(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_report_that_comes_too_late_is_refused(pair: Pair) -> None:
     (device,) = await pair.enrol(1)
     report = pair.report(device)
     release = pair.plan.sum_release
@@ -113,13 +106,13 @@ async def test_a_full_batch_closes_at_once(tmp_path: Path) -> None:
         assert [each.n_reports for each in await pair.batches()] == [3, 3, 1]
 
 
+@ON_BOTH
 async def test_an_excluded_device_is_left_out_before_and_kept_after(pair: Pair) -> None:
     devices = await pair.enrol(6)
     await pair.upload(*[pair.report(device) for device in devices[:5]])
     answer = await exclude(pair, devices[0].device_id)
     assert (answer["n_subtracted"], answer["n_kept"]) == (1, 0)
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     batch = await pair.only()
     assert (batch.state, batch.n_reports, batch.n_records) == ("acknowledged", 4, 8)
 
@@ -130,8 +123,7 @@ async def test_an_excluded_device_is_left_out_before_and_kept_after(pair: Pair) 
     assert await pair.find_faults() == []
 
 
-async def test_exclusions_that_leave_too_few_open_the_batch_again(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_exclusions_that_leave_too_few_open_the_batch_again(pair: Pair) -> None:
     devices = await pair.enrol(4)
     await pair.upload(*[pair.report(device) for device in devices[:3]])
     pair.end_slot()
@@ -150,16 +142,13 @@ async def test_exclusions_that_leave_too_few_open_the_batch_again(sqlite_pair: P
     assert await pair.find_faults() == []
 
 
-async def test_a_broken_seal_is_refused_and_the_rest_is_opened(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_broken_seal_is_refused_and_the_rest_is_opened(pair: Pair) -> None:
     devices = await pair.enrol(4)
     reports = [pair.report(device) for device in devices]
     broken = decode_message(reports[0].message)
     reports[0].message = pair.break_seal(devices[0], broken)
     await pair.upload(*reports)
-    pair.end_slot()
-
-    await pair.work()
+    await pair.close()
 
     batch = await pair.only()
     assert batch.state == "acknowledged"
@@ -168,8 +157,7 @@ async def test_a_broken_seal_is_refused_and_the_rest_is_opened(sqlite_pair: Pair
     assert await pair.find_faults() == []
 
 
-async def test_a_batch_waits_for_a_helper_that_is_away(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_batch_waits_for_a_helper_that_is_away(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
     settings = pair.server.settings
@@ -199,8 +187,7 @@ async def exclude(pair: Pair, device_id: bytes) -> dict[str, int]:
     return dict(answer.json())
 
 
-async def test_metrics_count_batches_and_reports_and_name_none(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_metrics_count_batches_and_reports_and_name_none(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
     object.__setattr__(pair.server.settings, "helper_url", "http://127.0.0.1:9")
@@ -222,13 +209,11 @@ async def test_metrics_count_batches_and_reports_and_name_none(sqlite_pair: Pair
 
 
 async def test_a_batch_whose_plan_the_helper_retired_is_void_in_the_end(
-    sqlite_pair: Pair,
+    pair: Pair,
 ) -> None:
-    pair = sqlite_pair
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.helper.plans.retire(compute_plan_digest(pair.plan), now=0.0)
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     batch = await pair.only()
     assert batch.state == "closing"
     assert batch.problem is not None
@@ -241,6 +226,7 @@ async def test_a_batch_whose_plan_the_helper_retired_is_void_in_the_end(
     assert await pair.find_faults() == []
 
 
+@ON_BOTH
 async def test_a_withdrawn_study_leaves_no_batch_and_no_work(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
@@ -256,9 +242,8 @@ async def test_a_withdrawn_study_leaves_no_batch_and_no_work(pair: Pair) -> None
 
 
 async def test_a_plan_has_one_study_because_the_helper_knows_batches_by_plan(
-    sqlite_pair: Pair,
+    pair: Pair,
 ) -> None:
-    pair = sqlite_pair
     body = {"name": "again", "plan": plan_to_json(pair.plan), "allow_same_plan": True}
 
     answer = await pair.server.desk.operate("POST", "/v1/studies", body)
@@ -267,8 +252,7 @@ async def test_a_plan_has_one_study_because_the_helper_knows_batches_by_plan(
     assert "a secure sum has one" in answer.json()["rule"]
 
 
-async def test_a_study_needs_its_helper_and_the_helpers_consent(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_a_study_needs_its_helper_and_the_helpers_consent(pair: Pair) -> None:
     desk, settings = pair.server.desk, pair.server.settings
 
     async def create(plan: SketchPlan) -> httpx.Response:
@@ -297,12 +281,10 @@ async def test_a_study_needs_its_helper_and_the_helpers_consent(sqlite_pair: Pai
     assert "must begin with https://" in answer.json()["rule"]
 
 
-async def test_a_copied_database_has_the_same_batches(sqlite_pair: Pair, tmp_path: Path) -> None:
-    pair = sqlite_pair
+async def test_a_copied_database_has_the_same_batches(pair: Pair, tmp_path: Path) -> None:
     devices = await pair.enrol(5)
     await pair.upload(*[pair.report(device) for device in devices[:4]])
-    pair.end_slot()
-    await pair.work()
+    await pair.close()
     await pair.upload(pair.report(devices[4]))
     before = await pair.batches()
 
@@ -316,9 +298,8 @@ async def test_a_copied_database_has_the_same_batches(sqlite_pair: Pair, tmp_pat
 
 
 async def test_payloads_do_not_wait_for_ever_for_a_helper_that_is_gone(
-    sqlite_pair: Pair,
+    pair: Pair,
 ) -> None:
-    pair = sqlite_pair
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
     object.__setattr__(pair.server.settings, "helper_url", "http://127.0.0.1:9")
@@ -340,8 +321,7 @@ async def test_payloads_do_not_wait_for_ever_for_a_helper_that_is_gone(
     assert await pair.find_faults() == []
 
 
-async def test_nor_for_a_helper_that_is_in_no_settings_any_more(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_nor_for_a_helper_that_is_in_no_settings_any_more(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     object.__setattr__(pair.server.settings, "helper_url", None)
     pair.clock.seconds = (await pair.only()).expires + 90_000.0
@@ -352,8 +332,7 @@ async def test_nor_for_a_helper_that_is_in_no_settings_any_more(sqlite_pair: Pai
     assert await count_payloads(pair) == 0
 
 
-async def test_reports_wait_while_the_helpers_clock_is_behind(sqlite_pair: Pair) -> None:
-    pair = sqlite_pair
+async def test_reports_wait_while_the_helpers_clock_is_behind(pair: Pair) -> None:
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
     pair.helper.batches.now = lambda: pair.clock.seconds - 4 * HOUR

@@ -55,10 +55,10 @@ async def test_workers_and_uploads_at_once_lose_and_double_nothing(
 
 
 async def test_a_worker_that_lost_its_lease_opens_no_sum_of_some_reports(
-    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another lets the helper judge the reports again, just while this one adds them up."""
-    pair, add_up = sqlite_pair, BatchOpener._sum_payloads
+    add_up = BatchOpener._sum_payloads
     reports = [pair.report(device) for device in await pair.enrol(4)]
     await pair.upload(*reports)
     pair.end_slot()
@@ -96,9 +96,8 @@ async def test_a_worker_that_lost_its_lease_opens_no_sum_of_some_reports(
 
 
 async def test_a_study_that_is_withdrawn_while_its_batch_is_leased_ends_no_worker(
-    sqlite_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = sqlite_pair
     await pair.upload(*[pair.report(device) for device in await pair.enrol(3)])
     pair.end_slot()
 

@@ -13,6 +13,7 @@ from sfumato.learning.estimate.limbs import split_limbs
 from sfumato.learning.estimate.sizes import SizeMoments
 from sfumato.learning.estimate.totals import Totals
 from sfumato.learning.insight.covariance import Density
+from sfumato.learning.insight.devices import DeviceExamination
 from sfumato.learning.insight.model import StudyModel
 from sfumato.learning.insight.selection import Selection
 from sfumato.shared.core import SketchAccumulator
@@ -97,3 +98,22 @@ class Fleet:
             moments=moments,
         )
         return Selection(name=name, totals=totals, members=frozenset(members))
+
+
+def make_examination(name: str, size: float, error: float, *, differs: bool) -> DeviceExamination:
+    return DeviceExamination(
+        device=name,
+        n_sketches=1,
+        n_records=500,
+        share=0.1,
+        p_content=1e-9 if differs else 0.5,
+        p_silence=0.5,
+        z=None,
+        size=size,
+        size_error=error,
+        snr=10.0,
+        least_lie=0.1,
+        differs=differs,
+        is_silent=False,
+        is_unusual=False,
+    )

@@ -18,7 +18,13 @@ from sfumato.learning.insight.selection import Selection, average
 from sfumato.shared.core import SketchAccumulator
 from sfumato.shared.errors import DecodingError
 from sfumato.shared.plan import SketchPlan, WindowRule
-from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
+from tests.learning.insight.drawing import (
+    MIXTURE,
+    Fleet,
+    make_examination,
+    make_model,
+    make_plan,
+)
 
 LIE = replace(MIXTURE, means=np.full((3, 2), 15.0))
 
@@ -107,22 +113,7 @@ def test_a_device_that_adds_no_noise_is_silent() -> None:
 
 def test_where_most_differ_no_rest_is_called_alike_and_the_furthest_is_named() -> None:
     def make(name: str, size: float, *, differs: bool) -> DeviceExamination:
-        return DeviceExamination(
-            device=name,
-            n_sketches=1,
-            n_records=500,
-            share=0.1,
-            p_content=1e-9 if differs else 0.5,
-            p_silence=0.5,
-            z=None,
-            size=size,
-            size_error=0.1,
-            snr=10.0,
-            least_lie=0.1,
-            differs=differs,
-            is_silent=False,
-            is_unusual=False,
-        )
+        return make_examination(name, size, 0.1, differs=differs)
 
     def describe(*devices: DeviceExamination) -> str:
         report = DeviceReport(

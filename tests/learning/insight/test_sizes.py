@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sfumato.learning.insight.comparison import Comparison
-from sfumato.learning.insight.devices import DeviceExamination, DeviceReport
+from sfumato.learning.insight.devices import DeviceReport
 from sfumato.learning.insight.groups import GroupComparison, GroupPair, compare_pairs
 from sfumato.learning.insight.sizes import describe_size, find_largest, is_hidden, show_size
-from tests.learning.insight.drawing import MIXTURE, Fleet, make_model, make_plan
+from tests.learning.insight.drawing import (
+    MIXTURE,
+    Fleet,
+    make_examination,
+    make_model,
+    make_plan,
+)
 
 SIZES = st.floats(0.0, 3.0)
 ERRORS = st.floats(1e-6, 3.0)
@@ -125,27 +131,9 @@ def test_a_small_change_of_real_sketches_may_be_certain_and_its_size_hidden() ->
     assert n_hidden
 
 
-def examine(size: float, error: float, *, differs: bool) -> DeviceExamination:
-    return DeviceExamination(
-        device=f"device {size}",
-        n_sketches=1,
-        n_records=500,
-        share=0.1,
-        p_content=1e-9 if differs else 0.5,
-        p_silence=0.5,
-        z=None,
-        size=size,
-        size_error=error,
-        snr=10.0,
-        least_lie=0.1,
-        differs=differs,
-        is_silent=False,
-        is_unusual=False,
-    )
-
-
 def test_a_device_without_a_size_may_differ_and_one_with_a_size_may_be_noise() -> None:
-    lit, dark = examine(0.0, 0.1, differs=True), examine(0.37, 0.4, differs=False)
+    lit = make_examination("device 0.0", 0.0, 0.1, differs=True)
+    dark = make_examination("device 0.37", 0.37, 0.4, differs=False)
     assert lit.words.startswith("differs by less than about 0.14 scales")
     assert dark.words == (
         "no difference that is certain: 0.37 scales (error 0.40), which noise alone may make"

@@ -183,6 +183,14 @@ class Study:
             payload = encode_payload(np.array(upload.values), WIDTH)
             assert await add_sketch(transaction, self.sketch(upload, position), payload)
 
+    async def begin(self, store: Store, uploads: list[Upload], *, merged: int = 0) -> None:
+        """Store the study with sketches, some of which are merged."""
+        async with store.begin(write=True) as transaction:
+            await self.open(transaction)
+            await self.store(transaction, uploads)
+            if merged:
+                await self.merge(transaction, merged)
+
     async def merge(self, transaction: Transaction, most: int) -> int:
         """Merge sketches."""
         return await merge_sketches(transaction, self.study_id, layout=LAYOUT, most=most)
@@ -276,9 +284,7 @@ async def require_sum_of_rows(store: Store, case: Case, most: int, rounds: int) 
     """Check selections when some of their sketches were merged."""
     uploads, selections = case
     study = open_study()
-    async with store.begin(write=True) as transaction:
-        await study.open(transaction)
-        await study.store(transaction, uploads)
+    await study.begin(store, uploads)
     for _ in range(rounds):
         async with store.begin(write=True) as transaction:
             await study.merge(transaction, most)
@@ -409,10 +415,7 @@ async def test_what_was_prepared_before_something_changed_takes_nothing_out(stor
     study = open_study()
     uploads = [Upload(i % 2, (i, i), 5, 0, (1 << i, 2, 3)) for i in range(4)]
     far = Upload(2, (9999, 9999), 5, 0, (16, 2, 3))
-    async with store.begin(write=True) as transaction:
-        await study.open(transaction)
-        await study.store(transaction, uploads)
-        await study.merge(transaction, 9)
+    await study.begin(store, uploads, merged=9)
     assert await study.prepare(store, 9) is None
     async with store.begin(write=True) as transaction:
         await study.exclude(transaction, 1)
@@ -446,9 +449,7 @@ async def test_what_was_prepared_before_something_changed_takes_nothing_out(stor
 async def test_a_merge_prepared_before_an_exclusion_changes_no_total(store: Store) -> None:
     study = open_study()
     uploads = [Upload(i % 2, (i, i), 5, 0, (1 << i, 2, 3)) for i in range(4)]
-    async with store.begin(write=True) as transaction:
-        await study.open(transaction)
-        await study.store(transaction, uploads)
+    await study.begin(store, uploads)
     async with store.begin() as transaction:
         merge = await prepare_merge(transaction, study.study_id, layout=LAYOUT, most=9)
     assert merge is not None
@@ -536,10 +537,7 @@ async def test_a_snapshot_tells_which_of_its_devices_were_excluded(store: Store)
 async def test_merging_that_fails_leaves_everything_as_it_was(store: Store) -> None:
     study = open_study()
     uploads = [Upload(1, (slot, slot), 5, 0, (1, 2, 3)) for slot in range(5)]
-    async with store.begin(write=True) as transaction:
-        await study.open(transaction)
-        await study.store(transaction, uploads)
-        await study.merge(transaction, 2)
+    await study.begin(store, uploads, merged=2)
 
     async def fail() -> None:
         async with store.begin(write=True) as transaction:
@@ -613,10 +611,7 @@ async def test_at_every_moment_of_uploads_and_merging_each_sketch_is_counted_onc
 @pytest.mark.anyio
 async def test_the_check_names_a_cell_that_is_not_what_it_should_be(store: Store) -> None:
     study = open_study()
-    async with store.begin(write=True) as transaction:
-        await study.open(transaction)
-        await study.store(transaction, [Upload(1, (s, s), 5, 0, (1, 2, 3)) for s in range(3)])
-        await study.merge(transaction, 9)
+    await study.begin(store, [Upload(1, (s, s), 5, 0, (1, 2, 3)) for s in range(3)], merged=9)
     async with store.engine.begin() as connection:
         top = update(CELLS).where(CELLS.c.level == 1, CELLS.c.labels == "{}")
         await connection.execute(top.values(sums=encode_array(np.array([9, 9, 9]))))
