@@ -203,7 +203,8 @@ def running_aggregator(folder: Path, **environment: str) -> Iterator[Aggregator]
     database = ["--database", str(folder / "aggregator.sqlite")]
     created = run_command("sfumato", "operator-key", "--name", "bench", "--json", *database)
     port = find_port()
-    serve: list[str | Path] = [BIN / "sfumato", "serve", *database, "--port", str(port)]
+    options = ["--port", str(port), "--no-worker"]
+    serve: list[str | Path] = [BIN / "sfumato", "serve", *database, *options]
     aggregator = Aggregator(
         url=f"https://localhost:{port}",
         key=json.loads(created)["key"],

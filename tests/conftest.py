@@ -1,10 +1,15 @@
+from __future__ import annotations
+
 import gc
 import inspect
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
 
 # Tests run on every core already; threads below them would only contend. Before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -31,6 +36,10 @@ from sfumato.shared.spending.places import ROOTS_LEDGER
 from tests.bare_names import refuse_bare_names
 from tests.certificates import Authority
 from tests.ledgers import use_new_ledger
+
+if TYPE_CHECKING:
+    from deploy.demo.cluster import Aggregator
+    from sfumato.analyst import Client
 
 refuse_bare_names()
 
@@ -93,3 +102,25 @@ def own_ledger() -> None:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
+    """A server with a worker, for tests that neither stop it nor look at studies of others.
+
+    Pages of any origin may use it.
+    """
+    from tests.system.servers import start_server
+
+    with mock.patch.dict(os.environ, {"SFUMATO_WEB_ORIGINS": "*"}):
+        running = start_server(tmp_path_factory.mktemp("server"), worker=True)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(server: Aggregator) -> Iterator[Client]:
+    from sfumato.analyst import Client
+
+    with Client(server.url, key=server.key) as connected:
+        yield connected

@@ -22,7 +22,6 @@ from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from deploy.packages.steps import BuildError
@@ -104,6 +103,9 @@ def write_bom(bom: Bom, path: Path) -> None:
         It does not.
     """
     text = JsonV1Dot6(bom).output_as_string(indent=1)
+    # It compiles grammars for a second.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if wrong is not None:
         raise BuildError(f"{path.name}: is no CycloneDX document: {wrong}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -16,6 +17,7 @@ from sfumato.shared.plan import ClustersPart
 from tests.analyst.planning.commands import words_of
 from tests.analyst.sketching.samples import seed_sketches
 from tests.commands import run_inside
+from tests.ledgers import use_new_ledger
 
 SPREADS = np.array([3.0, 1.5])
 CENTRES = np.array([[10.0, 5.0], [50.0, 30.0], [85.0, 8.0]])
@@ -42,19 +44,31 @@ scale = 2.0
 """Two columns of a file that has a third."""
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of records, their sketch and its result."""
+    folder = tmp_path_factory.mktemp("look")
+    with pytest.MonkeyPatch.context() as patch:
+        seed_sketches(patch)
+        patch.chdir(folder)
+        use_new_ledger()
+        rng = np.random.default_rng(0)
+        label = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+        x = CENTRES[label] + rng.normal(size=(20_000, 2)) * SPREADS
+        delay = np.where(label == 2, 9.0, 4.0) + rng.normal(size=20_000)
+        rows = (f"{a:.3f},{b:.3f},{c:.3f}\n" for a, b, c in np.column_stack([x, delay]))
+        Path("x.csv").write_text("load,trips,delay\n" + "".join(rows), encoding="utf-8")
+        Path("main.toml").write_text(MAIN, encoding="utf-8")
+        run("sketch", "x.csv", "--plan", "main.toml", "-o", "main.sketch")
+        run("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3", "-o", "result.json")
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed_sketches(monkeypatch)
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    label = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
-    x = CENTRES[label] + rng.normal(size=(20_000, 2)) * SPREADS
-    delay = np.where(label == 2, 9.0, 4.0) + rng.normal(size=20_000)
-    rows = (f"{a:.3f},{b:.3f},{c:.3f}\n" for a, b, c in np.column_stack([x, delay]))
-    Path("x.csv").write_text("load,trips,delay\n" + "".join(rows), encoding="utf-8")
-    Path("main.toml").write_text(MAIN, encoding="utf-8")
-    run("sketch", "x.csv", "--plan", "main.toml", "-o", "main.sketch")
-    run("decode", "file", "main.sketch", "--plan", "main.toml", "-k", "3", "-o", "result.json")
 
 
 def run(*arguments: str, status: int = 0) -> CompletedProcess[str]:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.packages import PackageUnavailableError
 from benchmarks.runner import Bench, Case, find_crossing, make_rows, measure_cases, read_count
 from sfumato.shared.errors import ConfigError, SketchError
+from tests.forking import Forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,7 +102,7 @@ def test_the_command_prints_one_json_object_a_line_and_a_bar_in_a_terminal(tmp_p
     leader, follower = os.openpty()
     command = [sys.executable, "-m", "benchmarks", "--json", "--case", "reported_pilots", "--quick"]
     with (tmp_path / "rows").open("wb") as output:
-        process = subprocess.Popen(
+        process: subprocess.Popen[bytes] = Forked(
             command, cwd=ROOT, stdout=output, stderr=follower, env=os.environ | {"TERM": "xterm"}
         )
         os.close(follower)

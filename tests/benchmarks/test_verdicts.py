@@ -40,9 +40,8 @@ def shape() -> Shape:
 def test_an_answer_is_judged_with_its_look(shape: Shape) -> None:
     trial = run_trial(shape, 20_000, 1)
     assert trial.word == trial.of_fit == trial.of_look == "sound"
-    # Which of the two is better is chance where the first is as good as k-means; the gain says so.
-    assert 1.0 <= trial.first < 1.05
-    assert 1.0 <= trial.ratio < 1.05
+    # Near the optimum, noise may make a step worse by less than it could gain.
+    assert 1.0 <= min(trial.ratio, trial.first) <= max(trial.ratio, trial.first) < 1.05
     assert trial.gain is not None
     assert trial.gain == pytest.approx(1.0 - trial.ratio / trial.first, abs=0.005)
 

@@ -11,7 +11,6 @@ import yaml
 from sfumato.aggregator.app import create_app
 
 helm = pytest.importorskip("helm_python", reason="Helm has no package for this platform")
-kubernetes = pytest.importorskip("kubernetes_validate")
 
 CHART = Path(__file__).parents[2] / "deploy/helm/sfumato"
 LEADER: dict[str, Any] = {"leader": {"databaseSecret": "database"}}
@@ -47,6 +46,8 @@ def list_pods(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("version", ["1.27", "1.31", "1.34"])
 def test_what_helm_renders_is_what_kubernetes_accepts(case: str, version: str) -> None:
+    # It compiles grammars for a second, which every worker would wait for that collects this.
+    kubernetes = pytest.importorskip("kubernetes_validate")
     values, least = CASES[case]
     documents = render(values)
     kinds = [each["kind"] for each in documents]

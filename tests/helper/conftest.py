@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,11 @@ import pytest
 from sqlalchemy import Engine
 
 from sfumato.helper.acceptance import Plans
+from sfumato.helper.app import hash_key
 from sfumato.helper.batches import Batches
 from sfumato.helper.journal import Journal
 from sfumato.helper.keys import KeyFolder
-from sfumato.helper.tables import open_database
+from sfumato.helper.tables import leader_keys, open_database, write
 from sfumato.shared.plan import SketchPlan, compute_plan_digest
 from sfumato.shared.privacy import RandomSource
 from sfumato.shared.sharing.batches import BatchKey, choose_part, compute_members, compute_report
@@ -78,10 +80,36 @@ class World:
             now=lambda: self.time,
         )
 
+    def back_up(self) -> None:
+        """Copy the database as it is now."""
+        self.close()
+        shutil.copy(self.folder / "helper.db", self.folder / "backup.db")
+        self.restart()
+
+    def put_back(self, *, restarts: bool = True) -> None:
+        """Put the copy in the database's place, before a new process or under a running one."""
+        self.close()
+        for path in self.folder.glob("helper.db*"):
+            path.unlink()
+        shutil.copy(self.folder / "backup.db", self.folder / "helper.db")
+        if restarts:
+            self.restart()
+
+    def add_leader(self, secret: str) -> None:
+        """Let a leader use the interface by a key."""
+        row = {"key_hash": hash_key(secret), "name": secret, "created": 0.0}
+        with write(self.engine) as connection:
+            connection.execute(leader_keys.insert().values(**row))
+
     def close(self) -> None:
         """Close all connections."""
         if self.database is not None:
             self.database.dispose()
+
+    @property
+    def engine(self) -> Engine:
+        assert self.database is not None
+        return self.database
 
     @property
     def identity(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from sfumato.helper.journal import Entry, Journal
 from sfumato.shared.errors import ConfigError, HelperRestoredError, NotFoundError
+from tests.forking import Forked, run_forked
 from tests.helper.conftest import HOUR, ORIGIN, World
 
 ENTRY = Entry(kind="answer", values=("ab" * 32, "cd" * 32, "ef" * 32, "1000000"))
@@ -93,16 +93,9 @@ def test_a_restored_database_does_not_serve_until_its_operator_says_so(
     world = sqlite_world
     waiting = [world.report(50 + i) for i in range(2)]
     world.check(waiting, world.key(number=1))
-    world.close()
-    backup = world.folder / "backup.db"
-    shutil.copy(world.folder / "helper.db", backup)
-    world.restart()
+    world.back_up()
     answer(world)
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
-    world.restart()
+    world.put_back()
 
     with pytest.raises(HelperRestoredError, match="a backup was restored"):
         world.batches.require_up_to_date()
@@ -119,16 +112,9 @@ def test_a_restored_database_does_not_serve_until_its_operator_says_so(
 
 def test_a_database_that_was_restored_twice_is_found_again(sqlite_world: World) -> None:
     world = sqlite_world
-    world.close()
-    backup = world.folder / "backup.db"
-    shutil.copy(world.folder / "helper.db", backup)
-    world.restart()
+    world.back_up()
     world.batches.mark_restored()
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
-    world.restart()
+    world.put_back()
 
     with pytest.raises(HelperRestoredError):
         world.batches.require_up_to_date()
@@ -160,7 +146,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 journal.append(answer)
 assert Journal.open(path).entries == journal.entries
 """
-    subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], check=True)
+    done = run_forked([sys.executable, "-c", script])
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_restored_helper_takes_no_report_of_a_slot_that_may_have_been_answered(
@@ -179,17 +166,10 @@ def test_a_restored_helper_whose_clock_is_behind_burns_what_it_answered(
     sqlite_world: World,
 ) -> None:
     world = sqlite_world
-    world.close()
-    backup = world.folder / "backup.db"
-    shutil.copy(world.folder / "helper.db", backup)
-    world.restart()
+    world.back_up()
     world.time += 5 * HOUR
     answer(world, slot=5)
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
-    world.restart()
+    world.put_back()
     world.time -= 5 * HOUR
     world.batches.mark_restored()
     world.time += 5 * HOUR
@@ -209,11 +189,8 @@ Journal.open(Path({str(path)!r}), is_alone=True)
 print("locked", flush=True)
 input()
 """
-    other = subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    other: subprocess.Popen[bytes] = Forked(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert other.stdout is not None
     assert other.stdout.readline() == b"locked\n"
@@ -231,14 +208,11 @@ def test_a_database_that_is_put_back_under_a_running_helper_answers_nothing(
 ) -> None:
     """Else the same reports, in the same batch or another, would get a second noise."""
     world = sqlite_world
-    reports, backup = [world.report(i) for i in range(3)], world.folder / "backup.db"
+    reports = [world.report(i) for i in range(3)]
     world.check(reports)
-    shutil.copy(world.folder / "helper.db", backup)
+    world.back_up()
     first = world.commit(reports)
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
+    world.put_back(restarts=False)
 
     with pytest.raises(HelperRestoredError, match="a backup was restored"):
         world.commit(reports)
@@ -260,16 +234,13 @@ def test_a_helper_that_went_on_after_a_restore_serves(sqlite_world: World) -> No
 
 def test_a_helper_that_forgot_a_total_gives_no_answer_again(sqlite_world: World) -> None:
     """Or the other server, restored too, would add a second noise and show a second total."""
-    world, backup = sqlite_world, sqlite_world.folder / "backup.db"
+    world = sqlite_world
     reports, key = [world.report(i) for i in range(3)], world.key()
     answer(world)
-    shutil.copy(world.folder / "helper.db", backup)
+    world.back_up()
     total = bytes(world.plan.n_coordinates * world.plan.payload_width)
     world.batches.acknowledge(key.batch_id, total)
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
+    world.put_back(restarts=False)
     with pytest.raises(HelperRestoredError, match="a backup was restored"):
         world.commit(reports)
     world.restart()
@@ -287,14 +258,10 @@ def test_a_total_of_a_batch_that_a_restored_helper_forgot_is_taken_note_of(
     sqlite_world: World,
 ) -> None:
     """Its reports are burnt, so there is no answer any more that could be given twice."""
-    world, backup = sqlite_world, sqlite_world.folder / "backup.db"
-    shutil.copy(world.folder / "helper.db", backup)
+    world = sqlite_world
+    world.back_up()
     answer(world)
-    world.close()
-    for path in world.folder.glob("helper.db*"):
-        path.unlink()
-    shutil.copy(backup, world.folder / "helper.db")
-    world.restart()
+    world.put_back()
     world.batches.mark_restored()
     total = bytes(world.plan.n_coordinates * world.plan.payload_width)
 

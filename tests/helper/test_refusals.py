@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.helper.app import create_app, hash_key
-from sfumato.helper.tables import leader_keys, write
+from sfumato.helper.app import create_app
 from sfumato.shared.errors import ConfigError, NotFoundError
 from sfumato.shared.plan import compute_plan_digest
 from sfumato.shared.privacy import RandomSource
@@ -63,11 +62,8 @@ def test_an_answer_leaves_at_a_whole_second(tmp_path: Path) -> None:
     world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
     reports = world.reports(2)
     world.check(reports)
-    assert world.database is not None
-    with write(world.database) as connection:
-        row = {"key_hash": hash_key("secret"), "name": "leader", "created": 0.0}
-        connection.execute(leader_keys.insert().values(**row))
-    app = create_app(world.database, world.batches, version="1")
+    world.add_leader("secret")
+    app = create_app(world.engine, world.batches, version="1")
     request = CommitRequest(
         members=compute_members(compute_report(each.data) for each in reports), count=2
     )
@@ -114,11 +110,8 @@ def test_no_key_is_in_the_database(tmp_path: Path) -> None:
 
 def test_a_leader_reaches_the_batches_of_its_own_plan_alone(tmp_path: Path) -> None:
     world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
-    assert world.database is not None
-    with write(world.database) as connection:
-        for name in ("Ours", "Theirs"):
-            row = {"key_hash": hash_key(name), "name": name, "created": 0.0}
-            connection.execute(leader_keys.insert().values(**row))
+    for name in ("Ours", "Theirs"):
+        world.add_leader(name)
     plans = world.batches.plans
     assert plans.choose_leader("Ours") == "Ours"
     for unknown in (None, "Others"):
@@ -137,7 +130,7 @@ def test_a_leader_reaches_the_batches_of_its_own_plan_alone(tmp_path: Path) -> N
         ("POST", f"{path}/commit", CommitRequest(members=members, count=2).encode()),
         ("POST", f"{path}/acknowledgement", b"rubbish"),
     )
-    app = create_app(world.database, world.batches, version="1", step_s=0.001)
+    app = create_app(world.engine, world.batches, version="1", step_s=0.001)
 
     async def ask(secret: str, method: str, url: str, body: bytes | None) -> int:
         transport = httpx.ASGITransport(app=app)
@@ -159,11 +152,8 @@ def test_a_leader_reaches_the_batches_of_its_own_plan_alone(tmp_path: Path) -> N
 
 def test_a_body_that_breaks_off_is_no_failure_of_the_helper(tmp_path: Path) -> None:
     world = World(folder=tmp_path, address=str(tmp_path / "helper.db"))
-    assert world.database is not None
-    with write(world.database) as connection:
-        row = {"key_hash": hash_key("secret"), "name": "leader", "created": 0.0}
-        connection.execute(leader_keys.insert().values(**row))
-    app = create_app(world.database, world.batches, version="1")
+    world.add_leader("secret")
+    app = create_app(world.engine, world.batches, version="1")
     headers = {b"authorization": b"Bearer secret", b"content-type": SUM_MEDIA_TYPE.encode()}
     scope: dict[str, Any] = {
         "type": "http",

@@ -33,7 +33,7 @@ from sfumato.shared.wire.sum_messages import (
     SumAnswer,
 )
 from tests.device_agent.test_full_disk import fill, small_disk  # noqa: F401 - a fixture
-from tests.forking import Forked
+from tests.forking import Forked, run_forked
 from tests.helper.conftest import World
 from tests.shared.sharing.samples import SPEC, make_draft
 
@@ -293,9 +293,7 @@ def test_a_key_that_does_not_fit_the_disk_is_named_and_no_file_is_left_of_it(
         # A system writes what fits, and calls that no error.
         limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({n_bytes}, {n_bytes}))"
         command = [sys.executable, "-c", f"import resource; {limit}\n{PROGRAM}", *accept]
-        done = subprocess.run(
-            command, cwd=operated.folder, capture_output=True, text=True, check=False
-        )
+        done = run_forked(command, folder=operated.folder)
         assert done.returncode == 1, done.stderr
         assert "cannot be written" in done.stderr
         assert "Traceback" not in done.stderr

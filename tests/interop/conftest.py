@@ -1,4 +1,4 @@
-"""One server, one browser, and all devices of the matrix."""
+"""One browser, and all devices of the matrix."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.clients.c.conftest import library
-from tests.clients.conftest import client, server
 from tests.clients.js.node import ENVIRONMENT, NODE
 from tests.clients.js.tabs import Browser, open_tabs
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-__all__ = ["browser", "client", "library", "server"]
+__all__ = ["browser", "library"]
 
 
 @pytest.fixture(scope="session")

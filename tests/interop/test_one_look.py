@@ -71,12 +71,7 @@ def test_three_devices_measure_the_same_clusters_and_their_sum_is_exact(
     ]
     (tmp_path / "python.csv").write_text("time,x,y\n" + "".join(lines))
     agent = make_agent(
-        tmp_path / "agent",
-        data=tmp_path / "python.csv",
-        url=server.url,
-        study_id=study,
-        site="python",
-        token=client.create_token(study),
+        tmp_path / "agent", client, study, data=tmp_path / "python.csv", site="python"
     )
     assert agent.once()["sent"] == 1
 

@@ -92,15 +92,8 @@ def test_four_devices_make_one_sum_that_is_exact(
     times = [plan.window.origin + i for i in range(12)]
 
     write_csv(tmp_path / "python.csv", times, own["python"].tolist())
-    folder = tmp_path / "python"
-    folder.mkdir()
     agent = make_agent(
-        folder / "agent",
-        data=tmp_path / "python.csv",
-        url=server.url,
-        study_id=study,
-        site="python",
-        token=client.create_token(study),
+        tmp_path / "python", client, study, data=tmp_path / "python.csv", site="python"
     )
     assert agent.once()["sent"] == 1
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sfumato.analyst import Client
 from sfumato.device_agent.cli import main
 from tests.commands import run_inside
 
@@ -52,15 +53,16 @@ class Agent:
 
 
 def make_agent(
-    folder: Path, *, data: Path, url: str, study_id: str, site: str, token: str
+    folder: Path, client: Client, study_id: str, *, data: Path, site: str = "north"
 ) -> Agent:
     """Write the configuration of an agent and enrol it."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     agent = Agent(config=folder / "agent.toml")
+    state = folder / "state"
     agent.config.write_text(
-        CONFIG.format(state=folder / "state", url=url, study_id=study_id, site=site, data=data),
+        CONFIG.format(state=state, url=client.url, study_id=study_id, site=site, data=data),
         encoding="utf-8",
     )
-    done = agent.run("init", "--token", token)
+    done = agent.run("init", "--token", client.create_token(study_id))
     assert done.returncode == 0, done.stderr
     return agent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +10,13 @@ import anyio
 import httpx
 import pytest
 
+from deploy.demo.cluster import Aggregator
 from sfumato.analyst import AsyncClient, Client
 from sfumato.shared import command
 from sfumato.shared.errors import ConfigError, DecodingError
 from tests.aggregator.changing import N_SLOTS, fill
 from tests.aggregator.fleet import SLOT, Desk, Device
 from tests.analyst.planning.commands import words_of
-from tests.system.servers import start_server
 
 
 @dataclass(frozen=True)
@@ -30,17 +29,12 @@ class Study:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
-    server = start_server(tmp_path_factory.mktemp("analyses"), worker=True)
-
+def study(server: Aggregator) -> Study:
     async def publish() -> bytes:
         async with httpx.AsyncClient(base_url=server.url) as http:
             return await fill(Desk(http, server.key, server.key))
 
-    try:
-        yield Study(server.url, server.key, anyio.run(publish).hex())
-    finally:
-        server.stop()
+    return Study(server.url, server.key, anyio.run(publish).hex())
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +42,6 @@ def environment(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("URL", study.url), ("KEY", study.key)):
         monkeypatch.setenv(f"SFUMATO_{name}", value)
     monkeypatch.setenv("COLUMNS", "160")
-
-
-@pytest.fixture
-def client(study: Study) -> Iterator[Client]:
-    with Client(study.url, key=study.key) as opened:
-        yield opened
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:

@@ -60,15 +60,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("desk")
     server = start_server(folder, worker=True)
     try:
-        with Client(server.url, key=server.key) as client:
-            study = client.create_study("desk", plan_from_spec(SPEC)).study_id
-            token = client.create_token(study)
         data = folder / "records.csv"
         lines = [f"{i},{i % 9 - 4},{i % 7 - 3}\n" for i in range(4 * SLOT_S)]
         data.write_text("time,x,y\n" + "".join(lines), encoding="utf-8")
-        agent = make_agent(
-            folder / "agent", data=data, url=server.url, study_id=study, site="north", token=token
-        )
+        with Client(server.url, key=server.key) as client:
+            study = client.create_study("desk", plan_from_spec(SPEC)).study_id
+            agent = make_agent(folder / "agent", client, study, data=data)
         assert agent.run("once", "--no-send").returncode in (0, 75)
         yield Desk(server.url, server.key, study, agent, folder)
     finally:

@@ -17,7 +17,7 @@ from sfumato.shared.plan import plan_from_spec
 from tests.ledgers import use_new_ledger
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
-from tests.system.test_restore import append_records, read_sums, sum_sent
+from tests.system.test_restore import append_records, read_sums, run, sum_sent
 from tests.system.test_whole_path import SPEC, write_records
 
 
@@ -33,15 +33,7 @@ class Site:
         self.server = start_server(folder / "server")
         with Client(self.server.url, key=self.server.key) as client:
             self.study = client.create_study("copied", plan_from_spec(SPEC)).study_id
-            token = client.create_token(self.study)
-        self.agent: Agent = make_agent(
-            folder / "north",
-            data=self.data,
-            url=self.server.url,
-            study_id=self.study,
-            site="north",
-            token=token,
-        )
+            self.agent: Agent = make_agent(folder / "north", client, self.study, data=self.data)
         self.state = folder / "north" / "state"
 
     def stop(self) -> int:
@@ -150,3 +142,36 @@ def test_a_rebuilt_device_takes_the_place_of_the_old_one_or_the_operator_is_warn
     assert (first.may_repeat, second.may_repeat) == ([], [] if says_so else [old.device_id])
     shown = json.loads(site.agent.run("check", "--json").stdout)
     assert shown["ok"], shown
+
+
+def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_present_one(
+    site: Site,
+) -> None:
+    agent, saved = site.agent, site.folder / "saved.db"
+    assert agent.once()["released"] == 2
+    run("backup", str(saved), "--database", str(site.database))
+    keys = []
+    for number in (1, 2):
+        done = agent.run("rotate-key", "--json")
+        assert done.returncode == 0, done.stderr
+        keys.append(json.loads(done.stdout)["key_id"])
+        append_records(site.data, n=2000, seed=10 + number, first_time=2000 * number)
+        assert agent.once()["released"] > 0
+    port = site.stop()
+    for left in site.database.parent.glob("aggregator.sqlite*"):
+        left.unlink()
+    run("restore", str(saved), "--database", str(site.database))
+    site.server = start_server(site.folder / "server", port=port)
+    report = agent.once()
+    assert "was restored from a backup" in " ".join(report["messages"])
+    assert (report["shelved"], report["waiting"]) == (0, 0)
+    assert agent.once()["messages"] == []
+    with Client(site.server.url, key=site.server.key) as client:
+        shown = client.device(next(client.sketches(site.study)).device_id)
+        assert [key.key_id for key in shown.keys][:2] == [keys[1], keys[0]]
+        assert [key.state for key in shown.keys] == ["present", "retired", "retired"]
+        snapshot = client.snapshot(site.study)
+        sums = read_sums(site.server, snapshot)
+    assert snapshot.n_records == 6000
+    assert np.array_equal(sums, sum_sent([agent], plan_from_spec(SPEC).payload_width))
+    assert agent.run("rotate-key").returncode == 0

@@ -17,25 +17,15 @@ from sfumato.shared.wire import decode_message
 from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import daemon, query, stop, wait_until
 from tests.soak import small_and_soak
+from tests.system import test_whole_path
 from tests.system.agents import Agent, make_agent
 from tests.system.servers import start_server
 
 SLOT_S = 500
-SPEC: dict[str, Any] = {
-    "dimensions": [
-        {"name": "x", "unit": "m", "lower": -10.0, "upper": 10.0, "scale": 1.0},
-        {"name": "y", "unit": "m", "lower": -10.0, "upper": 10.0, "scale": 1.0},
-    ],
-    "n_frequencies": 60,
+SPEC = test_whole_path.SPEC | {
     "seed": "killed daemons",
-    "epsilon": "20",
     "window": {"kind": "time", "origin": 0, "length_s": SLOT_S},
-    "least_records": 10,
-    "most_records": 5000,
-    "labels": [{"name": "site", "values": ["north", "south"]}],
 }
-
-
 SPLIT = SPEC | {"frequencies_per_sketch": 20}
 REPORTS = {name: SPEC[name] for name in SPEC if name not in ("least_records", "most_records")} | {
     "release": "phase.v1",
@@ -101,14 +91,7 @@ def test_killed_in_a_loop_under_load_a_daemon_loses_and_doubles_nothing(
         study_id = client.create_study("killed", plan_from_spec(spec)).study_id
         # A device looks at its first records when it enrols.
         wait_until(lambda: records.read_bytes().count(b"\n") > 10)
-        agent = make_agent(
-            tmp_path / "agent",
-            data=records,
-            url=aggregator.url,
-            study_id=study_id,
-            site="north",
-            token=client.create_token(study_id),
-        )
+        agent = make_agent(tmp_path / "agent", client, study_id, data=records)
         state = agent.config.parent / "state"
         for cycle in range(n_cycles):
             n_before = count_released(state)

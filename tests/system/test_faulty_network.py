@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from sfumato.device_agent.settings.agent_settings import Settings, load_settings
 from sfumato.shared.plan import plan_from_spec
 from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import query
+from tests.soak import small_and_soak
 from tests.system.agents import CONFIG
 from tests.system.proxy import FAULTS, FaultyProxy
-from tests.system.servers import start_server
 from tests.system.test_daemon import SPEC, require_the_same_bytes
 
 SLOT_S = 500
@@ -35,29 +35,22 @@ UNANSWERED = (
 ASKED_TO_WAIT = ("429", "503")
 
 
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = start_server(tmp_path_factory.mktemp("aggregator"))
-    yield running
-    running.stop()
-
-
 class Device:
     """A device that was enrolled directly, and then sees the server through the proxy alone."""
 
-    def __init__(self, folder: Path, aggregator: Aggregator, name: str) -> None:
+    def __init__(self, folder: Path, server: Aggregator, name: str) -> None:
         self.folder = folder
-        self.aggregator = aggregator
+        self.server = server
         self.state = folder / "state"
         self.records = folder / "records.csv"
         self.records.write_text("time,x,y\n", encoding="utf-8")
         self.n_slots = 0
-        with Client(aggregator.url, key=aggregator.key) as client:
+        with Client(server.url, key=server.key) as client:
             self.study_id = str(
                 client.create_study(name, plan_from_spec(SPEC), allow_same_plan=True).study_id
             )
             token = client.create_token(self.study_id)
-        enrol_device(self._settings(aggregator.url), token=token, clock=time.time)
+        enrol_device(self._settings(server.url), token=token, clock=time.time)
 
     def _settings(self, url: str) -> Settings:
         config = self.folder / "agent.toml"
@@ -80,7 +73,7 @@ class Device:
         return run_once(settings, send=True, send_for_s=0.0, clock=time.time)
 
     def stored(self) -> list[SketchBody]:
-        with Client(self.aggregator.url, key=self.aggregator.key) as client:
+        with Client(self.server.url, key=self.server.key) as client:
             return list(client.sketches(self.study_id))
 
     def require_each_once(self) -> None:
@@ -97,8 +90,8 @@ class Device:
 
 
 @pytest.fixture
-def device(tmp_path: Path, aggregator: Aggregator) -> Device:
-    return Device(tmp_path, aggregator, f"network {uuid.uuid4().hex}")
+def device(tmp_path: Path, server: Aggregator) -> Device:
+    return Device(tmp_path, server, f"network {uuid.uuid4().hex}")
 
 
 @pytest.fixture(autouse=True)
@@ -107,8 +100,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "_TIMEOUT", httpx.Timeout(1.5))
 
 
-def port_of(aggregator: Aggregator) -> int:
-    return int(aggregator.url.rpartition(":")[2])
+def port_of(server: Aggregator) -> int:
+    return int(server.url.rpartition(":")[2])
 
 
 def test_each_fault_at_every_upload_once_loses_doubles_and_changes_nothing(device: Device) -> None:
@@ -122,7 +115,7 @@ def test_each_fault_at_every_upload_once_loses_doubles_and_changes_nothing(devic
             return fault
 
         device.append(2)
-        with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+        with FaultyProxy(port_of(device.server), choose) as proxy:
             for _ in range(20):
                 report = device.once(proxy.port)
                 if not report.outbox.waiting:
@@ -134,8 +127,12 @@ def test_each_fault_at_every_upload_once_loses_doubles_and_changes_nothing(devic
     device.require_each_once()
 
 
-def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(device: Device) -> None:
-    for fault in FAULTS:
+# Of faults that the agent takes alike one is tried.
+@small_and_soak("faults", ("reset in the response", "half-open", "429"), FAULTS)
+def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(
+    faults: Sequence[str], device: Device
+) -> None:
+    for fault in faults:
         first: list[str] = []
 
         def choose(line: str, fault: str = fault, first: list[str] = first) -> str | None:
@@ -146,13 +143,13 @@ def test_a_sketch_that_always_meets_a_fault_keeps_no_other_waiting(device: Devic
 
         device.append(3)
         others = {device.n_slots - 2, device.n_slots - 1}
-        with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+        with FaultyProxy(port_of(device.server), choose) as proxy:
             for _ in range(3):
                 device.once(proxy.port)
             assert others <= {sketch.sequence for sketch in device.stored()}, fault
         if fault in ASKED_TO_WAIT:
             device.hurry()
-        assert device.once(port_of(device.aggregator)).outbox.waiting == 0, fault
+        assert device.once(port_of(device.server)).outbox.waiting == 0, fault
     device.require_each_once()
 
 
@@ -164,7 +161,7 @@ def test_whoever_gets_no_answer_about_the_device_says_what_cannot_be_checked(
         before = device.stored()
         choose = {"GET": fault}
         with FaultyProxy(
-            port_of(device.aggregator),
+            port_of(device.server),
             lambda line, choose=choose: choose.get(line.split(" ", 1)[0]),  # type: ignore[misc]
         ) as proxy:
             report = device.once(proxy.port)
@@ -183,7 +180,7 @@ def test_a_network_that_fails_half_the_time_costs_time_and_nothing_else(device: 
     def choose(_: str) -> str | None:
         return draw.choice(quick) if draw.random() < 0.5 else None
 
-    with FaultyProxy(port_of(device.aggregator), choose) as proxy:
+    with FaultyProxy(port_of(device.server), choose) as proxy:
         for _ in range(10):
             device.append(2)
             device.once(proxy.port)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
-import os
 import re
 import shlex
 import shutil
@@ -12,14 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from nbclient import NotebookClient
 
 from deploy.demo import cluster
-from deploy.demo.cluster import BIN, Aggregator, enrol_device, finish_agent, start_agent
+from deploy.demo.cluster import Aggregator, enrol_device, finish_agent, start_agent
 from sfumato.analyst import Client
 from sfumato.shared import command
 from sfumato.shared.plan import plan_from_spec
@@ -77,8 +77,6 @@ def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("SFUMATO_KEY", server.key)
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("MPLBACKEND", "agg")
-    # `sfumato` in a shell of a notebook.
-    monkeypatch.setenv("PATH", f"{BIN}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture
@@ -96,88 +94,78 @@ def read_truth() -> pd.DataFrame:
     return records.rename(columns={column: name for name, column in COLUMNS.items()})
 
 
-def execute(path: Path, report: str) -> dict[str, Any]:
-    """Run a notebook in a kernel of its own; return the value of an expression at its end."""
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells.append(nbformat.v4.new_code_cell(f"import json; print(json.dumps({report}))"))
-    NotebookClient(
-        notebook, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
-    ).execute()
-    # A kernel may send what one cell prints in several parts.
-    outputs = notebook.cells[-1]["outputs"]
-    found: dict[str, Any] = json.loads("".join(output["text"] for output in outputs))
-    return found
+def execute(path: Path) -> dict[str, Any]:
+    """Run the cells of a notebook in this process, show what they end with; return their names."""
+    space: dict[str, Any] = {"_sfumato": lambda words: command.main(shlex.split(words))}
+    with contextlib.chdir(path.parent):
+        for cell in read_cells(path):
+            text = re.sub(r"^!sfumato (.*)$", r"assert _sfumato('\1') == 0", cell, flags=re.M)
+            tree = ast.parse(text)
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, path.name, "exec"), space)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), path.name, "eval"), space)
+                (getattr(value, "_repr_html_", None) or value.__repr__)()
+    plt.close("all")
+    return space
 
 
-@pytest.mark.parametrize("name", ["data-scientist", "fleet-analyst"])
-def test_a_notebook_stores_no_outputs(name: str) -> None:
-    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+def read_cells(path: Path) -> list[str]:
+    """Return the code of a notebook, which must hold no output."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [(cell["outputs"], cell["execution_count"]) for cell in code] == [([], None)] * len(code)
     assert code
-    assert [cell.outputs for cell in code] == [[]] * len(code)
-    assert {cell.execution_count for cell in code} == {None}
+    return ["".join(cell["source"]) for cell in code]
 
 
 def test_the_data_scientists_notebook_gives_the_clusters_of_the_records(checkout: Path) -> None:
     # Each run draws noise of its own, and a rare one leaves too little for bars.
     for _ in range(3):
-        found = execute(
-            checkout / "docs" / "notebooks" / "data-scientist.ipynb",
-            '{"exact": exact.cluster_centers_.tolist(), "verdict": again.verdict,'
-            ' "epsilon": float(private.guarantee_.epsilon),'
-            ' "warm": [warm.low, warm.share, warm.high],'
-            ' "median": [median.low, median.value, median.high], "two": two.tolist(),'
-            ' "private": again.centroids.tolist(), "labels": labels.tolist(),'
-            ' "differ": comparison.is_alarm, "size": comparison.size}',
-        )
-        if found["verdict"] in ("sound", "rough"):
+        space = execute(checkout / "docs" / "notebooks" / "data-scientist.ipynb")
+        if space["again"].verdict in ("sound", "rough"):
             break
     truth = read_truth()
-    assert found["verdict"] in ("sound", "rough")
-    assert 0.999 < found["epsilon"] <= 1.0
+    assert space["again"].verdict in ("sound", "rough")
+    assert 0.999 < float(space["private"].guarantee_.epsilon) <= 1.0
     # Bars hold nine times in ten, and the true values were never more than two bars away.
     for name, true in (
         ("warm", float((truth["temperature"] >= 70).mean())),
         ("median", float(truth["temperature"].median())),
     ):
-        low, value, high = found[name]
-        assert low < value < high
-        assert abs(value - true) < 2.0 * (high - low)
+        bar = space[name]
+        value = bar.share if name == "warm" else bar.value
+        assert bar.low < value < bar.high
+        assert abs(value - true) < 2.0 * (bar.high - bar.low)
     # k-means in degrees and miles: the clusters are cold, mild and warm.
-    assert sorted(round(row[0] / 20) for row in found["exact"]) == [2, 3, 4]
-    labels = np.array(found["labels"])
+    assert sorted(round(row[0] / 20) for row in space["exact"].cluster_centers_) == [2, 3, 4]
+    labels = space["labels"]
     assert np.count_nonzero(labels == -1) == 5
     assert set(labels) == {-1, 0, 1, 2}
     # Two clusters of a year are its warm and its cold half.
-    assert abs(found["two"][0][0] - found["two"][1][0]) > 15
-    assert found["differ"]
-    assert found["size"] > 0.5
+    assert abs(space["two"][0][0] - space["two"][1][0]) > 15
+    assert space["comparison"].is_alarm
+    assert space["comparison"].size > 0.5
 
 
 def test_the_fleet_analysts_notebook_shows_the_alarm_in_autumn(
     server: Aggregator, checkout: Path
 ) -> None:
-    found = execute(
-        checkout / "docs" / "notebooks" / "fleet-analyst.ipynb",
-        '{"verdict": result.verdict, "autumn": [each.start[:10] for each in autumn],'
-        ' "alarms": windows.loc[windows["is_alarm"].astype(bool), "start"].str[:10].tolist(),'
-        ' "windows": len(windows), "groups": groups.body.values, "silent":'
-        ' health.to_frame()["p_silence"].tolist(), "warm": [warm.low, warm.share, warm.high]}',
-    )
-    assert found["verdict"] in ("sound", "rough")
-    assert found["windows"] == 8
+    space = execute(checkout / "docs" / "notebooks" / "fleet-analyst.ipynb")
+    assert space["result"].verdict in ("sound", "rough")
+    windows = space["windows"]
+    assert len(windows) == 8
     # Between late summer and October the mean temperature falls by more than one scale.
-    assert AUTUMN in found["autumn"]
-    assert AUTUMN in found["alarms"]
-    assert found["groups"] == list(AIRPORTS)
+    assert AUTUMN in [each.start[:10] for each in space["autumn"]]
+    assert AUTUMN in set(windows.loc[windows["is_alarm"].astype(bool), "start"].str[:10])
+    assert space["groups"].body.values == list(AIRPORTS)
     # Fresh noise: one of three honest devices is so silent with a chance of 3e-9.
-    assert min(found["silent"]) > 1e-9
-    low, share, high = found["warm"]
+    assert min(space["health"].to_frame()["p_silence"]) > 1e-9
+    warm = space["warm"]
     true = float((read_truth()["temperature"] >= 70).mean())
-    assert abs(share - true) < 2.0 * (high - low)
+    assert abs(warm.share - true) < 2.0 * (warm.high - warm.low)
     page = (checkout / "docs" / "notebooks" / "weather.html").read_text(encoding="utf-8")
-    assert found["verdict"] in page
+    assert space["result"].verdict in page
 
 
 def test_every_line_of_the_ten_questions_is_answered(

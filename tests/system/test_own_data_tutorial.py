@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.cluster import BIN
-from tests.system.test_tutorial import ROOT, read_blocks, run_shell
+from tests.system.test_tutorial import ROOT, activate, read_blocks, run_shell, to_script
 
 PAGE = ROOT / "docs" / "tutorials" / "own-data.md"
 
@@ -15,19 +14,13 @@ PAGE = ROOT / "docs" / "tutorials" / "own-data.md"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "deploy" / "demo" / "data", tmp_path / "deploy" / "demo" / "data")
-    activate = tmp_path / ".venv" / "bin" / "activate"
-    activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
-    return tmp_path
+    return activate(tmp_path)
 
 
 def test_a_file_that_nobody_has_seen_is_clustered(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     blocks = [block for section in read_blocks(PAGE).values() for block in section]
-    script = "".join(
-        text if kind == "sh" else f"python - <<'END'\n{text}END\n" for kind, text in blocks
-    )
-    said = run_shell(script, folder, "http://127.0.0.1:9")
+    said = run_shell(to_script(blocks), folder, "http://127.0.0.1:9").stdout
     found = re.search(r"relative SSE (\d+\.\d+)$", said, re.MULTILINE)
     # The worst of five runs was 1.04; a wrong scale or box gives 1.5 and more.
     assert found is not None

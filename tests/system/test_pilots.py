@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client
 from sfumato.analyst.estimators import MomentMixture
 from sfumato.analyst.planning.files import read_plan
@@ -24,7 +25,6 @@ from sfumato.shared.plan import SketchPlan
 from sfumato.shared.privacy.testing import SeededSource
 from tests.aggregator.fleet import Device
 from tests.analyst.sketching.samples import seed_sketches
-from tests.system.servers import start_server
 
 DAY = 86400
 START = 1_767_225_600  # 2026-01-01 in UTC
@@ -82,18 +82,11 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    server = start_server(tmp_path_factory.mktemp("aggregator"), worker=True)
-    try:
-        with (
-            Client(server.url, key=server.key) as connected,
-            pytest.MonkeyPatch.context() as patch,
-        ):
-            patch.setenv("SFUMATO_URL", server.url)
-            patch.setenv("SFUMATO_KEY", server.key)
-            yield connected
-    finally:
-        server.stop()
+def client(server: Aggregator) -> Iterator[Client]:
+    with Client(server.url, key=server.key) as connected, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SFUMATO_URL", server.url)
+        patch.setenv("SFUMATO_KEY", server.key)
+        yield connected
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,10 @@ from sfumato.analyst import Client
 from sfumato.shared.errors import ConfigError
 from sfumato.shared.plan import plan_from_spec
 from tests.system.agents import Agent, make_agent
-from tests.system.servers import start_server
 from tests.system.test_whole_path import CENTRES, SPEC
 
 # So long that the slot does not change while a test runs.
 LENGTH = 10**6
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = start_server(tmp_path_factory.mktemp("aggregator"), worker=True)
-    yield running
-    running.stop()
 
 
 def write_slots(path: Path, origin: int, numbers: list[int], seed: int) -> None:
@@ -43,7 +34,7 @@ def write_slots(path: Path, origin: int, numbers: list[int], seed: int) -> None:
 
 
 def test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public(
-    tmp_path: Path, aggregator: Aggregator
+    tmp_path: Path, server: Aggregator
 ) -> None:
     origin = int(time.time()) - 3 * LENGTH - LENGTH // 2
     spec: dict[str, Any] = {
@@ -51,19 +42,14 @@ def test_two_devices_with_empty_windows_become_centroids_and_no_count_is_public(
         "neighbouring": "add-remove-one",
         "window": {"kind": "time", "origin": origin, "length_s": LENGTH},
     }
-    with Client(aggregator.url, key=aggregator.key) as client:
+    with Client(server.url, key=server.key) as client:
         study_id = client.create_study("presence", plan_from_spec(spec)).study_id
         agents: list[Agent] = []
         for site, numbers in (("north", [2000, 0, 1000, 7]), ("south", [0, 2000, 0, 0])):
             write_slots(tmp_path / f"{site}.csv", origin, numbers, seed=len(agents))
             agents.append(
                 make_agent(
-                    tmp_path / site,
-                    data=tmp_path / f"{site}.csv",
-                    url=aggregator.url,
-                    study_id=study_id,
-                    site=site,
-                    token=client.create_token(study_id),
+                    tmp_path / site, client, study_id, data=tmp_path / f"{site}.csv", site=site
                 )
             )
         for agent in agents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -70,17 +69,7 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
             for number, site in enumerate(("north", "south")):
                 data = tmp_path / f"{site}.csv"
                 write_records(data, n=2000, seed=number)
-                token = client.create_token(study)
-                agents.append(
-                    make_agent(
-                        tmp_path / site,
-                        data=data,
-                        url=server.url,
-                        study_id=study,
-                        site=site,
-                        token=token,
-                    )
-                )
+                agents.append(make_agent(tmp_path / site, client, study, data=data, site=site))
         assert [agent.once()["released"] for agent in agents] == [2, 2]
         # Taken while the server is at work.
         run("backup", str(saved), "--database", str(database))
@@ -106,54 +95,5 @@ def test_devices_send_a_restored_server_what_it_lost_and_nothing_counts_twice(
             sums = read_sums(server, snapshot)
         assert (snapshot.n_sketches, snapshot.n_records) == (10, 10_000)
         assert np.array_equal(sums, sum_sent(agents, plan.payload_width))
-    finally:
-        server.stop()
-
-
-def test_a_device_that_changed_its_key_twice_since_the_backup_goes_on_with_its_present_one(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "server"
-    folder.mkdir()
-    database, saved = folder / "aggregator.sqlite", tmp_path / "saved.db"
-    server = start_server(folder)
-    try:
-        data = tmp_path / "north.csv"
-        write_records(data, n=2000, seed=1)
-        with Client(server.url, key=server.key) as client:
-            study = client.create_study("rotated", plan_from_spec(SPEC)).study_id
-            token = client.create_token(study)
-        agent = make_agent(
-            tmp_path / "north", data=data, url=server.url, study_id=study, site="north", token=token
-        )
-        assert agent.once()["released"] == 2
-        run("backup", str(saved), "--database", str(database))
-        keys = []
-        for number in (1, 2):
-            done = agent.run("rotate-key", "--json")
-            assert done.returncode == 0, done.stderr
-            keys.append(json.loads(done.stdout)["key_id"])
-            append_records(data, n=2000, seed=10 + number, first_time=2000 * number)
-            assert agent.once()["released"] > 0
-        port = int(server.url.rsplit(":", 1)[1])
-        server.stop()
-        for left in folder.glob("aggregator.sqlite*"):
-            left.rename(tmp_path / f"broken-{left.name}")
-        run("restore", str(saved), "--database", str(database))
-        server = start_server(folder, port=port)
-        report = agent.once()
-        assert "was restored from a backup" in " ".join(report["messages"])
-        assert (report["shelved"], report["waiting"]) == (0, 0)
-        assert agent.once()["messages"] == []
-        with Client(server.url, key=server.key) as client:
-            shown = client.device(next(client.sketches(study)).device_id)
-            assert [key.key_id for key in shown.keys][:2] == [keys[1], keys[0]]
-            assert [key.state for key in shown.keys] == ["present", "retired", "retired"]
-            snapshot = client.snapshot(study)
-            sums = read_sums(server, snapshot)
-        width = plan_from_spec(SPEC).payload_width
-        assert snapshot.n_records == 6000
-        assert np.array_equal(sums, sum_sent([agent], width))
-        assert agent.run("rotate-key").returncode == 0
     finally:
         server.stop()

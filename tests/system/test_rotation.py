@@ -22,37 +22,24 @@ from sfumato.shared.wire import SKETCH_MEDIA_TYPE
 from sfumato.shared.wire.objects.studies import SketchBody
 from tests.device_agent.daemons import query
 from tests.system.agents import Agent, make_agent
-from tests.system.servers import start_server
 from tests.system.test_daemon import SLOT_S, SPEC, require_the_same_bytes
-
-
-@pytest.fixture(scope="module")
-def aggregator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    running = start_server(tmp_path_factory.mktemp("aggregator"))
-    yield running
-    running.stop()
 
 
 class Rotating:
     """A device at a server, and the operator who looks at both."""
 
-    def __init__(self, folder: Path, aggregator: Aggregator) -> None:
+    def __init__(self, folder: Path, server: Aggregator) -> None:
         self.records = folder / "records.csv"
         self.records.write_text("time,x,y\n", encoding="utf-8")
         self.n_slots = 0
-        self.url = aggregator.url
-        self.operator = Client(aggregator.url, key=aggregator.key)
+        self.url = server.url
+        self.operator = Client(server.url, key=server.key)
         study = self.operator.create_study(
             f"rotation {folder.name}", plan_from_spec(SPEC), allow_same_plan=True
         )
         self.study_id = study.study_id
         self.agent: Agent = make_agent(
-            folder / "agent",
-            data=self.records,
-            url=aggregator.url,
-            study_id=self.study_id,
-            site="north",
-            token=self.operator.create_token(self.study_id),
+            folder / "agent", self.operator, self.study_id, data=self.records
         )
         self.state = self.agent.config.parent / "state"
 
@@ -80,8 +67,8 @@ class Rotating:
 
 
 @pytest.fixture
-def device(tmp_path: Path, aggregator: Aggregator) -> Iterator[Rotating]:
-    device = Rotating(tmp_path, aggregator)
+def device(tmp_path: Path, server: Aggregator) -> Iterator[Rotating]:
+    device = Rotating(tmp_path, server)
     yield device
     device.operator.close()
 

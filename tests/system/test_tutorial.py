@@ -7,7 +7,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.forking import put_programs
 from tests.ports import hold_port, port_of
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 TUTORIALS = [
     ROOT / "docs" / "tutorials" / name for name in ("first-study.md", "device.md", "analyst.md")
 ]
@@ -45,24 +47,44 @@ def read_commands(document: Path) -> list[str]:
     return [command for line in lines if (command := re.sub(r"\s+#.*", "", line).strip())]
 
 
+def activate(folder: Path) -> Path:
+    """Let a folder have the environment that a checkout has."""
+    script = folder / ".venv" / "bin" / "activate"
+    script.parent.mkdir(parents=True)
+    script.write_text(f'PATH="{script.parent}:{BIN}:$PATH"\nexport PATH\n')
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A checkout, as far as the tutorials need one."""
     shutil.copytree(ROOT / "deploy" / "demo", tmp_path / "deploy" / "demo")
-    activate = tmp_path / ".venv" / "bin" / "activate"
-    activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
-    return tmp_path
+    return activate(tmp_path)
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    held = hold_port()
-    yield f"http://127.0.0.1:{port_of(held)}"
-    held.close()
+@contextmanager
+def serving(folder: Path, start: str) -> Iterator[str]:
+    """Run the block of a page that starts a server, on a port of its own; yield its address."""
+    options = put_programs(folder / ".venv" / "bin")
+    with hold_port() as held:
+        address = f"http://127.0.0.1:{port_of(held)}"
+        options["env"]["SFUMATO_PORT"] = str(port_of(held))
+        server = subprocess.Popen(
+            ["sh", "-euc", start.replace("sfumato serve", "exec sfumato serve")],
+            **options,
+            cwd=folder,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            with Client(address) as client:
+                wait_until(lambda: client.is_ready() or server.poll() is not None)
+            yield address
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait() == 0
 
 
-def run_shell(script: str, folder: Path, address: str) -> str:
+def run_shell(script: str, folder: Path, address: str) -> subprocess.CompletedProcess[str]:
     options = put_programs(folder / ".venv" / "bin")
     options["env"]["SFUMATO_URL"] = address
     done: subprocess.CompletedProcess[str] = subprocess.run(
@@ -74,33 +96,28 @@ def run_shell(script: str, folder: Path, address: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    return done
 
 
-def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path, address: str) -> None:
+def to_script(blocks: Iterable[tuple[str, str]]) -> str:
+    """Join blocks of shell and of Python to one script."""
+    return "".join(
+        text if kind == "sh" else f"python - <<'END'\n{text}END\n" for kind, text in blocks
+    )
+
+
+def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     first, *others = map(read_blocks, TUTORIALS)
     (start,), (clean_up,) = first.pop(SERVER), others[-1].pop(CLEAN_UP)
-    script = ""
-    sections = (section for page in (first, *others) for section in page.values())
-    for kind, text in (block for section in sections for block in section):
-        as_shell = text if kind == "sh" else f"python - <<'END'\n{text}END\n"
-        script += as_shell.replace(ADDRESS, address)
+    # The readme's program differs in what it prints.
+    pages = (first, *others, read_blocks(README, "python"))
+    script = to_script(block for page in pages for section in page.values() for block in section)
     # Later in the same shell: what was read is released and sent no second time.
     script += 'echo "AGAIN"; sfumato-agent init --code "$CODE"; sfumato-agent once --json\n'
     script += 'echo "KEY $SFUMATO_KEY"\n'
-    options = put_programs(folder / ".venv" / "bin")
-    options["env"]["SFUMATO_PORT"] = address.rpartition(":")[2]
-    server = subprocess.Popen(
-        ["sh", "-euc", start[1].replace("sfumato serve", "exec sfumato serve")],
-        **options,
-        cwd=folder,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        with Client(address) as client:
-            wait_until(lambda: client.is_ready() or server.poll() is not None)
-        said = run_shell(script, folder, address)
+    with serving(folder, start[1]) as address:
+        said = run_shell(script.replace(ADDRESS, address), folder, address).stdout
         before_that, _, again = said.partition("AGAIN\n")
         assert before_that.count("is enrolled in study") == 2
         assert "FAIL" not in before_that
@@ -112,15 +129,12 @@ def test_every_block_of_the_tutorials_works_as_it_stands(folder: Path, address: 
         assert study.n_sketches == 4
         assert study.n_records is not None
         assert study.n_records > 8000
-    finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait() == 0
     run_shell(clean_up[1], folder, address)
     assert {path.name for path in folder.iterdir()} == before
 
 
 def test_every_command_of_the_readme_stands_in_the_tutorials() -> None:
-    commands = read_commands(ROOT / "README.md")
+    commands = read_commands(README)
     assert len(commands) > 8
     known = {command for page in TUTORIALS for command in read_commands(page)}
     assert set(commands) <= known

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pickle
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +37,7 @@ from tests.analyst.estimators.records import (
     make_private,
     make_records,
 )
+from tests.forking import run_forked
 
 
 def test_a_sum_of_parts_is_the_sum_of_all_and_is_decoded_at_the_first_look() -> None:
@@ -190,9 +189,9 @@ for way in (found.release, lambda: make().partial_fit(zeros).merge(found)):
     assert os.waitpid(child, 0)[1] == 1 << 8
 found.release()
 """
-    # Forked children must have no threads of a numerical library.
-    apart = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=apart, check=True)
+    # Forked children must have no threads of a numerical library: these have none.
+    done = run_forked([sys.executable, "-c", script], folder=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_was_spent_outlives_an_exact_fit_and_a_sketch_of_others() -> None:

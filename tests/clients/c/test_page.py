@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from clients.c.make_plan import compile_plan
-from deploy.demo.cluster import BIN
 from sfumato.analyst import Client
 from tests.clients.c.building import (
     EXAMPLES,
@@ -24,10 +22,7 @@ from tests.clients.c.building import (
 )
 from tests.clients.c.conftest import Compile, require
 from tests.clients.js.devices import make_exact_plan
-from tests.device_agent.daemons import wait_until
-from tests.forking import put_programs
-from tests.ports import hold_port, port_of
-from tests.system.test_tutorial import read_blocks
+from tests.system.test_tutorial import activate, read_blocks, run_shell, serving
 
 PAGE = ROOT / "docs/how-to/microcontrollers.md"
 SECTION = "## Try it on a PC"
@@ -39,27 +34,7 @@ WRONG_LINES = r"2026-01-01T00:00:00,0.4,17\n1767225600;0,4;17\n1767225600,warm,1
 def folder(tmp_path: Path) -> Path:
     """A checkout, as far as the page needs one."""
     (tmp_path / "clients").symlink_to(ROOT / "clients")
-    activate = tmp_path / ".venv/bin/activate"
-    activate.parent.mkdir(parents=True)
-    activate.write_text(f'PATH="{activate.parent}:{BIN}:$PATH"\nexport PATH\n')
-    return tmp_path
-
-
-def run_shell(
-    script: str, folder: Path, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
-    options = put_programs(folder / ".venv/bin")
-    options["env"] |= environment
-    done: subprocess.CompletedProcess[str] = subprocess.run(
-        ["sh", "-euc", script],
-        **options,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done
+    return activate(tmp_path)
 
 
 def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_power_fails(
@@ -68,19 +43,7 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
     require(HAS_COMPILER, NO_COMPILER)
     require(HAS_OPENSSL, NO_OPENSSL)
     (_, start), *blocks = read_blocks(PAGE, "sh")[SECTION]
-    held = hold_port()
-    address = f"http://127.0.0.1:{port_of(held)}"
-    options = put_programs(folder / ".venv/bin")
-    options["env"]["SFUMATO_PORT"] = str(port_of(held))
-    server = subprocess.Popen(
-        ["sh", "-euc", start.replace("sfumato serve", "exec sfumato serve")],
-        **options,
-        cwd=folder,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        with Client(address) as client:
-            wait_until(lambda: client.is_ready() or server.poll() is not None)
+    with serving(folder, start) as address:
         script = "".join(text for _, text in blocks)
         # Once more at the end: nothing is released again.
         script += "meter/sensor --flash meter/flash.bin meter/records.csv\n"
@@ -90,15 +53,11 @@ def test_the_commands_of_the_page_lead_from_a_server_to_clusters_though_the_powe
         # Milliseconds: a sketch of that window would keep back all others.
         script += "echo 1767225600000,0.4,17 | meter/sensor --flash meter/flash.bin"
         script += ' || echo "future $?"\necho "$SFUMATO_KEY"\n'
-        done = run_shell(script, folder, {"SFUMATO_URL": address})
+        done = run_shell(script, folder, address)
         with Client(address, key=done.stdout.splitlines()[-1]) as client:
             study = client.study("meters")
             assert (study.n_sketches, study.n_devices) == (N_SKETCHES, 1)
             assert study.n_records == 4320
-    finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait() == 0
-        held.close()
     assert "is enrolled\n" in done.stdout
     assert "status 9\n" in done.stdout
     assert "the power has failed while the flash was written" in done.stderr

@@ -131,14 +131,7 @@ def test_an_agent_in_python_and_a_device_in_c_make_one_exact_sum(
     slots = np.repeat([0, 1], 30)
     times = plan.window.origin + slots * LENGTH + np.arange(60)
     write_csv(tmp_path / "north.csv", times[::2].tolist(), records[::2].tolist())
-    agent = make_agent(
-        tmp_path / "north",
-        data=tmp_path / "north.csv",
-        url=server.url,
-        study_id=study,
-        site="north",
-        token=client.create_token(study),
-    )
+    agent = make_agent(tmp_path / "north", client, study, data=tmp_path / "north.csv")
     assert agent.once()["sent"] == 2
     device = build_device(tmp_path / "south", library, SANITISED, server, study)
     device.enrol(client.create_token(study), {"site": "south"})

@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from deploy.demo.cluster import Aggregator
 from sfumato.analyst import Client
 from sfumato.shared.plan import decode_plan
 from sfumato.shared.wire import EnrolmentCode, encode_enrolment_code, problem_types
-from tests.system.servers import start_server
 from tests.system.stranger import plans, sketch, wire
 from tests.system.stranger.device import Device, choose_action
 
@@ -309,13 +307,6 @@ def test_the_documents_table_of_answers_is_that_of_the_code() -> None:
 
 
 # ---- a real server ----
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregator]:
-    started = start_server(tmp_path_factory.mktemp("server"))
-    yield started
-    started.stop()
 
 
 def publish(server: Aggregator, vector: Any) -> str:
