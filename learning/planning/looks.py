@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.looks.design import Aim, FirstLook, design_look
+from sfumato.learning.looks.gain import measure_overlap, predict_excess
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.prediction import LookPrediction, predict_look
 from sfumato.learning.looks.study import to_units
@@ -35,6 +37,9 @@ from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
 _TWICE = 2.0
+_PAYS, _LEAST = 0.9, 1e-4
+_NOISY = "the noise of its means is more than is left to gain; measure alone, or with more epsilon"
+_LACKING = "such a result may lack clusters, which no step finds; a sketch with more epsilon may"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,6 +120,8 @@ class LookPlan:
         The specification, and the plan that it describes.
     prediction
         The errors of its answers.
+    overlap
+        The part of the energy of an error that a step keeps, as the result's clusters overlap.
     """
 
     first: ShownResult
@@ -122,6 +129,7 @@ class LookPlan:
     spec: PlanSpec
     plan: SketchPlan
     prediction: LookPrediction
+    overlap: float
 
     @property
     def part(self) -> ClustersPart:
@@ -130,12 +138,24 @@ class LookPlan:
         return self.plan.statistic
 
     @property
-    def pays(self) -> bool | None:
-        """Whether refined centres are expected to be better than the first; None if unknown."""
+    def expected(self) -> tuple[float, float] | None:
+        """The excess of the squared distances, in the middle of what is expected, now and then.
+
+        None where the result has no band with an upper end, or centres stay as they are.
+        """
         band = self.first.body.band
         if self.prediction.excess is None or band is None or band.high is None:
             return None
-        return self.prediction.excess < band.high - 1.0
+        now = math.sqrt(max(_LEAST, band.low - 1.0) * max(_LEAST, band.high - 1.0))
+        return now, predict_excess(now, self.prediction.excess, self.overlap)
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether refined centres are expected to lose a tenth of their excess; None if unknown."""
+        if self.expected is None:
+            return None
+        now, then = self.expected
+        return then <= _PAYS * now
 
     def describe(self) -> Iterator[str]:
         """Yield what the look will give, a sentence each."""
@@ -157,14 +177,15 @@ class LookPlan:
             yield f"What one more k-means step would gain to {_show_error(expected.gain)}."
         if expected.excess is not None:
             yield f"Refined centres: their noise adds {_show(expected.excess)} to the error."
-        if self.pays is False:
-            band = self.first.body.band
-            high = None if band is None else band.high
-            assert high is not None
+        if self.expected is not None:
+            now, then = self.expected
             yield (
-                f"It does not pay to refine: the first result is expected within {high - 1.0:.2%} "
-                "of the best, and this noise is more. Measure alone, or with a larger epsilon."
+                f"The squared distances are expected {now:.2%} above the least ones now, and "
+                f"{then:.2%} with refined centres."
             )
+            if not self.pays:
+                is_noisy = expected.excess is not None and expected.excess > now
+                yield f"It does not pay to refine: {_NOISY if is_noisy else _LACKING}."
         yield self._describe_cost()
 
     def _describe_cost(self) -> str:
@@ -196,6 +217,8 @@ class LookPlan:
             spread_error=expected.spread,
             gain_error=expected.gain,
             excess=expected.excess,
+            now=self.expected and self.expected[0],
+            then=self.expected and self.expected[1],
             least_share=expected.least_share,
             plan=plan_to_json(self.plan),
         )
@@ -276,6 +299,7 @@ def plan_look(first: ShownResult, outline: LookOutline) -> LookPlan:
     )
     unit = STEPS / space.quantiser.half_width[: spreads.shape[1]]
     weights = np.maximum(first.body.weights, 0.0)
+    shares = weights / max(weights.sum(), np.finfo(float).tiny)
     return LookPlan(
         first=first,
         outline=outline,
@@ -284,10 +308,11 @@ def plan_look(first: ShownResult, outline: LookOutline) -> LookPlan:
         prediction=predict_look(
             whole,
             noise,
-            shares=weights / max(weights.sum(), np.finfo(float).tiny),
+            shares=shares,
             spreads=spreads * unit,
             n=float(n_records),
         ),
+        overlap=measure_overlap(centres / scale, spreads / scale, shares),
     )
 
 

@@ -20,7 +20,7 @@ function showErrors({ shares_error: shares, means_error: means, summed }) {
 }
 
 function showOutlook({ pays, statements }) {
-  const [tone, words] = pays === false ? ["poor", "To refine does not pay: its noise is more than what is left to gain"] : pays ? ["good", "To refine pays"] : ["fair", "It measures; centroids stay as they are, or nobody can tell whether they gain"];
+  const [tone, words] = pays === false ? ["poor", "To refine does not pay"] : pays ? ["good", "To refine pays"] : ["fair", "It measures; centroids stay as they are, or nobody can tell whether they gain"];
   return h("div", { class: `verdict ${tone}`, role: "status" }, h("p", { class: "headline" }, `${words}.`), h("ul", {}, statements.map((text) => h("li", {}, text))));
 }
 
