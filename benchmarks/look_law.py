@@ -3,13 +3,14 @@
 Run as ``python -m benchmarks.look_law [--quick] [--json] [--shapes N] [--keep FILE]``. The shapes
 are those of :mod:`benchmarks.shapes`, drawn from the digest of :mod:`benchmarks.verdicts`; each is
 fitted at three levels of noise with seven tenths of epsilon, and looked at with the rest. The
-constant of :func:`sfumato.learning.looks.gain.predict_excess` is fitted on shapes with even numbers
-(``fitted``), and judged on the others with the value that the product has (``judged``).
+constants of :func:`sfumato.learning.looks.gain.predict_excess` are fitted on shapes with even
+numbers (``fitted``), and judged on the others with the values that the product has (``judged``).
 
 ``factor`` is how far the predicted excess lies from the true one, where both count from 0.001 on:
-the median, and nine in ten. ``foretold`` is the share of answers for which the planner's word on
-whether the look pays is right, of those that it made better or worse by a tenth of their excess or
-more; ``harm_foretold`` the same of those that it made worse.
+the median, and nine in ten; ``factor_of_no_change`` that of a law by which a look changes nothing.
+``worth`` is the share of answers that lost a tenth of their excess at least, ``foretold`` the share
+for which the plan of the look said rightly whether they would, and ``harmed`` that of those that
+gained a tenth.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -28,7 +30,7 @@ from benchmarks.runner import Bench, Row, make_rows, run
 from benchmarks.shapes import Shape
 from benchmarks.verdicts import digest_rules
 from sfumato.analyst.estimators import CompressiveKMeans
-from sfumato.learning.looks.gain import MISSED, predict_excess
+from sfumato.learning.looks.gain import LOST, MISSED, expect_excess, is_worth, predict_excess
 from sfumato.learning.planning.looks import LookOutline, plan_look
 from sfumato.shared.errors import SketchError
 
@@ -55,8 +57,6 @@ class LawTrial:
         What the plan of the look predicts.
     low, high
         Excess that the first answer's band promises; None without an upper end.
-    pays
-        The word of the plan.
     """
 
     number: int
@@ -66,7 +66,6 @@ class LawTrial:
     overlap: float
     low: float
     high: float | None
-    pays: bool | None
 
 
 def run_trials(shape: Shape, task: Task) -> list[LawTrial]:
@@ -112,47 +111,54 @@ def run_trial(shape: Shape, epsilon: Fraction, seed: int, number: int) -> LawTri
         overlap=planned.overlap,
         low=0.0 if band is None else band.low - 1.0,
         high=None if band is None or band.high is None else band.high - 1.0,
-        pays=planned.pays,
     )
 
 
-def compare(trials: Sequence[LawTrial], missed: float) -> NDArray[np.float64]:
+def compare(trials: Sequence[LawTrial], missed: float, lost: float) -> NDArray[np.float64]:
     """Return the logarithm of predicted over true excess, both from 0.001 on."""
     predicted = [
-        predict_excess(each.first, each.noise, each.overlap, missed=missed) for each in trials
+        predict_excess(each.first, each.noise, each.overlap, missed=missed, lost=lost)
+        for each in trials
     ]
     truth = np.array([each.after for each in trials])
     logs: NDArray[np.float64] = np.log(np.maximum(predicted, _LEAST) / np.maximum(truth, _LEAST))
     return logs
 
 
-def fit(trials: Sequence[LawTrial]) -> float:
-    """Fit the constant: the least mean absolute logarithm."""
-    tried = np.geomspace(0.005, 2.0, 200)
-    costs = [np.abs(compare(trials, missed)).mean() for missed in tried]
-    return float(tried[int(np.argmin(costs))])
+def fit(trials: Sequence[LawTrial]) -> tuple[float, float]:
+    """Fit both constants: the least mean absolute logarithm."""
+    grid = product(np.geomspace(0.005, 0.5, 41).tolist(), np.linspace(0.5, 1.0, 11).tolist())
+    return min(grid, key=lambda tried: float(np.abs(compare(trials, *tried)).mean()))
+
+
+def _is_promised(trial: LawTrial) -> bool:
+    """Return whether the plan of a look says that it pays, or that nobody can tell."""
+    if trial.high is None:
+        return True
+    now = expect_excess(trial.low, trial.high)
+    return is_worth(now, predict_excess(now, trial.noise, trial.overlap))
 
 
 def describe(trials: Sequence[LawTrial]) -> Iterator[Row]:
     """Yield the constants, and what the law is worth on both halves."""
     halves = [[each for each in trials if each.number % 2 == part] for part in (0, 1)]
-    yield Row(NAME, "fitted", "missed", fit(halves[0]), "1", len(halves[0]), BASELINE)
+    for name, value in zip(("missed", "lost"), fit(halves[0]), strict=True):
+        yield Row(NAME, "fitted", name, value, "1", len(halves[0]), BASELINE)
     for case, half in zip(("fitted", "judged"), halves, strict=True):
-        factors = np.exp(np.abs(compare(half, MISSED)))
-        unchanged = np.exp(np.abs(compare(half, 0.0)))
+        factors = np.exp(np.abs(compare(half, MISSED, LOST)))
+        unchanged = np.exp(np.abs(compare(half, 0.0, 1.0)))
         changes = np.array([(each.after - each.first) / max(each.first, _LEAST) for each in half])
-        pays = np.array([each.pays is not False for each in half])
-        clear = np.abs(changes) >= _CLEAR
-        harmed = clear & (changes > 0.0)
+        pays = np.array([_is_promised(each) for each in half])
+        worth = changes <= -_CLEAR
         figures = [
             ("factor_median", float(np.median(factors))),
             ("factor_p90", float(np.quantile(factors, 0.9))),
             ("factor_of_no_change", float(np.median(unchanged))),
             ("excess_before", float(np.median([each.first for each in half]))),
             ("excess_after", float(np.median([each.after for each in half]))),
-            ("foretold", float(np.mean((pays == (changes < 0.0))[clear]))),
-            ("harmed", float(np.mean(harmed))),
-            ("harm_foretold", float(np.mean(~pays[harmed])) if harmed.any() else 1.0),
+            ("worth", float(np.mean(worth))),
+            ("foretold", float(np.mean(pays == worth))),
+            ("harmed", float(np.mean(changes >= _CLEAR))),
         ]
         yield from make_rows(NAME, case, figures, runs=len(half), baseline=BASELINE)
 

@@ -8,8 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-MISSED = 0.085
-"""The excess of which half is of clusters that no step finds: ``benchmarks.look_law`` fits it."""
+_LEAST, _WORTH = 1e-4, 0.9
+MISSED, LOST = 0.045, 0.85
+"""The excess of which half is of clusters that the centres miss, and the part of it that no step
+takes away: ``python -m benchmarks.look_law`` fits them."""
+
+
+def expect_excess(low: float, high: float) -> float:
+    """Return the middle of an expected range of the excess, which spans powers of ten."""
+    return math.sqrt(max(_LEAST, low) * max(_LEAST, high))
+
+
+def is_worth(now: float, then: float) -> bool:
+    """Return whether a look is expected to take away a tenth of the excess at least."""
+    return then <= _WORTH * now
 
 
 def measure_overlap(centres: Floats, spreads: Floats, shares: Floats) -> float:
@@ -39,12 +51,14 @@ def measure_overlap(centres: Floats, spreads: Floats, shares: Floats) -> float:
     return float(shares @ np.minimum(kept.sum(axis=1) / d, 1.0))
 
 
-def predict_excess(first: float, noise: float, overlap: float, *, missed: float = MISSED) -> float:
+def predict_excess(
+    first: float, noise: float, overlap: float, *, missed: float = MISSED, lost: float = LOST
+) -> float:
     """Predict the excess of the squared distances after a look, from that before it.
 
     With e before, z of the look's noise and o the overlap, ``e (1 - (1 - q) e / (e + z))``: a step
-    takes away all of e but ``q = o + e / (e + missed)``, and noise, combined with e by precision,
-    hides the part ``z / (e + z)`` of it. Only ``missed`` is fitted.
+    takes away all of e but ``q = o + lost e / (e + missed)``, and noise, combined with e by
+    precision, hides the part ``z / (e + z)`` of it. Only ``missed`` and ``lost`` are fitted.
 
     Guarantees
     ----------
@@ -52,5 +66,5 @@ def predict_excess(first: float, noise: float, overlap: float, *, missed: float 
     """
     if first <= 0.0:
         return 0.0
-    stays = min(1.0, overlap + first / (first + missed))
+    stays = min(1.0, overlap + lost * first / (first + missed))
     return first * (1.0 - (1.0 - stays) * first / (first + noise))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.learning.looks.design import Aim, FirstLook, design_look
-from sfumato.learning.looks.gain import measure_overlap, predict_excess
+from sfumato.learning.looks.gain import (
+    expect_excess,
+    is_worth,
+    measure_overlap,
+    predict_excess,
+)
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.prediction import LookPrediction, predict_look
 from sfumato.learning.looks.study import to_units
@@ -37,7 +41,6 @@ from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
 _TWICE = 2.0
-_PAYS, _LEAST = 0.9, 1e-4
 _NOISY = "the noise of its means is more than is left to gain; measure alone, or with more epsilon"
 _LACKING = "such a result may lack clusters, which no step finds; a sketch with more epsilon may"
 
@@ -146,7 +149,7 @@ class LookPlan:
         band = self.first.body.band
         if self.prediction.excess is None or band is None or band.high is None:
             return None
-        now = math.sqrt(max(_LEAST, band.low - 1.0) * max(_LEAST, band.high - 1.0))
+        now = expect_excess(band.low - 1.0, band.high - 1.0)
         return now, predict_excess(now, self.prediction.excess, self.overlap)
 
     @property
@@ -154,8 +157,7 @@ class LookPlan:
         """Whether refined centres are expected to lose a tenth of their excess; None if unknown."""
         if self.expected is None:
             return None
-        now, then = self.expected
-        return then <= _PAYS * now
+        return is_worth(*self.expected)
 
     def describe(self) -> Iterator[str]:
         """Yield what the look will give, a sentence each."""
