@@ -20,6 +20,8 @@ from sfumato.learning.looks.gain import (
 from sfumato.learning.looks.noise import LookNoise
 from sfumato.learning.looks.prediction import LookPrediction, predict_look
 from sfumato.learning.looks.study import to_units
+from sfumato.learning.planning.candidates import Candidate
+from sfumato.learning.planning.outline import StudyOutline
 from sfumato.shared.cbor import encode_deterministic
 from sfumato.shared.core.quantise import STEPS
 from sfumato.shared.errors import ConfigError
@@ -40,6 +42,14 @@ from sfumato.shared.wire.objects.looks import PlannedLookBody
 from sfumato.shared.wire.objects.results import ResultBody
 
 Floats = NDArray[np.float64]
+LOOK_SHARE = Fraction(3, 10)
+"""The share of epsilon that a look at the same records gets; the sketch before it gets the rest."""
+MOST_EXPECTED = 1.12
+"""A sketch that may be worse does not find the clusters, and a look does not find them for it."""
+_USUAL_OVERLAP = 0.03
+"""The median of the shapes that the law of looks is fitted on."""
+_USUAL_REACH = 15.0
+"""Half the width of usual bounds, in spreads of a cluster; noise of a look hardly depends on it."""
 _TWICE = 2.0
 _NOISY = "the noise of its means is more than is left to gain; measure alone, or with more epsilon"
 _LACKING = "such a result may lack clusters, which no step finds; a sketch with more epsilon may"
@@ -394,3 +404,99 @@ def _choose_window(plan: SketchPlan, outline: LookOutline) -> WindowRule:
     if rule.kind == "count" or outline.shares_records or rule.end is None:
         return rule
     return replace(rule, origin=rule.end, end=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookShare:
+    """A sketch and a look at its records, beside a sketch with the epsilon of both.
+
+    Parameters
+    ----------
+    alone, with_look
+        Excess of the squared distances in the middle of what is expected.
+    finds_clusters
+        Whether the sketch with the rest of epsilon is expected to find them: no look finds more.
+    """
+
+    alone: float
+    with_look: float
+    finds_clusters: bool
+
+    @property
+    def pays(self) -> bool:
+        """Whether to leave epsilon for a look."""
+        return self.finds_clusters and self.with_look < self.alone
+
+    def describe(self) -> str:
+        """Describe the better use of epsilon in a sentence or two."""
+        look = f"A second look at the same records, for {LOOK_SHARE} of epsilon,"
+        if not self.finds_clusters:
+            return (
+                f"{look} does not pay: a sketch with the rest may miss clusters, which no look "
+                "finds."
+            )
+        words = "pays" if self.pays else "does not pay"
+        return (
+            f"{look} {words}: squared distances {self.with_look:.2%} above the least are expected "
+            f"with it, and {self.alone:.2%} with all of epsilon in the sketch."
+        )
+
+
+def compare_look(outline: StudyOutline, whole: Candidate, rest: Candidate) -> LookShare | None:
+    """Compare a sketch alone with a smaller one and a look; None where one is hopeless.
+
+    Parameters
+    ----------
+    whole, rest
+        The best sketch with all of epsilon, and with what a look leaves of it.
+    """
+    if whole.band.is_hopeless or rest.band.is_hopeless or outline.protects_devices:
+        return None
+    alone, first = (
+        expect_excess(each.band.low - 1.0, each.band.high - 1.0) for each in (whole, rest)
+    )
+    noise = _predict_noise(outline, whole.epsilon - rest.epsilon, whole.delta)
+    return LookShare(
+        alone=alone,
+        with_look=predict_excess(first, noise, _USUAL_OVERLAP),
+        finds_clusters=rest.band.high <= MOST_EXPECTED,
+    )
+
+
+def _predict_noise(outline: StudyOutline, epsilon: Fraction, delta: Fraction) -> float:
+    """Predict the noise of a look at clusters of equal shares and unit spreads."""
+    k, d = outline.n_clusters, outline.n_dimensions
+    space = RecordSpace(
+        dimensions=tuple(
+            Dimension(name=str(i), unit="1", lower=-_USUAL_REACH, upper=_USUAL_REACH)
+            for i in range(d)
+        )
+    )
+    spreads, unit = np.ones((k, d)), STEPS / _USUAL_REACH
+    part = design_look(
+        space,
+        FirstLook(centres=np.zeros((k, d)), spreads=spreads, scale=np.ones(d)),
+        assigned=[each.name for each in space.dimensions],
+        aim="refine",
+        norm="l2" if delta else "l1",
+        neighbouring=outline.neighbouring,
+    )
+    made = create_plan(
+        PlanSpec(
+            dimensions=space.dimensions,
+            statistic="clusters",
+            clusters=part,
+            epsilon=epsilon,
+            delta=delta,
+            neighbouring="add-remove-one" if outline.hides_presence else "replace-one",
+            window=WindowRule(kind="time", origin=1, length_s=1 << 31),
+            most_records=outline.most_records,
+        )
+    )
+    noise = LookNoise(deviation=np.array(np.sqrt(outline.noises * made.mechanism.variance)))
+    shares, n = np.full(k, 1.0 / k), float(outline.n_counted)
+    found = predict_look(
+        part.build_whole(space), noise, shares=shares, spreads=spreads * unit, n=n
+    ).excess
+    assert found is not None
+    return found
