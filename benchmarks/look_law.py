@@ -40,24 +40,11 @@ _N_SHAPES, _QUICK_SHAPES = 80, 2
 _N_EPSILONS: Final = (100_000, 20_000, 5_000)
 _SHARE: Final = Fraction(3, 10)
 _LEAST: Final = 1e-3
-_CLEAR: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LawTrial:
-    """One answer, before and after its look.
-
-    Parameters
-    ----------
-    number
-        Of its shape.
-    first, after
-        Excess of the relative SSE of the shown and of the refined centres.
-    noise, overlap
-        What the plan of the look predicts.
-    low, high
-        Excess that the first answer's band promises; None without an upper end.
-    """
+    """Excess before and after a look, what its plan predicts, and what the answer's band does."""
 
     number: int
     first: float
@@ -149,7 +136,7 @@ def describe(trials: Sequence[LawTrial]) -> Iterator[Row]:
         unchanged = np.exp(np.abs(compare(half, 0.0, 1.0)))
         changes = np.array([(each.after - each.first) / max(each.first, _LEAST) for each in half])
         pays = np.array([_is_promised(each) for each in half])
-        worth = changes <= -_CLEAR
+        worth = changes <= -0.1
         figures = [
             ("factor_median", float(np.median(factors))),
             ("factor_p90", float(np.quantile(factors, 0.9))),
@@ -158,7 +145,7 @@ def describe(trials: Sequence[LawTrial]) -> Iterator[Row]:
             ("excess_after", float(np.median([each.after for each in half]))),
             ("worth", float(np.mean(worth))),
             ("foretold", float(np.mean(pays == worth))),
-            ("harmed", float(np.mean(changes >= _CLEAR))),
+            ("harmed", float(np.mean(changes >= 0.1))),
         ]
         yield from make_rows(NAME, case, figures, runs=len(half), baseline=BASELINE)
 

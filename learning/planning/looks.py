@@ -229,8 +229,6 @@ class LookPlan:
             spread_error=expected.spread,
             gain_error=expected.gain,
             excess=expected.excess,
-            now=self.expected and self.expected[0],
-            then=self.expected and self.expected[1],
             least_share=expected.least_share,
             plan=plan_to_json(self.plan),
         )
@@ -435,10 +433,10 @@ class LookShare:
                 f"{look} does not pay: a sketch with the rest may miss clusters, which no look "
                 "finds."
             )
-        words = "pays" if self.pays else "does not pay"
         return (
-            f"{look} {words}: squared distances {self.with_look:.2%} above the least are expected "
-            f"with it, and {self.alone:.2%} with all of epsilon in the sketch."
+            f"{look} {'pays' if self.pays else 'does not pay'}: squared distances "
+            f"{self.with_look:.2%} above the least are expected with it, and {self.alone:.2%} with "
+            "all of epsilon in the sketch."
         )
 
 

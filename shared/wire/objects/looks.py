@@ -183,11 +183,5 @@ class PlannedLookBody:
         "not all means are asked for.",
         0.001,
     )
-    now: float | None = member(
-        "The expected excess of the squared distances of the first centroids; null where it cannot "
-        "be told.",
-        0.02,
-    )
-    then: float | None = member("The same of refined centroids.", 0.003)
     least_share: float = member("The smallest share that is told from an empty cluster.", 0.004)
     plan: dict[str, Any] = member("The plan.", {"see": "`POST /v1/studies`"})
